@@ -1,0 +1,71 @@
+# Everything one does with this repository. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*.pyx csrc/*.pxd csrc/kernels/*)
+# pytest options, for example: make test ARGS='-k noise -x'
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-learning test-c lint types check bench wheel clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# --- use ---
+
+demo: DEMO := runs/demo-$(shell date +%Y-%m-%d-%H-%M-%S)
+demo: $(VENV)/.installed-video ## train the default policy; draw its learning curve and film it
+	$(BIN)/pyes train run_dir=$(DEMO)
+	$(BIN)/pyes video $(DEMO) -o $(DEMO)/video.mp4
+	@printf '\nthe run:             %s\nits learning curve:  %s\nits video:           %s\n' \
+		$(DEMO) $(DEMO)/learning_curve.png $(DEMO)/video.mp4
+
+bench: $(VENV)/.installed-dev ## measure kernels and rollouts against this machine's limits
+	$(BIN)/pyes bench
+
+# --- develop ---
+
+test: $(VENV)/.installed-dev ## run all tests but those that learn
+	$(BIN)/pytest -m "not learning" $(ARGS)
+
+test-learning: $(VENV)/.installed-dev ## train on real tasks until policies are good (minutes)
+	$(BIN)/pytest -m learning $(ARGS)
+
+test-c: ## run the tests of the C kernels under sanitizers
+	$(MAKE) -C csrc/tests
+
+lint: $(VENV)/.installed-dev ## check style and format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.installed-dev ## check types
+	$(BIN)/mypy
+
+check: lint types test-c test ## all that CI checks
+
+wheel: $(VENV)/.installed-dev ## build sdist and wheel into dist/
+	$(BIN)/python -m build
+
+clean: ## remove what was built, but neither runs nor .venv
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis csrc/_core.c
+	rm -f pyes/_core*.so $(VENV)/.installed-*
+	find pyes conf tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	$(MAKE) -C csrc/tests clean
+
+# The environment: made once; made again when the build's inputs are newer. `.installed-dev` has the extra `dev`, and so on.
+$(VENV)/.installed-%: $(SOURCES)
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || { \
+		echo "pyes needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is $$($(PYTHON) --version 2>&1); try make PYTHON=python3.11" >&2; \
+		exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c 'import torch; assert torch.__version__.split("+")[0] == "$(TORCH)"' 2>/dev/null || $(install-torch)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$*]'
+	@touch $@
+
+# The CPU build, from pip's own sources if they have it (its version then ends in +cpu), else from PyTorch's.
+install-torch = \
+	$(BIN)/python -m pip install --quiet -c constraints.txt 'torch==$(TORCH)+cpu' 2>/dev/null || \
+	$(BIN)/python -m pip install --quiet --index-url https://download.pytorch.org/whl/cpu 'torch==$(TORCH)'

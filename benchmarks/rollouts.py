@@ -1,0 +1,114 @@
+"""One worker's rollouts against the bare environment stepping the same actions.
+
+    python benchmarks/rollouts.py
+
+The bare loop is Gymnasium's own environment without checker, order and time-limit wrappers: the fastest it can be
+stepped. Both run the same episodes in turn, resets included; printed is the median of the ratios.
+"""
+
+import statistics
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from pyes import networks, tasks
+from pyes.config import NetworkConfig, TaskConfig
+from pyes.networks import ActionHead
+from pyes.rollout import Rollout
+
+CASES = {
+    "LunarLander-v3, 64-64, observations normalised": ("LunarLander-v3", (64, 64), True, 0.90),
+    "LunarLanderContinuous-v3, linear": ("LunarLanderContinuous-v3", (), False, 0.90),
+    "CartPole-v1, linear": ("CartPole-v1", (), False, 0.70),
+    "Pendulum-v1, 64-64": ("Pendulum-v1", (64, 64), False, None),
+    "BipedalWalker-v3, 64-64, observations normalised": ("BipedalWalker-v3", (64, 64), True, None),
+}
+ROUNDS, SECONDS = 15, 0.25
+
+
+def main() -> None:
+    """Print one line a case: both speeds, their ratio, and the ratio that is asked for."""
+    for name, (env_id, hidden, normalize, wanted) in CASES.items():
+        ours, bare = compare(env_id, hidden, normalize)
+        ratio = statistics.median(first / second for first, second in zip(ours, bare, strict=True))
+        asked = "" if wanted is None else f"  (asked: {wanted})"
+        print(
+            f"{name:<52} {statistics.median(ours):>10,.0f} steps/s, bare {statistics.median(bare):>10,.0f}: "
+            f"{ratio:.2f}{asked}"
+        )
+
+
+def compare(env_id: str, hidden: tuple[int, ...], normalize: bool) -> tuple[list[float], list[float]]:
+    """Return steps a second of our rollouts and of the bare loop, one figure a round each."""
+    with tasks.make(TaskConfig(env_id=env_id)) as task:
+        head = ActionHead.for_space(task.action_space)
+        config = NetworkConfig(name="mlp" if hidden else "linear", hidden=hidden)
+        spec, theta = networks.build(config, task.observation_size, head, seed=0, observation_clip=5.0)
+        rollout = Rollout(task, spec.runner())
+        rollout.runner.load(theta)
+        if normalize:
+            size = task.observation_size
+            rollout.runner.normalize(np.zeros(size, np.float32), np.ones(size, np.float32), 5.0)
+            rollout.runner.collect(np.zeros((2, size)))
+        episodes = record(rollout, task.max_timesteps)
+        env = gymnasium.make(env_id, disable_env_checker=True).unwrapped
+        ours, bare = [], []
+        for _ in range(ROUNDS):
+            ours.append(speed(lambda: run(rollout, episodes)))
+            bare.append(speed(lambda: step_bare(env, episodes)))
+        env.close()
+    return ours, bare
+
+
+def record(rollout: Rollout, limit: int | None) -> dict[int, list[Any]]:
+    """Return the actions of a few episodes, by seed."""
+    episodes: dict[int, list[Any]] = {}
+    step = rollout.task.step
+    for seed in range(5):
+        actions: list[Any] = []
+
+        def spy(action: Any, actions: list[Any] = actions) -> Any:
+            actions.append(action)
+            return step(action)
+
+        rollout.task.step = spy  # type: ignore[method-assign]
+        rollout.runner.begin_episode(0, 0, 0, 0)
+        rollout.run(seed, limit)
+        episodes[seed] = actions
+    rollout.task.step = step  # type: ignore[method-assign]
+    return episodes
+
+
+def run(rollout: Rollout, episodes: dict[int, list[Any]]) -> int:
+    """Run the episodes as a worker does; return timesteps."""
+    total = 0
+    for seed, actions in episodes.items():
+        rollout.runner.begin_episode(0, 0, 0, 0)
+        total += rollout.run(seed, len(actions))[1]
+    return total
+
+
+def step_bare(env: Any, episodes: dict[int, list[Any]]) -> int:
+    """Step the recorded actions; return timesteps."""
+    total = 0
+    for seed, actions in episodes.items():
+        env.reset(seed=seed)
+        step = env.step
+        for action in actions:
+            step(action)
+        total += len(actions)
+    return total
+
+
+def speed(work: Any) -> float:
+    """Repeat the work for a while; return its timesteps a second."""
+    begun, steps = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - begun) < SECONDS:
+        steps += work()
+    return float(steps / elapsed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The configuration files of ``pyes train``, installed as the package ``pyes.conf`` so that Hydra finds them."""

@@ -1,0 +1,578 @@
+# cython: language_level=3, cdivision=True
+"""The compiled kernels of pyes, as functions of NumPy arrays.
+
+Owns the checks: dtype, shape, contiguity, bounds, aliasing, read-only outputs. A kernel runs only on arguments that meet
+its contract in ``csrc/pyes_kernels.h``, which also says what it computes. Nothing is copied silently, and large kernels
+release the GIL. Must not compute anything itself. Comments mark each array IN, OUT or both.
+"""
+
+from cpython.buffer cimport (
+    PyBUF_FORMAT,
+    PyBUF_ND,
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memcpy
+from pyes_kernels cimport *
+
+import numpy as np
+
+cdef object FLOAT32 = np.dtype(np.float32)
+cdef object FLOAT64 = np.dtype(np.float64)
+cdef object INT32 = np.dtype(np.int32)
+cdef object INT64 = np.dtype(np.int64)
+cdef object UINT32 = np.dtype(np.uint32)
+cdef dict TABLE_DTYPES = {FLOAT32: PYES_FLOAT32, np.dtype(np.uint16): PYES_BFLOAT16, np.dtype(np.int8): PYES_INT8}
+cdef dict ACTIONS = {"argmax": -1, "identity": PYES_UNCHANGED, "clip": PYES_CLIP, "tanh": PYES_SQUASH, "bins": PYES_BINS}
+cdef uint32_t ACTION_PURPOSE = 3  # pyes.streams.Purpose.ACTION
+
+
+# ---- Checks ----------------------------------------------------------------------------------------------------------
+
+cdef void *_array(str name, object array, object dtype, Py_ssize_t ndim, bint writable) except? NULL:
+    """Address of a C-contiguous array's first entry; `dtype` None accepts any."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{name}: got {type(array).__name__}, expected a NumPy array")
+    if dtype is not None and array.dtype != dtype:
+        raise TypeError(f"{name}: got dtype {array.dtype}, expected {dtype}")
+    if array.ndim != ndim:
+        raise ValueError(f"{name}: got {array.ndim} dimensions (shape {array.shape}), expected {ndim}")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{name}: got strides {array.strides}, expected a C-contiguous array")
+    if writable and not array.flags.writeable:
+        raise ValueError(f"{name}: got a read-only array, expected one that can be written")
+    cdef Py_buffer view
+    PyObject_GetBuffer(array, &view, PyBUF_WRITABLE if writable else PyBUF_SIMPLE)
+    cdef void *address = view.buf
+    PyBuffer_Release(&view)
+    return address
+
+
+cdef const void *_in(str name, object array, object dtype) except? NULL:
+    return _array(name, array, dtype, 1, False)
+
+
+cdef void *_out(str name, object array, object dtype) except? NULL:
+    return _array(name, array, dtype, 1, True)
+
+
+cdef pyes_dtype _table_dtype(str name, object array) except *:
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{name}: got {type(array).__name__}, expected a NumPy array")
+    if array.dtype not in TABLE_DTYPES:
+        raise TypeError(f"{name}: got dtype {array.dtype}, expected float32, uint16 (bfloat16) or int8")
+    return TABLE_DTYPES[array.dtype]
+
+
+cdef int _same_length(str name, object array, Py_ssize_t expected, str other) except -1:
+    if len(array) != expected:
+        raise ValueError(f"{name}: got length {len(array)}, expected {expected} (the length of {other})")
+    return 0
+
+
+cdef int _disjoint(str name, object array, str other, object other_array) except -1:
+    """Contiguous arrays share memory if and only if their address ranges meet."""
+    if np.may_share_memory(array, other_array):
+        raise ValueError(f"{name}: got an array that overlaps {other}, expected separate memory")
+    return 0
+
+
+cdef uint64_t _integer(str name, object value, object bound) except? 0xFFFFFFFFFFFFFFFF:
+    try:
+        number = value.__index__()
+    except AttributeError:
+        raise TypeError(f"{name}: got {type(value).__name__}, expected an integer") from None
+    if not 0 <= number < bound:
+        raise ValueError(f"{name}: got {number}, expected 0 <= {name} < {bound}")
+    return number
+
+
+cdef uint64_t _seed(object seed) except? 0xFFFFFFFFFFFFFFFF:
+    return _integer("seed", seed, 1 << 64)
+
+
+cdef uint32_t _word(str name, object value) except? 0xFFFFFFFF:
+    return <uint32_t>_integer(name, value, 1 << 32)
+
+
+cdef uint32_t _purpose(object value) except? 0xFFFFFFFF:
+    return <uint32_t>_integer("purpose", value, 1 << 8)
+
+
+cdef uint32_t _episode(object value) except? 0xFFFFFFFF:
+    return <uint32_t>_integer("episode", value, 1 << 24)
+
+
+cdef double _at_least(str name, double value, double low) except? -1:
+    if not value >= low:
+        raise ValueError(f"{name}: got {value}, expected {name} >= {low:g}")
+    return value
+
+
+cdef double _share(str name, double value) except? -1:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name}: got {value}, expected 0 <= {name} < 1")
+    return value
+
+
+# ---- Levels ----------------------------------------------------------------------------------------------------------
+
+cdef tuple LEVELS = tuple(
+    pyes_level_name(<pyes_level>level).decode()
+    for level in range(PYES_LEVELS)
+    if pyes_level_available(<pyes_level>level)
+)
+cdef dict LEVEL_NUMBERS = {pyes_level_name(<pyes_level>level).decode(): level for level in range(PYES_LEVELS)}
+
+
+def levels():
+    return LEVELS
+
+
+cdef pyes_level _level(object level) except *:
+    cdef object name = LEVELS[-1] if level is None else level
+    if name not in LEVELS:
+        raise ValueError(f"level: got {level!r}, expected one of {', '.join(LEVELS)} (what this CPU and build can run)")
+    cdef int number = LEVEL_NUMBERS[name]
+    return <pyes_level>number
+
+
+# ---- Streams ---------------------------------------------------------------------------------------------------------
+
+def stream_bits(seed, purpose, generation, member, episode, out):  # OUT
+    cdef uint32_t *p_out = <uint32_t *>_out("out", out, UINT32)
+    cdef int64_t n = len(out)
+    cdef uint64_t key = _seed(seed)
+    cdef uint32_t c3 = _purpose(purpose), c1 = _word("generation", generation), c2 = _word("member", member)
+    cdef uint32_t e = _episode(episode)
+    with nogil:
+        pyes_stream_bits(n, key, c3, c1, c2, e, p_out)
+
+
+def draw_offsets(seed, purpose, generation, bound, out):  # OUT
+    cdef int64_t *p_out = <int64_t *>_out("out", out, INT64)
+    cdef int64_t n = len(out), limit = <int64_t>_integer("bound", bound, (1 << 53) + 1)
+    cdef uint64_t key = _seed(seed)
+    cdef uint32_t c3 = _purpose(purpose), c1 = _word("generation", generation)
+    if limit == 0:
+        raise ValueError("bound: got 0, expected at least 1")
+    with nogil:
+        pyes_draw_offsets(n, key, c3, c1, limit, p_out)
+
+
+def draw_seeds(seed, purpose, generation, episode, out):  # OUT
+    cdef int64_t *p_out = <int64_t *>_out("out", out, INT64)
+    cdef int64_t n = len(out)
+    cdef uint64_t key = _seed(seed)
+    cdef uint32_t c3 = _purpose(purpose), c1 = _word("generation", generation), e = _episode(episode)
+    with nogil:
+        pyes_draw_seeds(n, key, c3, c1, e, p_out)
+
+
+# ---- Noise table -----------------------------------------------------------------------------------------------------
+
+def fill_noise(out, seed, start=0, *, level=None):  # OUT
+    cdef pyes_dtype dtype = _table_dtype("out", out)
+    cdef void *p_out = _out("out", out, None)
+    cdef int64_t n = len(out)
+    cdef uint64_t key = _seed(seed), first = _integer("start", start, 1 << 63)
+    cdef pyes_level build = _level(level)
+    with nogil:
+        pyes_fill_noise(build, n, dtype, key, first, p_out)
+
+
+def perturb(theta, table, offset, scale, out, *, level=None):  # IN, IN, OUT (may be theta)
+    cdef const float *p_theta = <const float *>_in("theta", theta, FLOAT32)
+    cdef pyes_dtype dtype = _table_dtype("table", table)
+    cdef const char *p_table = <const char *>_in("table", table, None)
+    cdef float *p_out = <float *>_out("out", out, FLOAT32)
+    cdef int64_t dim = len(theta), length = len(table), first = offset, width = table.itemsize
+    cdef float factor = scale
+    cdef pyes_level build = _level(level)
+    _same_length("out", out, dim, "theta")
+    if not 0 <= first <= length - dim:
+        raise ValueError(f"offset: got {first}, expected 0 <= offset <= {length - dim} (table {length} - theta {dim})")
+    if <const float *>p_out != p_theta:
+        _disjoint("out", out, "theta", theta)
+    _disjoint("out", out, "table", table)
+    with nogil:
+        pyes_perturb(build, dim, dtype, p_theta, p_table + first * width, factor, p_out)
+
+
+def weighted_sum(table, offsets, weights, out, *, level=None):  # IN, IN, IN, OUT
+    cdef pyes_dtype dtype = _table_dtype("table", table)
+    cdef const void *p_table = _in("table", table, None)
+    cdef const int64_t *p_offsets = <const int64_t *>_in("offsets", offsets, INT64)
+    cdef const float *p_weights = <const float *>_in("weights", weights, FLOAT32)
+    cdef float *p_out = <float *>_out("out", out, FLOAT32)
+    cdef int64_t n = len(offsets), dim = len(out), last = len(table) - dim, i
+    cdef pyes_level build = _level(level)
+    _same_length("weights", weights, n, "offsets")
+    for i in range(n):
+        if not 0 <= p_offsets[i] <= last:
+            raise ValueError(
+                f"offsets[{i}]: got {p_offsets[i]}, expected 0 <= offset <= {last} (table {len(table)} - out {dim})"
+            )
+    _disjoint("out", out, "table", table)
+    _disjoint("out", out, "weights", weights)
+    _disjoint("out", out, "offsets", offsets)
+    with nogil:
+        pyes_weighted_sum(build, n, dim, dtype, p_table, p_offsets, p_weights, p_out)
+
+
+# ---- Shaping and optimisers ------------------------------------------------------------------------------------------
+
+def centered_ranks(returns, out):  # IN, OUT
+    if isinstance(returns, np.ndarray) and returns.dtype == FLOAT32:
+        returns = returns.astype(FLOAT64)  # exact, so that one kernel serves both
+    cdef const double *p_returns = <const double *>_in("returns", returns, FLOAT64)
+    cdef float *p_out = <float *>_out("out", out, FLOAT32)
+    cdef int64_t n = len(returns)
+    _same_length("out", out, n, "returns")
+    _disjoint("out", out, "returns", returns)
+    workspace = np.empty(2 * n, INT64)
+    cdef int64_t *p_workspace = <int64_t *>_out("workspace", workspace, INT64)
+    with nogil:
+        pyes_centered_ranks(n, p_returns, p_workspace, p_out)
+
+
+cdef int _separate(dict arrays) except -1:
+    """Equal lengths and no shared memory among the named arrays; the first one sets the length."""
+    cdef list items = list(arrays.items())
+    for k, (name, array) in enumerate(items):
+        _same_length(name, array, len(items[0][1]), items[0][0])
+        for other, other_array in items[:k]:
+            _disjoint(name, array, other, other_array)
+    return 0
+
+
+def adam_step(theta, gradient, m, v, step, learning_rate, beta1, beta2, epsilon, weight_decay, *, level=None):
+    cdef float *p_theta = <float *>_out("theta", theta, FLOAT32)  # IN, OUT
+    cdef const float *p_gradient = <const float *>_in("gradient", gradient, FLOAT32)  # IN
+    cdef float *p_m = <float *>_out("m", m, FLOAT32)  # IN, OUT
+    cdef float *p_v = <float *>_out("v", v, FLOAT32)  # IN, OUT
+    _separate({"theta": theta, "gradient": gradient, "m": m, "v": v})
+    cdef int64_t dim = len(theta), t = step
+    cdef double rate = learning_rate, b1 = _share("beta1", beta1), b2 = _share("beta2", beta2)
+    cdef double eps = _at_least("epsilon", epsilon, 0), decay = weight_decay
+    cdef pyes_level build = _level(level)
+    if t < 1:
+        raise ValueError(f"step: got {t}, expected step >= 1 (the number of this step)")
+    with nogil:
+        pyes_adam_step(build, dim, p_gradient, t, rate, b1, b2, eps, decay, p_theta, p_m, p_v)
+
+
+def sgd_step(theta, gradient, velocity, learning_rate, momentum, weight_decay, *, level=None):
+    cdef float *p_theta = <float *>_out("theta", theta, FLOAT32)  # IN, OUT
+    cdef const float *p_gradient = <const float *>_in("gradient", gradient, FLOAT32)  # IN
+    cdef float *p_velocity = <float *>_out("velocity", velocity, FLOAT32)  # IN, OUT
+    _separate({"theta": theta, "gradient": gradient, "velocity": velocity})
+    cdef int64_t dim = len(theta)
+    cdef double rate = learning_rate, inertia = momentum, decay = weight_decay
+    cdef pyes_level build = _level(level)
+    with nogil:
+        pyes_sgd_step(build, dim, p_gradient, rate, inertia, decay, p_theta, p_velocity)
+
+
+def clipup_step(theta, gradient, velocity, learning_rate, momentum, max_speed, weight_decay, *, level=None):
+    cdef float *p_theta = <float *>_out("theta", theta, FLOAT32)  # IN, OUT
+    cdef const float *p_gradient = <const float *>_in("gradient", gradient, FLOAT32)  # IN
+    cdef float *p_velocity = <float *>_out("velocity", velocity, FLOAT32)  # IN, OUT
+    _separate({"theta": theta, "gradient": gradient, "velocity": velocity})
+    cdef int64_t dim = len(theta)
+    cdef double rate = learning_rate, inertia = momentum, decay = weight_decay
+    cdef double limit = _at_least("max_speed", max_speed, 0)
+    cdef pyes_level build = _level(level)
+    with nogil:
+        pyes_clipup_step(build, dim, p_gradient, rate, inertia, limit, decay, p_theta, p_velocity)
+
+
+# ---- Board -----------------------------------------------------------------------------------------------------------
+
+cdef int32_t *_states(object states, object count, bint writable) except? NULL:
+    cdef int32_t *address = <int32_t *>_array("states", states, INT32, 1, writable)
+    if not 0 <= count <= len(states):
+        raise ValueError(f"count: got {count}, expected 0 <= count <= {len(states)} (the length of states)")
+    return address
+
+
+cdef int64_t *_cursor(object cursor) except? NULL:
+    cdef int64_t *address = <int64_t *>_out("cursor", cursor, INT64)
+    if len(cursor) != 1:
+        raise ValueError(f"cursor: got length {len(cursor)}, expected 1")
+    return address
+
+
+cdef int32_t _worker(object worker) except -1:
+    return <int32_t>_integer("worker", worker, 0x7FFFFFFF)
+
+
+def board_open(cursor, states, count):  # OUT, OUT
+    pyes_board_open(count, _cursor(cursor), _states(states, count, True))
+
+
+def board_claim(cursor, states, count, worker):  # IN and OUT, IN and OUT
+    return pyes_board_claim(count, _worker(worker), _cursor(cursor), _states(states, count, True))
+
+
+def board_finish(states, member, worker):  # IN and OUT
+    cdef int32_t *p_states = _states(states, len(states), True)
+    cdef int64_t m = <int64_t>_integer("member", member, len(states))
+    return pyes_board_finish(m, _worker(worker), p_states) != 0
+
+
+def board_release(states, count, worker):  # IN and OUT
+    return pyes_board_release(count, _worker(worker), _states(states, count, True))
+
+
+def board_remaining(states, count):  # IN
+    return pyes_board_remaining(count, _states(states, count, False))
+
+
+# ---- Policy ----------------------------------------------------------------------------------------------------------
+
+cdef object _aligned(Py_ssize_t size):
+    """Zeroed float32 array that begins at a cache line: vectors of 16 then never straddle two."""
+    block = np.zeros(size + 16, FLOAT32)
+    cdef uintptr_t address = <uintptr_t>_in("block", block, FLOAT32)
+    cdef Py_ssize_t skip = (64 - address % 64) % 64 // 4
+    return block[skip : skip + size]
+
+
+cdef int _check_layer(Py_ssize_t k, object row, Py_ssize_t expected_inputs) except -1:
+    op, inputs, outputs, weight_offset, bias_offset, activation = row
+    if op != 0:
+        raise ValueError(f"instructions[{k}]: got op {op}, expected 0 (linear)")
+    if inputs != expected_inputs:
+        raise ValueError(f"instructions[{k}]: got {inputs} inputs, expected {expected_inputs} (what comes before it)")
+    if outputs < 1:
+        raise ValueError(f"instructions[{k}]: got {outputs} outputs, expected at least 1")
+    if weight_offset < 0 or bias_offset < -1:
+        raise ValueError(f"instructions[{k}]: got offsets {weight_offset} and {bias_offset}, expected >= 0 and >= -1")
+    if not 0 <= activation <= PYES_SOFTSIGN:
+        raise ValueError(f"instructions[{k}]: got activation {activation}, expected 0 to {<int>PYES_SOFTSIGN}")
+    return 0
+
+
+cdef class PolicyRunner:
+    cdef readonly Py_ssize_t dim
+    cdef readonly Py_ssize_t observation_size
+    cdef readonly Py_ssize_t outputs
+    cdef pyes_level level
+    cdef int64_t layer_count
+    cdef pyes_layer *layers
+    # Arrays own the memory that the pointers below them address.
+    cdef object packed_array, scratch_array, observation_array, action_array, low_array, high_array
+    cdef object mean_array, inverse_std_array, sums_array, noisy_array
+    cdef object copy_action
+    cdef float *packed
+    cdef float *scratch
+    cdef float *observation  # as it came, then the input of the network
+    cdef float *input
+    cdef float *noisy  # outputs with action noise, then the noise itself
+    cdef float *action
+    cdef const float *low
+    cdef const float *high
+    cdef const float *mean
+    cdef const float *inverse_std
+    cdef double *sums
+    cdef float observation_limit
+    cdef int mode  # -1 for argmax, else pyes_action
+    cdef int64_t components, bins, action_start
+    cdef float action_noise
+    cdef bint noise_enabled
+    cdef uint64_t seed, noise_word
+    cdef uint32_t generation, member, episode
+
+    def __cinit__(self, instructions, Py_ssize_t observation_size, *, action, low=None, high=None, bins=0, action_start=0,
+                  action_shape=(), action_noise=0.0, level=None):
+        self.level = _level(level)
+        self.observation_size = observation_size
+        self._compile(instructions)
+        self._set_action(action, low, high, bins, action_start, tuple(action_shape), action_noise)
+        self.observation_array = _aligned(2 * (observation_size + 16))
+        self.observation = <float *>_out("observation", self.observation_array, FLOAT32)
+        self.input = self.observation + (observation_size + 15) // 16 * 16
+
+    def __dealloc__(self):
+        PyMem_Free(self.layers)
+
+    cdef int _compile(self, object instructions) except -1:
+        _array("instructions", instructions, INT64, 2, False)
+        if instructions.shape[0] < 1 or instructions.shape[1] != 6:
+            raise ValueError(f"instructions: got shape {instructions.shape}, expected (n, 6) with n >= 1")
+        self.layer_count = instructions.shape[0]
+        self.layers = <pyes_layer *>PyMem_Calloc(self.layer_count, sizeof(pyes_layer))
+        if self.layers == NULL:
+            raise MemoryError
+        cdef int64_t packed = 0, width = self.observation_size
+        cdef pyes_layer *layer
+        cdef int activation
+        for k, row in enumerate(instructions.tolist()):
+            _check_layer(k, row, width)
+            layer = &self.layers[k]
+            _, layer.inputs, layer.outputs, layer.weight_offset, layer.bias_offset, activation = row
+            layer.activation = <pyes_activation>activation
+            layer.lanes = pyes_layer_lanes(layer.outputs)
+            layer.packed_offset = packed
+            packed += (layer.inputs + 1) * layer.lanes
+            width = layer.outputs
+            self.dim = max(self.dim, layer.weight_offset + layer.inputs * layer.outputs)
+            self.dim = max(self.dim, layer.bias_offset + layer.outputs if layer.bias_offset >= 0 else 0)
+        self.outputs = width
+        self.packed_array = _aligned(packed)
+        self.packed = <float *>_out("packed", self.packed_array, FLOAT32)
+        self.scratch_array = _aligned(2 * pyes_policy_lanes(self.layer_count, self.layers))
+        self.scratch = <float *>_out("scratch", self.scratch_array, FLOAT32)
+        return 0
+
+    cdef int _set_action(self, str action, object low, object high, object bins, object start, tuple shape,
+                         object noise) except -1:
+        if action not in ACTIONS:
+            raise ValueError(f"action: got {action!r}, expected one of {', '.join(ACTIONS)}")
+        self.mode = ACTIONS[action]
+        self.action_start = start
+        self.bins = bins
+        self.action_noise = _at_least("action_noise", noise, 0)
+        self.noise_enabled = True
+        if self.mode < 0:
+            return 0
+        self.action_array = np.zeros(shape, FLOAT32)
+        self.components = self.action_array.size
+        cdef int64_t expected = self.components
+        if self.mode == PYES_BINS:
+            if self.bins < 2:
+                raise ValueError(f"bins: got {bins}, expected at least 2")
+            expected *= self.bins
+        if self.outputs != expected:
+            raise ValueError(f"instructions: got {self.outputs} outputs, expected {expected} for action {action!r}")
+        self.low_array = self._bound("low", low)
+        self.high_array = self._bound("high", high)
+        self.low = <const float *>_in("low", self.low_array, FLOAT32)
+        self.high = <const float *>_in("high", self.high_array, FLOAT32)
+        self.noisy_array = _aligned(2 * self.components)
+        self.noisy = <float *>_out("noisy", self.noisy_array, FLOAT32)
+        self.action = <float *>_array("action", self.action_array, FLOAT32, len(shape), True)
+        self.copy_action = self.action_array.copy
+        return 0
+
+    cdef object _bound(self, str name, object bound):
+        """A copy of one end of the box, which must be finite where the action is computed from it."""
+        _in(name, bound, FLOAT32)
+        if len(bound) != self.components:
+            raise ValueError(f"{name}: got length {len(bound)}, expected {self.components} (the size of action_shape)")
+        if self.mode in (PYES_SQUASH, PYES_BINS) and not np.isfinite(bound).all():
+            raise ValueError(f"{name}: got {bound.tolist()}, expected finite bounds for action tanh or bins")
+        return bound.copy()
+
+    def load(self, theta):  # IN
+        cdef const float *p_theta = <const float *>_in("theta", theta, FLOAT32)
+        if len(theta) != self.dim:
+            raise ValueError(f"theta: got length {len(theta)}, expected {self.dim}")
+        pyes_policy_pack(self.layer_count, self.layers, p_theta, self.packed)
+
+    def set_action_noise(self, bint enabled):
+        """Switch the action noise on (as it is at first) or off."""
+        self.noise_enabled = enabled
+
+    def normalize(self, mean, inverse_std, clip):  # IN, IN
+        self.mean = NULL
+        if mean is None and inverse_std is None:
+            return
+        for name, array in (("mean", mean), ("inverse_std", inverse_std)):
+            _in(name, array, FLOAT32)
+            if len(array) != self.observation_size:
+                raise ValueError(f"{name}: got length {len(array)}, expected {self.observation_size}")
+        self.observation_limit = _at_least("clip", clip, 0)
+        self.mean_array, self.inverse_std_array = mean.copy(), inverse_std.copy()
+        self.inverse_std = <const float *>_in("inverse_std", self.inverse_std_array, FLOAT32)
+        self.mean = <const float *>_in("mean", self.mean_array, FLOAT32)
+
+    def begin_episode(self, seed, generation, member, episode):
+        self.seed = _seed(seed)
+        self.generation = _word("generation", generation)
+        self.member = _word("member", member)
+        self.episode = _episode(episode)
+        self.noise_word = 0
+
+    def collect(self, sums):  # OUT
+        if sums is None:
+            self.sums_array, self.sums = None, NULL
+            return
+        cdef double *p_sums = <double *>_array("sums", sums, FLOAT64, 2, True)
+        if sums.shape != (2, self.observation_size):
+            raise ValueError(f"sums: got shape {sums.shape}, expected {(2, self.observation_size)}")
+        self.sums_array, self.sums = sums, p_sums
+
+    def act(self, observation):  # IN
+        cdef const float *outputs = self._outputs(observation, True)
+        if self.mode < 0:
+            return pyes_argmax(self.outputs, outputs) + self.action_start
+        if self.noise_enabled and self.action_noise > 0 and self.mode != PYES_BINS:
+            outputs = self._with_noise(outputs)
+        pyes_box_action(self.components, <pyes_action>self.mode, self.bins, outputs, self.low, self.high, self.action)
+        return self.copy_action()
+
+    def forward(self, observation):  # IN
+        cdef const float *outputs = self._outputs(observation, False)
+        out = np.empty(self.outputs, FLOAT32)
+        memcpy(_out("out", out, FLOAT32), outputs, self.outputs * sizeof(float))
+        return out
+
+    cdef const float *_outputs(self, object observation, bint collect) except NULL:
+        self._read(observation)
+        if collect and self.sums != NULL:
+            pyes_collect(self.observation_size, self.observation, self.sums)
+        cdef const float *start = self.observation
+        if self.mean != NULL:
+            start = self.input
+            pyes_normalize(self.observation_size, self.observation, self.mean, self.inverse_std,
+                           self.observation_limit, self.input)
+        return pyes_policy_forward(self.level, self.layer_count, self.layers, self.packed, start, self.scratch)
+
+    cdef const float *_with_noise(self, const float *outputs) noexcept:
+        """Outputs plus the next normals of the episode's stream, one word a component."""
+        cdef float *normals = self.noisy + self.components
+        pyes_stream_normals(self.components, self.seed, ACTION_PURPOSE, self.generation, self.member, self.episode,
+                            self.noise_word, normals)
+        self.noise_word += self.components
+        cdef int64_t i
+        for i in range(self.components):
+            self.noisy[i] = outputs[i] + self.action_noise * normals[i]
+        return self.noisy
+
+    cdef int _read(self, object observation) except -1:
+        """Copy an observation: float32 and float64 without gaps at once, anything else by way of NumPy."""
+        cdef Py_buffer view
+        cdef int done
+        if isinstance(observation, np.ndarray) and observation.flags.c_contiguous:
+            PyObject_GetBuffer(observation, &view, PyBUF_FORMAT | PyBUF_ND)
+            done = self._copy(&view)
+            PyBuffer_Release(&view)
+            if done:
+                return 0
+        converted = np.ascontiguousarray(observation, FLOAT32)
+        if converted.size != self.observation_size:
+            raise ValueError(f"observation: got {converted.size} values, expected {self.observation_size}")
+        PyObject_GetBuffer(converted, &view, PyBUF_FORMAT | PyBUF_ND)
+        self._copy(&view)
+        PyBuffer_Release(&view)
+        return 0
+
+    cdef bint _copy(self, Py_buffer *view) noexcept:
+        """False if the buffer is of another type or size."""
+        cdef int64_t i
+        if view.len != self.observation_size * view.itemsize or view.format[0] == 0 or view.format[1] != 0:
+            return False
+        if view.format[0] == c"f":
+            memcpy(self.observation, view.buf, view.len)
+            return True
+        if view.format[0] == c"d":
+            for i in range(self.observation_size):
+                self.observation[i] = <float>(<const double *>view.buf)[i]
+            return True
+        return False

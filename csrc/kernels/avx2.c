@@ -1,0 +1,27 @@
+/* The wide kernels once more, compiled for avx2. Nothing here but the target: the bodies are in the files included. */
+#include "wide.h"
+
+#if PYES_X86_LEVELS
+#undef PYES_SUFFIX
+#define PYES_SUFFIX avx2
+#define PYES_VECTOR_BYTES 32
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#endif
+
+#include "gradient.c"
+#include "noise.c"
+#include "optimizers.c"
+#include "perturb.c"
+#include "policy.c"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif

@@ -1,0 +1,89 @@
+/* What the wide kernels share: the name suffix of a level, inlining, bit casts, the types of table entries.
+ *
+ * A wide kernel is written once, in plain C, in noise.c, perturb.c, gradient.c, optimizers.c or policy.c. Compiled by
+ * itself such a file gives the baseline level; avx2.c and avx512.c include it again under another suffix and target.
+ * All levels run the same operations in the same order, so they give equal bits. Internal to the kernels. */
+#ifndef PYES_WIDE_H
+#define PYES_WIDE_H
+
+#include "../pyes_kernels.h"
+
+#include <string.h>
+
+#ifdef _MSC_VER
+#define PYES_INLINE static __forceinline
+#else
+#define PYES_INLINE static inline __attribute__((always_inline))
+#endif
+
+/* Tells the vectoriser that a loop carries no dependency from one turn to the next. */
+#if defined(__clang__)
+#define PYES_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define PYES_INDEPENDENT _Pragma("GCC ivdep")
+#elif defined(_MSC_VER)
+#define PYES_INDEPENDENT __pragma(loop(ivdep))
+#else
+#define PYES_INDEPENDENT
+#endif
+
+#define PYES_JOIN_(name, suffix) name##_##suffix
+#define PYES_JOIN(name, suffix) PYES_JOIN_(name, suffix)
+#define PYES_WIDE(name) PYES_JOIN(name, PYES_SUFFIX)
+
+/* One prototype list for every level; dispatch.c builds its table from the same names. */
+#define PYES_DECLARE_WIDE(suffix)                                                                                      \
+    void pyes_fill_noise_##suffix(int64_t n, enum pyes_dtype dtype, uint64_t seed, uint64_t start, void *out);         \
+    void pyes_perturb_##suffix(int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice, float scale, \
+                               float *out);                                                                            \
+    void pyes_weighted_sum_##suffix(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,                  \
+                                    const int64_t *offsets, const float *weights, float *out);                         \
+    void pyes_adam_step_##suffix(int64_t dim, const float *gradient, int64_t step, double learning_rate, double beta1, \
+                                 double beta2, double epsilon, double weight_decay, float *theta, float *m, float *v); \
+    void pyes_sgd_step_##suffix(int64_t dim, const float *gradient, double learning_rate, double momentum,             \
+                                double weight_decay, float *theta, float *velocity);                                   \
+    void pyes_clipup_step_##suffix(int64_t dim, const float *gradient, double learning_rate, double momentum,          \
+                                   double max_speed, double weight_decay, float *theta, float *velocity);              \
+    const float *pyes_policy_forward_##suffix(int64_t n, const struct pyes_layer *layers, const float *packed,         \
+                                              const float *input, float *scratch);
+
+PYES_DECLARE_WIDE(baseline)
+PYES_DECLARE_WIDE(avx2)
+PYES_DECLARE_WIDE(avx512)
+
+PYES_INLINE uint32_t bits_of_float(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+PYES_INLINE float float_of_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Entry k of a table as it is stored: for int8 in units of 1/32, which the caller folds into its scale. */
+PYES_INLINE float stored_entry(enum pyes_dtype dtype, const void *table, int64_t k)
+{
+    if (dtype == PYES_FLOAT32)
+        return ((const float *)table)[k];
+    if (dtype == PYES_BFLOAT16)
+        return float_of_bits((uint32_t)((const uint16_t *)table)[k] << 16);
+    return (float)((const int8_t *)table)[k];
+}
+
+/* Factor that turns stored entries into normals; a power of two, so that folding it into a weight is exact. */
+PYES_INLINE float stored_unit(enum pyes_dtype dtype)
+{
+    return dtype == PYES_INT8 ? 0.03125f : 1.0f;
+}
+
+#endif
+
+/* Outside the guard: avx2.c and avx512.c set the suffix before they include the bodies. */
+#ifndef PYES_SUFFIX
+#define PYES_SUFFIX baseline
+#endif

@@ -1,0 +1,237 @@
+/* pyes_kernels.h - the numerical kernels of pyes: plain C11, no Python, no allocation, no global state, no I/O.
+ *
+ * SHAPE LEGEND. One name per size, always int64_t, always first:
+ *     n        entries, members, slices, words or layers, as the contract says
+ *     dim      parameters of theta
+ *     count    members on the board
+ *     inputs, outputs, lanes    of one layer; lanes = outputs rounded up to PYES_LANES
+ * "x (n, m)" is a row-major array of n * m values without gaps.
+ *
+ * ARGUMENTS come as: level, sizes, inputs (const), scalars, outputs. Kernels TRUST their input: sizes >= 0, pointers
+ * valid for the shapes given, offsets inside the table, enumerators in range. csrc/_core.pyx checks, once, for all.
+ * Natural alignment of the element type is enough. Unless a contract says otherwise, outputs overlap nothing else.
+ * Every buffer belongs to the caller.
+ *
+ * DETERMINISM RULE. Equal arguments give equal bits, on every machine, compiler and level:
+ *     - float32 and float64 arithmetic by + - * / sqrt alone, each rounded to nearest once; no libm;
+ *     - built with -ffp-contract=off and without -ffast-math, so no operation is fused or reordered;
+ *     - sums run in a fixed order that no width, tile or thread count enters: a kernel over a range may be split into
+ *       calls over parts of the range.
+ * So a kernel's NumPy twin in pyes/reference.py gives equal bits too. The only exception is the payload of NaN.
+ *
+ * LEVELS. Wide kernels are one C source compiled for several instruction sets (kernels/wide.h). The caller passes the
+ * level; it must be one for which pyes_level_available is true. */
+#ifndef PYES_KERNELS_H
+#define PYES_KERNELS_H
+
+#include <stdint.h>
+
+#if defined(__FAST_MATH__)
+#error "pyes needs IEEE arithmetic: build without -ffast-math"
+#endif
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define PYES_X86_LEVELS 1
+#else
+#define PYES_X86_LEVELS 0
+#endif
+
+/* ---- Levels ---------------------------------------------------------------------------------------------------- */
+
+enum pyes_level { PYES_BASELINE = 0, PYES_AVX2 = 1, PYES_AVX512 = 2 };
+enum { PYES_LEVELS = 3 };
+
+/* Name of a level: "baseline", "avx2", "avx512". */
+const char *pyes_level_name(enum pyes_level level);
+
+/* 1 if this build holds the level and this CPU and operating system run it, else 0. Baseline is always 1. */
+int pyes_level_available(enum pyes_level level);
+
+/* ---- Random streams (kernels/philox.c) --------------------------------------------------------------------------
+ *
+ * A stream is (seed, purpose, generation, member, episode), purpose < 256 and episode < 2^24. Its words are those of
+ * Philox4x32-10 (Salmon et al. 2011) with key (seed mod 2^32, seed div 2^32) at the counters
+ * (block, generation, member, purpose << 24 | episode), block = 0, 1, 2, ..., four words a block. Nothing is stored. */
+
+/* The first n words of a stream.
+ * @param out (n)    any 32 bits
+ * @note  O(n). Reference: the known answers of Random123, tests/golden/philox.csv. */
+void pyes_stream_bits(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t member,
+                      uint32_t episode, uint32_t *out);
+
+/* One slice offset for each member 0 .. n-1 (episode 0), uniform in [0, bound).
+ * @pre   0 < bound <= 2^53
+ * @param out (n)    floor(u * bound), u = the upper 53 of the 64 bits word 0 << 32 | word 1, times 2^-53
+ * @note  O(n); u is exact, the product is rounded to double once. */
+void pyes_draw_offsets(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, int64_t bound, int64_t *out);
+
+/* One environment seed for each member 0 .. n-1.
+ * @param out (n)    word 0 div 2: 0 <= seed < 2^31 */
+void pyes_draw_seeds(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t episode, int64_t *out);
+
+/* Standard normals from the words first .. first+n-1 of a stream.
+ * @pre   first + n <= 2^34 (the stream's length)
+ * @param out (n)    |x| <= 6.34, as fill_noise makes them of the same words */
+void pyes_stream_normals(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t member,
+                         uint32_t episode, uint64_t first, float *out);
+
+/* ---- Noise (kernels/noise.c, normal.h) ------------------------------------------------------------------------- */
+
+/* Types of table entries. bfloat16 is the float32 rounded to nearest even; int8 counts steps of 1/32, rounded to
+ * nearest even and clipped to +-127, so it ends at +-3.97 standard deviations. */
+enum pyes_dtype { PYES_FLOAT32 = 0, PYES_BFLOAT16 = 1, PYES_INT8 = 2 };
+
+/* Entries start .. start+n-1 of the noise table of a seed.
+ *
+ * Entry k is the normal of word k % 4 of the Philox block at counter (k / 4 mod 2^32, k / 4 div 2^32, 0, 0). A word
+ * becomes a normal by inversion: word u is the middle of its cell of probability 2^-32, words u and ~u are mirror
+ * images, and x = t P(L) / Q(L) with t = 1/2 - q, L = -log2(4 q (1 - q)), q the probability beyond |x|.
+ * @param out (n)    float, uint16_t or int8_t after dtype; |x| <= 6.34
+ * @note  Absolute error of the float32 below 2e-6, up to the last quantile. Any split of the range gives equal bytes.
+ *        O(n). Reference: scipy.special.ndtri; tools/fit_normal.py. */
+void pyes_fill_noise(enum pyes_level level, int64_t n, enum pyes_dtype dtype, uint64_t seed, uint64_t start, void *out);
+
+/* ---- theta and the table (kernels/perturb.c, gradient.c) ------------------------------------------------------- */
+
+/* out[j] = theta[j] + scale * slice[j].
+ * @param theta (dim)
+ * @param slice (dim)    entries after dtype; those of int8 count as 1/32 each (scale / 32, times the integer)
+ * @param out (dim)      may be theta itself, but may not overlap it otherwise
+ * @note  float32: one rounded product, one rounded sum. O(dim). */
+void pyes_perturb(enum pyes_level level, int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice,
+                  float scale, float *out);
+
+/* out[j] = sum over i of weights[i] * table[offsets[i] + j].
+ * @pre   0 <= offsets[i] <= length of table - dim
+ * @param table      entries after dtype; those of int8 count as 1/32 each (weights[i] / 32, times the integer)
+ * @param offsets (n), weights (n), out (dim)
+ * @note  float32 accumulator, from +0, i = 0, 1, 2, ..., one rounded product and one rounded sum each. So a range of
+ *        parameters can be computed alone, with offsets shifted by its start: this is how threads share the work.
+ *        n * dim entries are read once, out n / 8 times from the cache. See Salimans et al. 2017, algorithm 2. */
+void pyes_weighted_sum(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
+                       const int64_t *offsets, const float *weights, float *out);
+
+/* ---- Shaping (kernels/ranks.c) --------------------------------------------------------------------------------- */
+
+/* Ranks of returns, scaled to [-0.5, 0.5]: rank / (n - 1) - 0.5, computed in double and rounded once.
+ * @param returns (n)      any doubles; equal ones share their mean rank, NaN are equal and below -inf
+ * @param workspace (2 n)  overwritten
+ * @param out (n)          0 if n is 1
+ * @note  O(n log n): a stable merge sort. Reference: scipy.stats.rankdata. */
+void pyes_centered_ranks(int64_t n, const double *returns, int64_t *workspace, float *out);
+
+/* ---- Optimisers (kernels/optimizers.c) ---------------------------------------------------------------------------
+ *
+ * One step uphill, in place, arrays (dim). Scalars are combined in double and rounded to float once; arrays are float
+ * throughout. Weight decay is decoupled: theta loses learning_rate * weight_decay of itself. O(dim). */
+
+/* m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+ * theta += learning_rate m_hat / (sqrt(v_hat) + epsilon) - learning_rate weight_decay theta.
+ * @pre   step >= 1, the number of this step; 0 <= beta < 1
+ * @note  Reference: Kingma & Ba 2015, algorithm 1; torch.optim.AdamW(maximize=True). */
+void pyes_adam_step(enum pyes_level level, int64_t dim, const float *gradient, int64_t step, double learning_rate,
+                    double beta1, double beta2, double epsilon, double weight_decay, float *theta, float *m, float *v);
+
+/* velocity = momentum velocity + g;  theta += learning_rate velocity - learning_rate weight_decay theta.
+ * @note  Reference: torch.optim.SGD(maximize=True), with the decay decoupled. */
+void pyes_sgd_step(enum pyes_level level, int64_t dim, const float *gradient, double learning_rate, double momentum,
+                   double weight_decay, float *theta, float *velocity);
+
+/* velocity = momentum velocity + learning_rate g / |g|, shortened to max_speed;
+ * theta += velocity - learning_rate weight_decay theta.
+ * @note  Norms are sums of float64 in 32 fixed partial sums. A zero gradient adds nothing.
+ *        Reference: Toklu, Liskowski & Srivastava 2020, algorithm 1. */
+void pyes_clipup_step(enum pyes_level level, int64_t dim, const float *gradient, double learning_rate, double momentum,
+                      double max_speed, double weight_decay, float *theta, float *velocity);
+
+/* ---- Policy (kernels/program.c, policy.c, action.c) --------------------------------------------------------------
+ *
+ * A network is n layers. Layer k reads `inputs` values and writes `lanes`, of which the first `outputs` count and the
+ * others are scratch. Its weights lie in theta in torch's layout (outputs, inputs), and packed as
+ * bias (lanes), then weights (inputs, lanes), padded with zeros. */
+
+enum { PYES_LANES = 16 };
+
+enum pyes_activation {
+    PYES_IDENTITY = 0,
+    PYES_TANH = 1,
+    PYES_RELU = 2,
+    PYES_SIGMOID = 3,
+    PYES_ELU = 4,        /* alpha 1 */
+    PYES_LEAKY_RELU = 5, /* slope 0.01 */
+    PYES_SILU = 6,
+    PYES_GELU = 7, /* the tanh form */
+    PYES_SOFTSIGN = 8,
+};
+
+struct pyes_layer {
+    int64_t inputs, outputs, lanes;
+    int64_t weight_offset, bias_offset; /* in theta; bias_offset -1: no bias */
+    int64_t packed_offset;              /* in packed; the layer takes (inputs + 1) * lanes floats from there */
+    enum pyes_activation activation;
+};
+
+/* outputs rounded up to a multiple of PYES_LANES. */
+int64_t pyes_layer_lanes(int64_t outputs);
+
+/* The most lanes of any layer: half the length of the scratch of pyes_policy_forward. */
+int64_t pyes_policy_lanes(int64_t n, const struct pyes_layer *layers);
+
+/* Packs the weights of all layers. O(length of packed). */
+void pyes_policy_pack(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed);
+
+/* Runs the network: y[o] = bias[o]; y[o] += x[i] * W[i][o] for i = 0, 1, 2, ...; then the activation.
+ * @pre   n >= 1
+ * @param input (inputs of layer 0)
+ * @param scratch (2 * pyes_policy_lanes)    overwritten; 64-byte alignment is faster
+ * @return the outputs, (lanes of the last layer), inside scratch
+ * @note  float32 accumulators in the order of i. Activations within 1e-6 of torch. */
+const float *pyes_policy_forward(enum pyes_level level, int64_t n, const struct pyes_layer *layers,
+                                 const float *packed, const float *input, float *scratch);
+
+/* out[i] = (observation[i] - mean[i]) * inverse_std[i], clipped to +-limit; NaN stays NaN. out may be observation. */
+void pyes_normalize(int64_t n, const float *observation, const float *mean, const float *inverse_std, float limit,
+                    float *out);
+
+/* sums (2, n): adds the observation to row 0 and its square to row 1, in float64. */
+void pyes_collect(int64_t n, const float *observation, double *sums);
+
+/* Index of the largest output, the first among equals; NaN counts as lowest, and all NaN gives 0. @pre n >= 1 */
+int64_t pyes_argmax(int64_t n, const float *outputs);
+
+enum pyes_action { PYES_UNCHANGED = 0, PYES_CLIP = 1, PYES_SQUASH = 2, PYES_BINS = 3 };
+
+/* An action in a box of n components.
+ *     UNCHANGED  the output itself                CLIP  the output, clipped to [low, high]
+ *     SQUASH     low + (tanh(output) + 1) / 2 * (high - low)
+ *     BINS       low + (high - low) * k / (bins - 1), k the argmax of the component's `bins` outputs
+ * @pre   bins >= 2 for BINS
+ * @param outputs (n), for BINS (n, bins)
+ * @note  NaN passes through, except for BINS (see pyes_argmax). */
+void pyes_box_action(int64_t n, enum pyes_action action, int64_t bins, const float *outputs, const float *low,
+                     const float *high, float *out);
+
+/* ---- Board (kernels/board.c) -------------------------------------------------------------------------------------
+ *
+ * Which member of a generation is held by which worker, in memory shared by processes: one int32 a member (0 free,
+ * worker + 1 claimed, -1 done) and a cursor that counts the members handed out. Each change is one atomic instruction
+ * on one word, so a worker that dies at any point loses at most its own claim, which release gives back. */
+
+/* Makes members 0 .. count-1 free. @pre no worker is claiming. */
+void pyes_board_open(int64_t count, int64_t *cursor, int32_t *states);
+
+/* Claims a member for a worker: the next by the cursor, else any that was left free behind it.
+ * @return the member, or -1 if none is free. Amortised O(1) while the cursor runs, then O(count). */
+int64_t pyes_board_claim(int64_t count, int32_t worker, int64_t *cursor, int32_t *states);
+
+/* Marks a member done. Everything the worker wrote before is visible to whoever sees the member done.
+ * @return 1, or 0 if the worker did not hold the member. */
+int pyes_board_finish(int64_t member, int32_t worker, int32_t *states);
+
+/* Frees one member that a (dead) worker holds. @return the member, or -1 if it holds none. */
+int64_t pyes_board_release(int64_t count, int32_t worker, int32_t *states);
+
+/* Members not yet done. */
+int64_t pyes_board_remaining(int64_t count, const int32_t *states);
+
+#endif

@@ -1,0 +1,71 @@
+# Mirror of pyes_kernels.h, whose contracts hold here too.
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+
+cdef extern from "pyes_kernels.h" nogil:
+    enum pyes_level:
+        pass
+    enum:
+        PYES_LEVELS
+        PYES_LANES
+    const char *pyes_level_name(pyes_level level)
+    int pyes_level_available(pyes_level level)
+
+    void pyes_stream_bits(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t member,
+                          uint32_t episode, uint32_t *out)
+    void pyes_draw_offsets(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, int64_t bound,
+                           int64_t *out)
+    void pyes_draw_seeds(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t episode,
+                         int64_t *out)
+    void pyes_stream_normals(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t member,
+                             uint32_t episode, uint64_t first, float *out)
+
+    enum pyes_dtype:
+        PYES_FLOAT32
+        PYES_BFLOAT16
+        PYES_INT8
+    void pyes_fill_noise(pyes_level level, int64_t n, pyes_dtype dtype, uint64_t seed, uint64_t start, void *out)
+    void pyes_perturb(pyes_level level, int64_t dim, pyes_dtype dtype, const float *theta, const void *slice,
+                      float scale, float *out)
+    void pyes_weighted_sum(pyes_level level, int64_t n, int64_t dim, pyes_dtype dtype, const void *table,
+                           const int64_t *offsets, const float *weights, float *out)
+
+    void pyes_centered_ranks(int64_t n, const double *returns, int64_t *workspace, float *out)
+
+    void pyes_adam_step(pyes_level level, int64_t dim, const float *gradient, int64_t step, double learning_rate,
+                        double beta1, double beta2, double epsilon, double weight_decay, float *theta, float *m,
+                        float *v)
+    void pyes_sgd_step(pyes_level level, int64_t dim, const float *gradient, double learning_rate, double momentum,
+                       double weight_decay, float *theta, float *velocity)
+    void pyes_clipup_step(pyes_level level, int64_t dim, const float *gradient, double learning_rate,
+                          double momentum, double max_speed, double weight_decay, float *theta, float *velocity)
+
+    enum pyes_activation:
+        PYES_IDENTITY
+        PYES_SOFTSIGN
+    struct pyes_layer:
+        int64_t inputs, outputs, lanes
+        int64_t weight_offset, bias_offset
+        int64_t packed_offset
+        pyes_activation activation
+    enum pyes_action:
+        PYES_UNCHANGED
+        PYES_CLIP
+        PYES_SQUASH
+        PYES_BINS
+    int64_t pyes_layer_lanes(int64_t outputs)
+    int64_t pyes_policy_lanes(int64_t n, const pyes_layer *layers)
+    void pyes_policy_pack(int64_t n, const pyes_layer *layers, const float *theta, float *packed)
+    const float *pyes_policy_forward(pyes_level level, int64_t n, const pyes_layer *layers, const float *packed,
+                                     const float *input, float *scratch)
+    void pyes_normalize(int64_t n, const float *observation, const float *mean, const float *inverse_std,
+                        float limit, float *out)
+    void pyes_collect(int64_t n, const float *observation, double *sums)
+    int64_t pyes_argmax(int64_t n, const float *outputs)
+    void pyes_box_action(int64_t n, pyes_action action, int64_t bins, const float *outputs, const float *low,
+                         const float *high, float *out)
+
+    void pyes_board_open(int64_t count, int64_t *cursor, int32_t *states)
+    int64_t pyes_board_claim(int64_t count, int32_t worker, int64_t *cursor, int32_t *states)
+    int pyes_board_finish(int64_t member, int32_t worker, int32_t *states)
+    int64_t pyes_board_release(int64_t count, int32_t worker, int32_t *states)
+    int64_t pyes_board_remaining(int64_t count, const int32_t *states)

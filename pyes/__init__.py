@@ -1,0 +1,46 @@
+"""Evolution strategies for policies in real simulators.
+
+    pyes.train(config) -> RunResult            train a policy
+    pyes.load(run) -> Policy                   action = policy(observation)
+    pyes.maximize(function, theta, ...)        any black-box function
+    pyes.OpenAIES(theta, ...)                  ask / tell
+    pyes.NoiseTable(entries, seed, dtype)      the shared noise table
+
+Names are imported when first used, so that ``import pyes`` is quick and needs neither torch nor a simulator.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyes.algorithms import OpenAIES
+    from pyes.blackbox import Maximum, maximize
+    from pyes.networks import Policy
+    from pyes.noise import NoiseTable
+    from pyes.training import RunResult, train
+
+    load = Policy.load
+
+_HOMES = {
+    "Maximum": "pyes.blackbox",
+    "NoiseTable": "pyes.noise",
+    "OpenAIES": "pyes.algorithms",
+    "Policy": "pyes.networks",
+    "RunResult": "pyes.training",
+    "maximize": "pyes.blackbox",
+    "train": "pyes.training",
+}
+
+__all__ = ["Maximum", "NoiseTable", "OpenAIES", "Policy", "RunResult", "load", "maximize", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "load":
+        return import_module("pyes.networks").Policy.load
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pyes' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

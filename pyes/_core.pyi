@@ -1,0 +1,106 @@
+"""Types of the compiled kernels; contracts are in ``csrc/pyes_kernels.h``, NumPy twins in ``pyes.reference``."""
+
+from typing import Any, Literal, TypeAlias, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Table: TypeAlias = NDArray[np.float32] | NDArray[np.uint16] | NDArray[np.int8]
+Level: TypeAlias = Literal["baseline", "avx2", "avx512"]
+Action: TypeAlias = Literal["argmax", "identity", "clip", "tanh", "bins"]
+
+def levels() -> tuple[Level, ...]: ...
+def stream_bits(
+    seed: int, purpose: int, generation: int, member: int, episode: int, out: NDArray[np.uint32]
+) -> None: ...
+def draw_offsets(seed: int, purpose: int, generation: int, bound: int, out: NDArray[np.int64]) -> None: ...
+def draw_seeds(seed: int, purpose: int, generation: int, episode: int, out: NDArray[np.int64]) -> None: ...
+def fill_noise(out: Table, seed: int, start: int = 0, *, level: str | None = None) -> None: ...
+def perturb(
+    theta: NDArray[np.float32],
+    table: Table,
+    offset: int,
+    scale: float,
+    out: NDArray[np.float32],
+    *,
+    level: str | None = None,
+) -> None: ...
+def weighted_sum(
+    table: Table,
+    offsets: NDArray[np.int64],
+    weights: NDArray[np.float32],
+    out: NDArray[np.float32],
+    *,
+    level: str | None = None,
+) -> None: ...
+def centered_ranks(returns: NDArray[np.float64] | NDArray[np.float32], out: NDArray[np.float32]) -> None: ...
+def adam_step(
+    theta: NDArray[np.float32],
+    gradient: NDArray[np.float32],
+    m: NDArray[np.float32],
+    v: NDArray[np.float32],
+    step: int,
+    learning_rate: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    weight_decay: float,
+    *,
+    level: str | None = None,
+) -> None: ...
+def sgd_step(
+    theta: NDArray[np.float32],
+    gradient: NDArray[np.float32],
+    velocity: NDArray[np.float32],
+    learning_rate: float,
+    momentum: float,
+    weight_decay: float,
+    *,
+    level: str | None = None,
+) -> None: ...
+def clipup_step(
+    theta: NDArray[np.float32],
+    gradient: NDArray[np.float32],
+    velocity: NDArray[np.float32],
+    learning_rate: float,
+    momentum: float,
+    max_speed: float,
+    weight_decay: float,
+    *,
+    level: str | None = None,
+) -> None: ...
+def board_open(cursor: NDArray[np.int64], states: NDArray[np.int32], count: int) -> None: ...
+def board_claim(cursor: NDArray[np.int64], states: NDArray[np.int32], count: int, worker: int) -> int: ...
+def board_finish(states: NDArray[np.int32], member: int, worker: int) -> bool: ...
+def board_release(states: NDArray[np.int32], count: int, worker: int) -> int: ...
+def board_remaining(states: NDArray[np.int32], count: int) -> int: ...
+@final
+class PolicyRunner:
+    @property
+    def dim(self) -> int: ...
+    @property
+    def observation_size(self) -> int: ...
+    @property
+    def outputs(self) -> int: ...
+    def __init__(
+        self,
+        instructions: NDArray[np.int64],
+        observation_size: int,
+        *,
+        action: str,
+        low: NDArray[np.float32] | None = None,
+        high: NDArray[np.float32] | None = None,
+        bins: int = 0,
+        action_start: int = 0,
+        action_shape: tuple[int, ...] = (),
+        action_noise: float = 0.0,
+        level: str | None = None,
+    ) -> None: ...
+    def load(self, theta: NDArray[np.float32]) -> None: ...
+    def normalize(
+        self, mean: NDArray[np.float32] | None, inverse_std: NDArray[np.float32] | None, clip: float
+    ) -> None: ...
+    def begin_episode(self, seed: int, generation: int, member: int, episode: int) -> None: ...
+    def collect(self, sums: NDArray[np.float64] | None) -> None: ...
+    def act(self, observation: ArrayLike) -> Any: ...
+    def forward(self, observation: ArrayLike) -> NDArray[np.float32]: ...

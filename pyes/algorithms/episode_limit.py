@@ -1,0 +1,33 @@
+"""A limit on the timesteps of training episodes that grows when members come to reach it.
+
+Early on, policies that merely survive waste most of the time; a short limit that follows them saves it (Salimans et
+al. 2017, section 2.1, "we cap episode length at a constant m steps ..., which we dynamically adjust").
+"""
+
+import sys
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.config import EpisodeLimitConfig
+
+
+class EpisodeLimit:
+    """The current limit, in timesteps.
+
+    Parameters
+    ----------
+    config : EpisodeLimitConfig    initial limit, and when and by how much it grows
+    most : int | None              the task's own limit, never exceeded
+    """
+
+    def __init__(self, config: EpisodeLimitConfig, most: int | None) -> None:
+        self._config = config
+        self._most = sys.maxsize if most is None else most
+        self.value = min(config.initial or self._most, self._most)
+
+    def update(self, lengths: NDArray[np.int64], episodes: int) -> None:
+        """Grow when a large enough share of the members reached the limit in every one of their episodes."""
+        reached = np.count_nonzero(lengths >= self.value * episodes) / len(lengths)
+        if reached >= self._config.threshold:
+            self.value = min(int(self.value * self._config.growth) + 1, self._most)

@@ -1,0 +1,226 @@
+"""The board: one block of shared memory through which a node's processes hand each other members and results.
+
+The head writes a batch and opens it; workers claim members by index, write each result into the member's own place and
+mark it done. No lock is held at any time, so a process may be killed between any two instructions: what it had claimed
+is set free again by the supervisor and evaluated by another, with the same result.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import _core, memory
+from pyes.messages import Batch, Plan, Results, Status
+
+_ERROR_BYTES = 1024
+
+# Places in the header (int64).
+_TICKET, _COUNT, _GENERATION, _EPISODES, _LIMIT, _STRIDE, _NORMALIZED, _NOISE, _FATAL = range(9)
+
+
+class Board:
+    """Views of the shared block that a `Plan` describes.
+
+    Parameters
+    ----------
+    plan : Plan        sizes of everything
+    workers : int      worker processes of this node
+    handle : Handle    of the block, when another process owns it
+    """
+
+    def __init__(self, plan: Plan, workers: int, handle: memory.Handle | None = None) -> None:
+        self._plan = plan
+        fields = _fields(plan, workers)
+        places, size = _layout(fields)
+        self._block = memory.SharedBlock(size) if handle is None else memory.SharedBlock.attach(handle, writable=True)
+        view = {name: self._block.array(dtype, shape, places[name]) for name, dtype, shape in fields}
+        self._header: NDArray[np.int64] = view["header"]
+        self._cursor: NDArray[np.int64] = view["cursor"]
+        self._states: NDArray[np.int32] = view["states"]
+        self._offsets: NDArray[np.int64] = view["offsets"]
+        self._scales: NDArray[np.float32] = view["scales"]
+        self._seeds: NDArray[np.int64] = view["seeds"]
+        self._theta: NDArray[np.float32] = view["theta"]
+        self._mean: NDArray[np.float32] = view["mean"]
+        self._inverse_std: NDArray[np.float32] = view["inverse_std"]
+        self._returns: NDArray[np.float64] = view["returns"]
+        self._lengths: NDArray[np.int64] = view["lengths"]
+        self._status: NDArray[np.uint8] = view["status"]
+        self._sums: NDArray[np.float64] = view["sums"]
+        self._errors: NDArray[np.uint8] = view["errors"]
+        #: Times (monotonic seconds) at which each worker began its current episode; 0 between episodes.
+        self.started: NDArray[np.float64] = view["started"]
+        #: Seconds each worker has spent on the open batch.
+        self.busy: NDArray[np.float64] = view["busy"]
+        #: How often each member of the open batch has killed or hung its worker.
+        self.attempts: NDArray[np.int32] = view["attempts"]
+        if handle is None:
+            self._states[:] = -1  # nothing can be claimed before a batch is open
+
+    @property
+    def handle(self) -> memory.Handle:
+        """How other processes of this machine attach."""
+        return self._block.handle
+
+    # --- the head's side
+
+    def open(self, batch: Batch) -> None:
+        """Put up a batch; from here on its members can be claimed. All members of the one before must be done."""
+        count, header = len(batch.offsets), self._header
+        self._offsets[:count] = batch.offsets
+        self._scales[:count] = batch.scales
+        self._seeds[:count, : batch.seeds.shape[1]] = batch.seeds
+        self._theta[:] = batch.theta
+        if batch.mean is not None and batch.inverse_std is not None:
+            self._mean[:], self._inverse_std[:] = batch.mean, batch.inverse_std
+        self.attempts[:count] = 0
+        self._errors[:] = 0
+        self.busy[:] = 0.0
+        header[_COUNT], header[_GENERATION], header[_EPISODES] = count, batch.generation, batch.seeds.shape[1]
+        header[_LIMIT], header[_STRIDE] = batch.limit, batch.statistics_stride
+        header[_NORMALIZED], header[_NOISE] = batch.mean is not None, batch.action_noise
+        header[_TICKET] += 1
+        _core.board_open(self._cursor, self._states, count)
+
+    def results(self) -> Results:
+        """Return what the batch came to, copied; call it when `remaining` is 0."""
+        count, stride = int(self._header[_COUNT]), int(self._header[_STRIDE])
+        lengths, status = self._lengths[:count].copy(), self._status[:count].copy()
+        rows = -(-count // stride) if stride else 0
+        return Results(
+            returns=self._returns[:count].copy(),
+            lengths=lengths,
+            status=status,
+            sums=self._sums[:rows].copy(),
+            sum_lengths=np.where(status == Status.OK, lengths, 0)[::stride] if stride else lengths[:0],
+            busy_seconds=float(self.busy.sum()),
+            errors=self.errors(),
+        )
+
+    def remaining(self) -> int:
+        """Return how many members of the open batch are not done."""
+        return _core.board_remaining(self._states, int(self._header[_COUNT]))
+
+    # --- the workers' side
+
+    @property
+    def ticket(self) -> int:
+        """Number of the open batch."""
+        return int(self._header[_TICKET])
+
+    def batch(self) -> Batch:
+        """Return the open batch; its arrays are views, which stay as they are while a member is claimed."""
+        header = self._header
+        count, normalized = int(header[_COUNT]), bool(header[_NORMALIZED])
+        return Batch(
+            generation=int(header[_GENERATION]),
+            offsets=self._offsets[:count],
+            scales=self._scales[:count],
+            seeds=self._seeds[:count, : int(header[_EPISODES])],
+            theta=self._theta,
+            limit=int(header[_LIMIT]),
+            mean=self._mean if normalized else None,
+            inverse_std=self._inverse_std if normalized else None,
+            statistics_stride=int(header[_STRIDE]),
+            action_noise=bool(header[_NOISE]),
+        )
+
+    def claim(self, worker: int) -> int:
+        """Claim a member for this worker; -1 when none is free."""
+        return _core.board_claim(self._cursor, self._states, int(self._header[_COUNT]), worker)
+
+    def sums_of(self, member: int) -> NDArray[np.float64] | None:
+        """Return the place for this member's observation sums, cleared; None when it keeps none."""
+        stride = int(self._header[_STRIDE])
+        if not stride or member % stride:
+            return None
+        row: NDArray[np.float64] = self._sums[member // stride]
+        row[:] = 0.0
+        return row
+
+    def finish(self, worker: int, member: int, result: tuple[float, int, Status]) -> None:
+        """Write a member's (return, length, status) and mark it done."""
+        self._returns[member], self._lengths[member], self._status[member] = result
+        _core.board_finish(self._states, member, worker)
+
+    def report(self, worker: int, text: str) -> None:
+        """Leave this worker's latest error, one line, for the head."""
+        data = text.encode()[:_ERROR_BYTES]
+        self._errors[worker, : len(data)] = np.frombuffer(data, np.uint8)
+        self._errors[worker, len(data) :] = 0
+
+    # --- the supervisor's side
+
+    def recover(self, worker: int, attempts: int) -> int:
+        """Settle the member that a dead worker had claimed; return it, or -1 if it had none.
+
+        It is set free for another worker, or recorded as failed once it has cost ``attempts`` workers.
+        """
+        self.started[worker] = 0.0
+        claimed = np.flatnonzero(self._states[: self._header[_COUNT]] == worker + 1)
+        if not len(claimed):
+            return -1
+        member = int(claimed[0])
+        self.attempts[member] += 1
+        if self.attempts[member] < attempts:
+            _core.board_release(self._states, int(self._header[_COUNT]), worker)
+        else:
+            self.sums_of(member)
+            self.finish(worker, member, (np.nan, 0, Status.KILLED))
+        return member
+
+    @property
+    def fatal(self) -> bool:
+        """Whether workers cannot be kept alive."""
+        return bool(self._header[_FATAL])
+
+    @fatal.setter
+    def fatal(self, value: bool) -> None:
+        self._header[_FATAL] = value
+
+    def errors(self) -> list[str]:
+        """Return the workers' latest errors."""
+        return [text for text in map(_read_text, self._errors) if text]
+
+    def close(self) -> None:
+        """Give the block back (the owner) or detach from it."""
+        for name in [name for name, value in vars(self).items() if isinstance(value, np.ndarray)]:
+            delattr(self, name)
+        self._block.close()
+
+
+def _fields(plan: Plan, workers: int) -> list[tuple[str, Any, tuple[int, ...]]]:
+    members, observations = plan.capacity, plan.observation_size
+    return [
+        ("header", np.int64, (16,)),
+        ("cursor", np.int64, (1,)),
+        ("states", np.int32, (members,)),
+        ("attempts", np.int32, (members,)),
+        ("offsets", np.int64, (members,)),
+        ("scales", np.float32, (members,)),
+        ("seeds", np.int64, (members, plan.episodes)),
+        ("theta", np.float32, (plan.dim,)),
+        ("mean", np.float32, (observations,)),
+        ("inverse_std", np.float32, (observations,)),
+        ("returns", np.float64, (members,)),
+        ("lengths", np.int64, (members,)),
+        ("status", np.uint8, (members,)),
+        ("sums", np.float64, (plan.statistics_rows, 2, observations)),
+        ("started", np.float64, (workers,)),
+        ("busy", np.float64, (workers,)),
+        ("errors", np.uint8, (workers, _ERROR_BYTES)),
+    ]
+
+
+def _layout(fields: list[tuple[str, Any, tuple[int, ...]]]) -> tuple[dict[str, int], int]:
+    """Place each field at a cache line of its own; return the places and the whole size in bytes."""
+    places, size = {}, 0
+    for name, dtype, shape in fields:
+        places[name] = size
+        size += -(-np.dtype(dtype).itemsize * int(np.prod(shape)) // 64) * 64
+    return places, size
+
+
+def _read_text(row: NDArray[np.uint8]) -> str:
+    return row.tobytes().rstrip(b"\0").decode(errors="replace")

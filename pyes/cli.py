@@ -1,0 +1,405 @@
+"""The command line: ``pyes train | evaluate | plot | video | export | info | bench``.
+
+Owns arguments, exit statuses and what an error looks like: one line on standard error, status 2 (bad input) or 1
+(failure), a traceback only with ``--debug``. Standard output is for results. The only module that knows Hydra. Imports
+what a command needs when the command runs, so that ``pyes --help`` does not wait for torch.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from pyes.config import TrainConfig, from_mapping, unknown_key
+from pyes.errors import ConfigError, PyesError, RunDirectoryError
+
+_INTERRUPTED = 130
+_TRAIN_HELP = "train a policy: pyes train [KEY=VALUE ...] [-m]; pyes train --help lists what there is"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0, 1 (failure), 2 (bad input) or 130 (interrupted)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    _one_thread_per_process()
+    try:
+        _run([each for each in arguments if each != "--debug"])
+        sys.stdout.flush()
+        return 0
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone, as in `pyes info | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        print(f"pyes: error: {_describe(error)}", file=sys.stderr)
+        return error.exit_status if isinstance(error, PyesError) else 1
+
+
+def _one_thread_per_process() -> None:
+    """Keep numeric libraries from starting threads of their own; must come before NumPy is imported."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
+def _describe(error: Exception) -> str:
+    """Return an error as one line."""
+    if isinstance(error, PyesError):
+        return " ".join([_one_line(str(error)), *getattr(error, "__notes__", [])])
+    text = _one_line(str(error))
+    return f"{type(error).__name__}{': ' if text else ''}{text}; run again with --debug for the traceback"
+
+
+def _one_line(text: str) -> str:
+    return "; ".join(line.strip().rstrip(";") for line in text.splitlines() if line.strip())
+
+
+def _run(arguments: list[str]) -> None:
+    if arguments[:1] == ["train"]:  # the rest is Hydra's
+        _train(arguments[1:])
+        return
+    options = _parser().parse_args(arguments)
+    options.command(options)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that refuses in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message} (see {self.prog} --help)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="pyes",
+        description="Evolution strategies for policies in real simulators.",
+        epilog="--debug anywhere on the line: show the traceback of an error.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"pyes {_version('pyes-rl')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
+
+    def add(name: str, command: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
+        subparser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:], allow_abbrev=False)
+        subparser.set_defaults(command=command)
+        return subparser
+
+    commands.add_parser("train", help=_TRAIN_HELP, add_help=False)
+    _add_evaluate(add("evaluate", _evaluate, "run the center policy of a run on fixed seeds and report its returns"))
+    _add_plot(add("plot", _plot, "draw learning curves of one or more runs"))
+    _add_video(add("video", _video, "film the center policy of a run"))
+    _add_export(add("export", _export, "write the policy of a run for other programs"))
+    add("info", _info, "show versions, CPU, memory and the default noise table")
+    add("bench", _bench, "measure kernels and rollouts against this machine's limits")
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    if several:
+        parser.add_argument("run", metavar="RUN", type=Path, nargs="+", help="run directory")
+    else:
+        parser.add_argument("run", metavar="RUN", type=Path, help="run directory")
+
+
+def _add_output(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help=text)
+
+
+def _integer(text: str, minimum: int, maximum: int) -> int:
+    with contextlib.suppress(ValueError):
+        if minimum <= int(text) <= maximum:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"got {text!r}, expected an integer >= {minimum} and <= {maximum}")
+
+
+def _count(text: str) -> int:
+    return _integer(text, 1, 10**9)
+
+
+def _seed(text: str) -> int:
+    return _integer(text, 0, 2**64 - 1)
+
+
+def _add_episodes(parser: argparse.ArgumentParser, default: int) -> None:
+    parser.add_argument("--episodes", metavar="N", type=_count, default=default, help=f"how many (default: {default})")
+    parser.add_argument("--seed", metavar="S", type=_seed, help="of the episodes (default: the run's own)")
+
+
+def _add_evaluate(parser: argparse.ArgumentParser) -> None:
+    _add_run(parser)
+    _add_episodes(parser, 100)
+    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    from pyes import replay
+
+    evaluation = replay.evaluate(options.run, episodes=options.episodes, seed=options.seed)
+    if options.json:
+        print(json.dumps(evaluation.to_dict()))
+        return
+    lengths = evaluation.lengths
+    print(f"return {evaluation.return_mean:.2f} ± {evaluation.return_std:.2f} over {len(lengths)} episodes", end=" ")
+    print(f"(min {min(evaluation.returns):.2f}, max {max(evaluation.returns):.2f})", end=", ")
+    print(f"length {sum(lengths) / len(lengths):.1f}")
+
+
+def _add_plot(parser: argparse.ArgumentParser) -> None:
+    _add_run(parser, several=True)
+    _add_output(parser, "picture to write, for example curves.png")
+    choices = ("timesteps", "seconds", "generation", "episodes")
+    parser.add_argument("--x", choices=choices, default="timesteps", help="horizontal axis (default: timesteps)")
+
+
+def _plot(options: argparse.Namespace) -> None:
+    from pyes import plots
+
+    plots.plot(options.run, options.output, x=options.x)
+    print(options.output)
+
+
+def _add_video(parser: argparse.ArgumentParser) -> None:
+    _add_run(parser)
+    _add_output(parser, "video to write, for example video.mp4")
+    _add_episodes(parser, 1)
+
+
+def _video(options: argparse.Namespace) -> None:
+    from pyes import video
+
+    video.record(options.run, options.output, episodes=options.episodes, seed=options.seed)
+    print(options.output)
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    _add_run(parser)
+    _add_output(parser, "file to write; its suffix names the format: .safetensors, .pt or .onnx")
+
+
+def _export(options: argparse.Namespace) -> None:
+    from pyes import export
+
+    print(export.export(options.run, options.output))
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from pyes import bench
+
+    bench.run()
+
+
+def _info(options: argparse.Namespace) -> None:
+    for name, value in _facts():
+        print(f"{name:<14}{value}")
+
+
+def _facts() -> Iterator[tuple[str, str]]:
+    import platform
+
+    from pyes import _core, memory, noise
+
+    yield "pyes", _version("pyes-rl")
+    yield "python", f"{platform.python_version()} ({sys.executable})"
+    for name in ("numpy", "torch", "gymnasium", "hydra-core"):
+        yield name, _version(name)
+    yield "platform", platform.platform()
+    levels = _core.levels()
+    yield "cpu level", f"{levels[-1]} (of {', '.join(levels)})"
+    yield "cores", str(_usable_cores())
+    yield "memory", f"{memory.available() / 2**30:.1f} GiB available to this process"
+    yield "shared memory", memory.default_kind()
+    entries = noise.default_entries(1)
+    yield "noise table", f"{entries:,} entries by default: {entries * 4 / 2**20:,.0f} MiB as float32"
+
+
+def _usable_cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _version(distribution: str) -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+# --- train: everything that knows Hydra ---
+
+_FLAGS_OF_SWEEPS = {"-m", "--multirun"}
+_GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
+
+
+def _train(arguments: list[str]) -> None:
+    import hydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    failures: list[Exception] = []
+
+    def job(config: Any) -> float | None:
+        # Hydra adds a line of its own to what a job raises, so a single run's error takes another way.
+        try:
+            return _run_job(config)
+        except Exception as error:
+            if _sweeping():
+                raise
+            failures.append(error)
+            return None
+
+    _check_flags(arguments)
+    try:
+        with _command_line(_directed(arguments)):
+            hydra.main(config_path="pkg://pyes.conf", config_name="train", version_base="1.3")(job)()
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _explained(error) from error
+    except OSError as error:
+        if error.filename is None or hasattr(error, "__notes__"):  # the second: a job's own error
+            raise
+        raise RunDirectoryError(
+            f"run_dir: cannot make {error.filename} ({error.strerror}); choose another with run_dir=DIR"
+        ) from error
+    if failures:
+        raise failures[0]
+
+
+def _run_job(config: Any) -> float | None:
+    """Train once, in the directory that Hydra made; return the objective. Runs in a launcher's process, too."""
+    from hydra.core.hydra_config import HydraConfig
+
+    run_dir = Path(HydraConfig.get().runtime.output_dir)
+    try:
+        checked = _checked(config, run_dir)
+        from pyes import training
+
+        result = training.train(checked)
+    except Exception as error:
+        _log_failure(run_dir, error)
+        if _sweeping():
+            print(f"pyes: job {run_dir.name} failed: {_describe(error)}", file=sys.stderr)
+            error.add_note(f"({run_dir / 'train.log'})")
+        raise
+    print(result.run_dir, flush=True)
+    if result.stopped_by == "interrupt":
+        raise KeyboardInterrupt  # the rest of a sweep is not wanted either
+    return result.objective
+
+
+def _checked(config: Any, run_dir: Path) -> TrainConfig:
+    """Return Hydra's configuration of a job as ours."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    config.run_dir = str(run_dir)
+    try:
+        values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise _explained(error) from error
+    return from_mapping(cast(dict[str, Any], values))
+
+
+def _sweeping() -> bool:
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    return bool(HydraConfig.get().mode == RunMode.MULTIRUN)
+
+
+def _log_failure(run_dir: Path, error: Exception) -> None:
+    """Leave the traceback in the run's own log, where one looks when a sweep has gone on."""
+    with contextlib.suppress(OSError), open(run_dir / "train.log", "a", encoding="utf-8") as log:
+        log.write("".join(traceback.format_exception(error)))
+
+
+def _check_flags(arguments: list[str]) -> None:
+    """Refuse in one line what Hydra's parser would refuse in several."""
+    from hydra._internal.utils import get_args_parser
+
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            get_args_parser().parse_args(arguments)
+    except SystemExit as end:
+        if end.code:
+            reason = said.getvalue().strip().splitlines()[-1].partition("error: ")[2]
+            raise ConfigError(f"{reason} (see pyes train --help and pyes train --hydra-help)") from None
+
+
+@contextlib.contextmanager
+def _command_line(arguments: list[str]) -> Iterator[None]:
+    """Hand Hydra its arguments, and have it raise errors instead of printing them."""
+    argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = ["pyes train", *arguments]
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        sys.argv = argv
+        if full_error is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+
+
+def _directed(arguments: list[str]) -> list[str]:
+    """Tell Hydra about the directories that our own keys name: the run's to go on with, or a sweep's."""
+    resumed = _value(arguments, "resume")
+    if resumed not in (None, "null"):
+        return [*_overrides_of(Path(resumed)), *arguments, f"hydra.run.dir={_quoted(resumed)}"]
+    directory = _value(arguments, "run_dir")
+    if directory is not None and not _FLAGS_OF_SWEEPS.isdisjoint(arguments):
+        return [*arguments, f"hydra.sweep.dir={_quoted(directory)}"]
+    return arguments
+
+
+def _value(arguments: list[str], key: str) -> str | None:
+    """Return the last value that the command line gives a key."""
+    values = [text.partition("=")[2].strip("'\"") for text in arguments if text.startswith(f"{key}=")]
+    return values[-1] if values else None
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a quoted string of Hydra's override grammar."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _overrides_of(run: Path) -> list[str]:
+    """Return the overrides that a run was started with, but those that say where it goes."""
+    from omegaconf import OmegaConf
+    from yaml import YAMLError
+
+    path = run / ".hydra" / "overrides.yaml"
+    try:
+        overrides = [str(each) for each in OmegaConf.load(path)]
+    except OSError as error:
+        raise RunDirectoryError(f"resume: {run} holds no run of pyes train: cannot read {path}") from error
+    except YAMLError as error:
+        raise RunDirectoryError(f"resume: {path} is damaged: {_one_line(str(error))}") from error
+    return [each for each in overrides if not each.startswith(("resume=", "run_dir=", "sweep="))]
+
+
+def _explained(error: Exception) -> ConfigError:
+    """Return Hydra's or OmegaConf's refusal as a line of our own: what, where, what is allowed."""
+    from hydra.errors import MissingConfigException
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue
+
+    if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
+        group, _, option = error.missing_cfg_file.rpartition("/")
+        return unknown_key("", option, error.options, what=group)
+    cause = error.__cause__ or error
+    if isinstance(cause, MissingMandatoryValue):
+        return ConfigError(f"{cause.full_key}: missing; give it a value with {cause.full_key}=VALUE")
+    if isinstance(cause, ConfigKeyError | ConfigAttributeError) and cause.parent_node is not None:
+        path, _, key = str(cause.full_key).rpartition(".")
+        allowed = {str(each) for each in cause.parent_node} - {"hydra"}
+        return unknown_key(path, key, allowed if path else allowed.union(_GROUPS_WITHOUT_KEYS))
+    parts = [str(error)] if cause is error else [str(error), str(cause)]
+    return ConfigError(_one_line("\n".join(parts)))

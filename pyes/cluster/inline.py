@@ -1,0 +1,50 @@
+"""The inline cluster: everything in this process, for debuggers and for learning how it works."""
+
+from types import TracebackType
+from typing import Self
+
+from pyes.board import Board
+from pyes.messages import Batch, Plan, Results
+from pyes.noise import NoiseTable
+from pyes.rollout import Workload
+from pyes.worker import Worker
+
+
+class InlineCluster:
+    """One worker, in the head's own process; see `pyes.cluster.base.Cluster`."""
+
+    workers = 1
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._board: Board | None = None
+        self._worker: Worker | None = None
+
+    def start(self, plan: Plan, table: NoiseTable) -> None:
+        """Make the environment."""
+        self._board = Board(plan, 1)
+        self._worker = Worker(0, self._workload, plan, self._board, table.array)
+
+    def evaluate(self, batch: Batch) -> Results:
+        """Evaluate a batch here and now."""
+        assert self._board is not None and self._worker is not None, "start comes before evaluate"
+        self._board.open(batch)
+        self._worker.work()
+        return self._board.results()
+
+    def close(self) -> None:
+        """Close the environment."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+        if self._board is not None:
+            self._board.close()
+            self._board = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

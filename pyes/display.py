@@ -1,0 +1,145 @@
+"""What one sees of a run while it goes: a live table on a terminal, plain lines elsewhere.
+
+Writes to standard error; standard output is for results.
+"""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from pyes.config import TrainConfig
+from pyes.metrics import Row
+
+_LINES_EVERY = 2.0  # seconds, without a terminal
+_FRAMES_EVERY = 0.1  # seconds, on a terminal
+
+
+class Display:
+    """Shows the rows of a run as they come.
+
+    Parameters
+    ----------
+    config : TrainConfig    the budgets
+    enabled : bool          False shows nothing
+    """
+
+    def __init__(self, config: TrainConfig, *, enabled: bool = True) -> None:
+        self._config = config
+        self._enabled = enabled
+        self._console = Console(file=sys.stderr, highlight=False)
+        self._live: Live | None = None
+        self._shown = 0.0
+        self._evaluation: tuple[float, float] | None = None
+        self._best = -float("inf")
+
+    def note(self, text: str) -> None:
+        """Show one line that stays."""
+        if self._enabled:
+            self._console.print(text, soft_wrap=True, markup=False)
+
+    def show(self, row: Row) -> None:
+        """Show a generation; on a terminal at most ten times a second, elsewhere every two seconds."""
+        evaluated = row.eval_return_mean is not None and row.eval_return_std is not None
+        if evaluated:
+            self._evaluation = (row.eval_return_mean or 0.0, row.eval_return_std or 0.0)
+            self._best = max(self._best, self._evaluation[0])
+        now = time.monotonic()
+        every = _FRAMES_EVERY if self._console.is_terminal else _LINES_EVERY
+        if not self._enabled or (now - self._shown < every and not evaluated):
+            return
+        self._shown = now
+        if self._console.is_terminal:
+            if self._live is None:
+                # No refresh thread: the loop comes by often enough.
+                self._live = Live(console=self._console, auto_refresh=False, transient=False)
+                self._live.start()
+            self._live.update(self._frame(row), refresh=True)
+        else:
+            self._console.print(self._line(row), soft_wrap=True, markup=False)
+
+    def _line(self, row: Row) -> str:
+        text = (
+            f"generation {row.generation:>5}  timesteps {row.timesteps:>11,}  return {row.return_mean:>9.2f}"
+            f"  {row.steps_per_second:>9,.0f} steps/s  {_duration(row.seconds):>7}"
+        )
+        if row.eval_return_mean is not None:
+            text += f"  evaluation {row.eval_return_mean:.2f} ± {row.eval_return_std:.2f}"
+        return text
+
+    def _frame(self, row: Row) -> RenderableType:
+        table = Table.grid(padding=(0, 2))
+        for _ in range(3):
+            table.add_column(style="bold")
+            table.add_column(justify="right", min_width=12)
+        evaluation = "-" if self._evaluation is None else f"{self._evaluation[0]:.2f} ± {self._evaluation[1]:.2f}"
+        best = "-" if self._evaluation is None else f"{self._best:.2f}"
+        table.add_row("generation", f"{row.generation:,}", "return", f"{row.return_mean:.2f}", "evaluation", evaluation)
+        table.add_row(
+            "timesteps", f"{row.timesteps:,}", "best member", f"{row.return_max:.2f}", "best evaluation", best
+        )
+        table.add_row(
+            "episodes",
+            f"{row.episodes:,}",
+            "episode length",
+            f"{row.length_mean:.0f}",
+            "steps/s",
+            f"{row.steps_per_second:,.0f}",
+        )
+        table.add_row(
+            "time",
+            _duration(row.seconds),
+            "workers idle",
+            f"{row.idle_fraction:.0%}",
+            "failed members",
+            f"{row.failed_members}",
+        )
+        return Group(Text(), table, *self._budget(row))
+
+    def _budget(self, row: Row) -> list[RenderableType]:
+        """Return a bar for the budget that will be reached first, with the time left."""
+        config = self._config
+        shares = {
+            "generations": (row.generation + 1) / config.generations if config.generations else 0.0,
+            "timesteps": row.timesteps / config.timesteps if config.timesteps else 0.0,
+            "time limit": row.seconds / config.time_limit if config.time_limit else 0.0,
+        }
+        name, share = max(shares.items(), key=lambda item: item[1])
+        if share <= 0.0:
+            return []
+        share = min(share, 1.0)
+        left = row.seconds * (1.0 - share) / share
+        line = Table.grid(padding=(0, 2))
+        line.add_row(
+            ProgressBar(total=1.0, completed=share, width=40), f"{share:.0%} of {name}", f"about {_duration(left)} left"
+        )
+        return [line]
+
+    def close(self) -> None:
+        """Leave the last frame on the screen."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _duration(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02d} h"

@@ -1,0 +1,35 @@
+"""The errors that pyes raises on purpose.
+
+    PyesError                exit status 1   something failed while running
+    ├── ConfigError          exit status 2   the user's input cannot be used
+    │   └── RunDirectoryError                a run directory is missing, damaged or not writable
+    ├── TaskError            exit status 1   the environment failed
+    └── ClusterError         exit status 1   workers or nodes failed
+
+Every message is one line: what happened, where, what was got and expected, and what to try. The command line prints
+that line and nothing else; a traceback needs ``--debug``.
+"""
+
+
+class PyesError(Exception):
+    """Base of all errors that pyes raises on purpose."""
+
+    exit_status = 1
+
+
+class ConfigError(PyesError):
+    """A configuration, argument or input file that cannot be used."""
+
+    exit_status = 2
+
+
+class RunDirectoryError(ConfigError):
+    """A run directory that is missing, incomplete, damaged or not writable."""
+
+
+class TaskError(PyesError):
+    """An environment that could not be made, or that failed too often."""
+
+
+class ClusterError(PyesError):
+    """Workers or nodes that failed beyond repair."""

@@ -1,0 +1,95 @@
+"""What the head and the nodes tell each other: plain values, no code.
+
+A `Plan` is told once a run, a `Batch` goes out and `Results` come back once a generation or evaluation.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.networks.spec import PolicySpec
+
+
+class Status(IntEnum):
+    """How the evaluation of a member ended."""
+
+    OK = 0
+    RAISED = 1  # the environment or the function raised
+    NOT_FINITE = 2  # its return was NaN or infinite
+    KILLED = 3  # it killed, or hung, its worker as often as cluster.attempts allows
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a node must know to evaluate members of one run."""
+
+    seed: int
+    dim: int
+    capacity: int  # members of the largest batch
+    episodes: int  # of a member, at most
+    observation_size: int
+    statistics_rows: int  # members of a batch whose observations are summed, at most
+    policy: PolicySpec | None  # None: members are plain vectors for a function
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Members to evaluate: member i is ``theta + scales[i] * slice(offsets[i])`` on the noise table.
+
+    Attributes
+    ----------
+    offsets : int64 (n,)
+    scales : float32 (n,)              sigma with the sign of a mirrored member; 0 for the center
+    seeds : int64 (n, episodes)        environment seed of each episode
+    theta : float32 (dim,)
+    mean, inverse_std : float32 (observation_size,) or None    how observations are normalised
+    limit : int                        timesteps of an episode, at most
+    statistics_stride : int            every so-many-th member's observations are summed; 0: nobody's
+    action_noise : bool                whether the policy's action noise is on
+    """
+
+    generation: int
+    offsets: NDArray[np.int64]
+    scales: NDArray[np.float32]
+    seeds: NDArray[np.int64]
+    theta: NDArray[np.float32]
+    limit: int
+    mean: NDArray[np.float32] | None = None
+    inverse_std: NDArray[np.float32] | None = None
+    statistics_stride: int = 0
+    action_noise: bool = False
+
+    @property
+    def statistics_rows(self) -> int:
+        """Members whose observations are summed."""
+        return -(-len(self.offsets) // self.statistics_stride) if self.statistics_stride else 0
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a batch came to, in member order.
+
+    Attributes
+    ----------
+    returns : float64 (n,)             mean undiscounted return over the member's episodes; NaN where it failed
+    lengths : int64 (n,)               timesteps of all its episodes together
+    status : uint8 (n,)                see `Status`
+    sums : float64 (rows, 2, observation_size)    sums of observations and of their squares
+    sum_lengths : int64 (rows,)        timesteps behind each row of sums
+    busy_seconds : float               time that all workers together spent on members
+    """
+
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    status: NDArray[np.uint8]
+    sums: NDArray[np.float64]
+    sum_lengths: NDArray[np.int64]
+    busy_seconds: float
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        """Members that failed."""
+        return int(np.count_nonzero(self.status))

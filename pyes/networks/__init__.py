@@ -1,0 +1,66 @@
+"""Networks: defined by torch, compiled to values, run by C.
+
+    head      from network outputs to an action                 values
+    program   the instructions of a compiled network            values
+    spec      program + head: what a worker is given            values
+    policy    spec + theta + statistics: what a run leaves      values and files
+    modules   the networks as torch modules                     torch
+    compiler  from a torch module to a program                  torch
+
+Importing this package does not import torch; building a network does.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.networks.head import ActionHead
+from pyes.networks.policy import Policy
+from pyes.networks.program import ACTIVATIONS, Activation, Instruction, Op, Program
+from pyes.networks.spec import PolicySpec, Runner
+
+if TYPE_CHECKING:
+    from pyes.config import NetworkConfig
+
+__all__ = [
+    "ACTIVATIONS",
+    "ActionHead",
+    "Activation",
+    "Instruction",
+    "Op",
+    "Policy",
+    "PolicySpec",
+    "Program",
+    "Runner",
+    "build",
+]
+
+
+def build(
+    network: "NetworkConfig", observation_size: int, head: ActionHead, seed: int, observation_clip: float
+) -> tuple[PolicySpec, NDArray[np.float32]]:
+    """Make a network, compile it, and draw the parameters that a run starts from.
+
+    Parameters
+    ----------
+    network             name, hidden, activation, bias, init
+    observation_size    numbers in one observation of the task
+    head                the task's action head; the network gets as many outputs as it takes
+    seed                of the initial parameters
+    observation_clip    largest absolute value of a normalised observation
+
+    Returns
+    -------
+    PolicySpec, float32 (dim,)    the policy as values, and theta; imports torch to make them
+
+    Raises
+    ------
+    ConfigError    the network cannot be built or compiled
+    """
+    from pyes.networks.compiler import compile_module
+    from pyes.networks.modules import build_module, initial_theta
+
+    program = compile_module(build_module(network, observation_size, head.outputs))
+    theta = initial_theta(network, observation_size, head.outputs, seed)
+    return PolicySpec(program, head, observation_clip), theta

@@ -1,0 +1,125 @@
+"""From a torch module to a program that C runs over flat theta, and between the module's parameters and theta.
+
+Owns the walk over a module's layers. Imports torch, so it is imported only where a network is made, never by a worker.
+Invariant: the program gives, to rounding, what ``module(observation)`` gives, with theta in ``module.parameters()``
+order.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pyes.errors import ConfigError
+from pyes.networks.program import Activation, Instruction, Op, Program
+
+_PLAIN_ACTIVATIONS: dict[type[nn.Module], Activation] = {
+    nn.Tanh: Activation.TANH,
+    nn.ReLU: Activation.RELU,
+    nn.Sigmoid: Activation.SIGMOID,
+    nn.SiLU: Activation.SILU,
+    nn.Softsign: Activation.SOFTSIGN,
+}
+_KNOWN = (
+    "Linear, Tanh, ReLU, Sigmoid, ELU(alpha=1), LeakyReLU(0.01), SiLU, GELU('tanh'), Softsign, Identity, Sequential"
+)
+
+
+def compile_module(module: nn.Module) -> Program:
+    """Translate a chain of linear layers and activations into a program.
+
+    Parameters
+    ----------
+    module    a Sequential of (Sequentials of) linear layers and activations; a layer may be used more than once
+
+    Raises
+    ------
+    ConfigError    a layer is unknown, has parameters that are not float32, or does not fit the one before it
+    """
+    offsets = _offsets(module)
+    instructions: list[Instruction] = []
+    for layer in _layers(module):
+        if type(layer) is nn.Linear:
+            instructions.append(_linear(layer, offsets))
+        elif type(layer) is not nn.Identity:
+            instructions[-1:] = [_activated(instructions, layer)]
+    if not instructions:
+        raise ConfigError("the network has no linear layer; give it one from the observation to the action")
+    dim = sum(parameter.numel() for parameter in module.parameters())
+    try:
+        return Program(tuple(instructions), instructions[0].inputs, instructions[-1].outputs, dim)
+    except ValueError as error:
+        raise ConfigError(f"the network's layers do not fit each other: {error}") from error
+
+
+def flatten(module: nn.Module) -> NDArray[np.float32]:
+    """Return all parameters in ``module.parameters()`` order: float32 (dim,), newly allocated."""
+    parts = [parameter.detach().numpy().ravel() for parameter in module.parameters()]
+    return np.concatenate(parts, dtype=np.float32) if parts else np.empty(0, np.float32)
+
+
+def load_theta(module: nn.Module, theta: NDArray[np.float32]) -> None:
+    """Copy theta, float32 (dim,), into the module's parameters; ValueError when the length differs."""
+    parameters = list(module.parameters())
+    dim = sum(parameter.numel() for parameter in parameters)
+    if theta.shape != (dim,):
+        raise ValueError(f"theta has shape {theta.shape}, expected ({dim},)")
+    start = 0
+    with torch.no_grad():
+        for parameter in parameters:
+            stop = start + parameter.numel()
+            parameter.copy_(torch.tensor(theta[start:stop]).reshape(parameter.shape))
+            start = stop
+
+
+def _layers(module: nn.Module) -> Iterator[nn.Module]:
+    # Only plain Sequentials are opened: any other module's forward may do more than call its children in order.
+    if type(module) is not nn.Sequential:
+        yield module
+        return
+    for child in module:
+        yield from _layers(child)
+
+
+def _offsets(module: nn.Module) -> dict[int, int]:
+    offsets: dict[int, int] = {}
+    start = 0
+    for name, parameter in module.named_parameters():
+        if parameter.dtype is not torch.float32:
+            raise ConfigError(f"network parameter {name} is {parameter.dtype}, expected torch.float32")
+        offsets[id(parameter)] = start
+        start += parameter.numel()
+    return offsets
+
+
+def _linear(layer: nn.Linear, offsets: dict[int, int]) -> Instruction:
+    return Instruction(
+        op=Op.LINEAR,
+        inputs=layer.in_features,
+        outputs=layer.out_features,
+        weight_offset=offsets[id(layer.weight)],
+        bias_offset=-1 if layer.bias is None else offsets[id(layer.bias)],
+        activation=Activation.IDENTITY,
+    )
+
+
+def _activated(instructions: list[Instruction], layer: nn.Module) -> Instruction:
+    """Return the last instruction with the activation that ``layer`` stands for."""
+    activation = _activation(layer)
+    if activation is None:
+        raise ConfigError(f"network layer {layer} cannot be compiled; known layers: {_KNOWN}")
+    if not instructions or instructions[-1].activation != Activation.IDENTITY:
+        raise ConfigError(f"network layer {layer} must come right after a Linear layer")
+    return instructions[-1]._replace(activation=activation)
+
+
+def _activation(layer: nn.Module) -> Activation | None:
+    if type(layer) is nn.ELU and layer.alpha == 1:
+        return Activation.ELU
+    if type(layer) is nn.LeakyReLU and layer.negative_slope == 0.01:
+        return Activation.LEAKY_RELU
+    if type(layer) is nn.GELU and layer.approximate == "tanh":
+        return Activation.GELU
+    return _PLAIN_ACTIVATIONS.get(type(layer))

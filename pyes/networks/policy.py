@@ -1,0 +1,221 @@
+"""A trained policy: what a run leaves behind, and what acts with it.
+
+Owns the two files of a policy and their format; knows no task and no training. Invariant: the files hold values only
+(numbers and names, no pickle), and a policy that loads is the one that was saved, which its theta_hash proves.
+
+    policy.safetensors    theta float32 (dim,); observation_mean, observation_inverse_std float32 (observation_size,)
+                          where observations are normalised; a copy of the description in its metadata
+    policy.json           the description: format, versions, seed, generation, theta_hash, spec, network, task
+"""
+
+import importlib.metadata
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import ArrayLike, NDArray
+from safetensors import SafetensorError
+
+from pyes.errors import RunDirectoryError
+from pyes.files import write_file
+from pyes.hashing import theta_hash
+from pyes.networks.spec import PolicySpec
+
+FORMAT = 1
+WEIGHTS_FILE = "policy.safetensors"
+DESCRIPTION_FILE = "policy.json"
+
+
+class Policy:
+    """A center policy that acts: ``action = policy(observation)``, ``policy.reset()`` before each episode.
+
+    Parameters
+    ----------
+    spec                        the compiled network and its action head
+    theta                       float32 (dim,)
+    observation_mean            float32 (observation_size,), or None for raw observations
+    observation_inverse_std     float32 (observation_size,), or None
+    network, task               the configurations it was trained with, as JSON values
+    seed, generation            of the run, at the moment theta was taken
+
+    Raises
+    ------
+    ValueError    an array has the wrong length, or only one of the two statistics is given
+    """
+
+    def __init__(
+        self,
+        spec: PolicySpec,
+        theta: NDArray[np.float32],
+        observation_mean: NDArray[np.float32] | None = None,
+        observation_inverse_std: NDArray[np.float32] | None = None,
+        *,
+        network: Mapping[str, Any] | None = None,
+        task: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        generation: int = 0,
+    ) -> None:
+        if (observation_mean is None) != (observation_inverse_std is None):
+            raise ValueError("observation_mean and observation_inverse_std go together, got only one of them")
+        size = spec.program.observation_size
+        self.spec = spec
+        self.theta = _vector("theta", theta, spec.dim)
+        self.observation_mean = _vector("observation_mean", observation_mean, size)
+        self.observation_inverse_std = _vector("observation_inverse_std", observation_inverse_std, size)
+        self.network = dict(network or {})
+        self.task = dict(task or {})
+        self.seed = seed
+        self.generation = generation
+        self.runner = spec.runner(noise=False)  # noise is for exploring; the center acts without it
+        self.runner.load(self.theta)
+        self.runner.normalize(self.observation_mean, self.observation_inverse_std, spec.observation_clip)
+        self.reset()
+
+    def __call__(self, observation: ArrayLike) -> Any:
+        """Return the action for one observation: an int, or a new float32 array of the action space's shape.
+
+        Raises
+        ------
+        ValueError    the observation does not have the size that the policy was trained on
+        """
+        return self.runner.act(observation)
+
+    def reset(self) -> None:
+        """Forget the last episode."""
+        self.runner.begin_episode(self.seed, self.generation, 0, 0)
+
+    def save(self, directory: str | Path) -> None:
+        """Write policy.safetensors and policy.json into an existing directory; each is replaced whole.
+
+        Raises
+        ------
+        ConfigError    the files cannot be written
+        """
+        self.save_as(Path(directory) / WEIGHTS_FILE)
+
+    def save_as(self, path: str | Path) -> None:
+        """Write the two files as ``path`` (ending in .safetensors) and the same name ending in .json."""
+        path = Path(path)
+        arrays = {
+            "theta": self.theta,
+            "observation_mean": self.observation_mean,
+            "observation_inverse_std": self.observation_inverse_std,
+        }
+        description = self._description()
+        tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
+        # The weights carry their description too: a crash between the two files then leaves no mismatched pair.
+        write_file(path, safetensors.numpy.save(tensors, {"policy": json.dumps(description)}))
+        write_file(path.with_suffix(".json"), (json.dumps(description, indent=2) + "\n").encode())
+
+    @classmethod
+    def load(cls, run: str | Path) -> "Policy":
+        """Read a policy from a run directory, or from a .safetensors file with its .json beside it.
+
+        Raises
+        ------
+        RunDirectoryError    a file is missing, damaged, or of a newer format
+        """
+        weights = Path(run)
+        if weights.suffix != ".safetensors":
+            weights = weights / WEIGHTS_FILE
+        arrays, embedded = _read_weights(weights)
+        description = _read_description(weights.with_suffix(".json"))
+        try:
+            digest = theta_hash(arrays["theta"])
+            if description["theta_hash"] != digest:
+                description = embedded
+            if description["theta_hash"] != digest:
+                raise ValueError(f"theta_hash is {digest}, expected {description['theta_hash']}")
+            return cls._from_description(description, arrays)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunDirectoryError(
+                f"policy {weights} is damaged: {_reason(error)}; export or train it again"
+            ) from error
+
+    @classmethod
+    def _from_description(cls, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> "Policy":
+        return cls(
+            PolicySpec.from_dict(values["spec"]),
+            arrays["theta"],
+            arrays.get("observation_mean"),
+            arrays.get("observation_inverse_std"),
+            network=values["network"],
+            task=values["task"],
+            seed=int(values["seed"]),
+            generation=int(values["generation"]),
+        )
+
+    def _description(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "pyes": _version(),
+            "seed": self.seed,
+            "generation": self.generation,
+            "theta_hash": theta_hash(self.theta),
+            "task": self.task,
+            "network": self.network,
+            "spec": self.spec.to_dict(),
+        }
+
+
+def _vector(name: str, array: Any, size: int) -> Any:
+    """Return ``array`` as float32 (size,) that nobody else can change; None stays None."""
+    if array is None:
+        return None
+    vector = np.array(array, np.float32)
+    if vector.shape != (size,):
+        raise ValueError(f"{name} has shape {vector.shape}, expected ({size},)")
+    vector.flags.writeable = False
+    return vector
+
+
+def _read_weights(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the arrays of a weights file, and the description in its metadata."""
+    data = _read(path)
+    try:
+        arrays = safetensors.numpy.load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        embedded = json.loads(header["__metadata__"]["policy"])
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise RunDirectoryError(
+            f"policy {path} is damaged ({_reason(error)}); train again or restore it from a copy"
+        ) from error
+    return arrays, embedded
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(_read(path))
+        version = values["format"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunDirectoryError(
+            f"policy description {path} is damaged ({_reason(error)}); train again or restore it from a copy"
+        ) from error
+    if version != FORMAT:
+        raise RunDirectoryError(f"policy {path} has format {version}, expected {FORMAT}; update pyes-rl to read it")
+    return dict(values)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RunDirectoryError(
+            f"no policy at {path} ({error.strerror}); give a run directory that has finished a generation"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Say in one line what is wrong."""
+    text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("pyes-rl")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,111 @@
+"""The policy as values: all that a worker is given to act.
+
+Owns the join of a program, an action head and the observation clip, and the choice of who runs it; holds no parameters,
+no code and no torch. Invariant: equal specs run equally on every machine.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pyes import _core
+from pyes.networks.head import ActionHead
+from pyes.networks.program import Program
+
+
+class Runner(Protocol):
+    """Whatever acts: the C policy today, torch for the modules that C does not know."""
+
+    @property
+    def dim(self) -> int:
+        """Length of theta."""
+
+    def load(self, theta: NDArray[np.float32], /) -> None:
+        """Take the parameters: float32 (dim,)."""
+
+    def normalize(
+        self, mean: NDArray[np.float32] | None, inverse_std: NDArray[np.float32] | None, clip: float, /
+    ) -> None:
+        """Take the observation statistics: float32 (observation_size,) each, or None for raw observations."""
+
+    def begin_episode(self, seed: int, generation: int, member: int, episode: int, /) -> None:
+        """Forget the last episode; the numbers name the stream of the action noise."""
+
+    def set_action_noise(self, enabled: bool, /) -> None:
+        """Switch the action noise on or off; it is on at first."""
+
+    def collect(self, sums: NDArray[np.float64] | None, /) -> None:
+        """Add each raw observation and its square to float64 (2, observation_size), until told None."""
+
+    def act(self, observation: ArrayLike, /) -> Any:
+        """Return the action: an int, or a new float32 array."""
+
+    def forward(self, observation: ArrayLike, /) -> NDArray[np.float32]:
+        """Return the network's outputs before the action is chosen: new float32 (outputs,)."""
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """A network program, the head on top of it, and the clip of normalised observations.
+
+    Raises
+    ------
+    ValueError    the program's outputs are not those that the head takes
+    """
+
+    program: Program
+    head: ActionHead
+    observation_clip: float
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not fit; ValueError says why."""
+        if self.program.outputs != self.head.outputs:
+            raise ValueError(f"network gives {self.program.outputs} outputs, action head takes {self.head.outputs}")
+        if not self.observation_clip > 0:
+            raise ValueError(f"observation_clip is {self.observation_clip}, expected more than 0")
+
+    @property
+    def dim(self) -> int:
+        """Length of theta."""
+        return self.program.dim
+
+    def runner(self, level: str | None = None, *, noise: bool = True) -> Runner:
+        """Return a new runner, with no parameters yet.
+
+        Parameters
+        ----------
+        level    CPU level of the C policy; None for the best one
+        noise    whether it can add the head's action noise at all
+        """
+        return _core.PolicyRunner(
+            self.program.array(),
+            self.program.observation_size,
+            action=self.head.mode,
+            low=np.array(self.head.low, np.float32),
+            high=np.array(self.head.high, np.float32),
+            bins=self.head.bins,
+            action_start=self.head.start,
+            action_shape=self.head.shape,
+            action_noise=self.head.noise if noise else 0.0,
+            level=level,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the spec as JSON values."""
+        return {
+            "program": self.program.to_dict(),
+            "head": self.head.to_dict(),
+            "observation_clip": self.observation_clip,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "PolicySpec":
+        """Rebuild what ``to_dict`` gave; KeyError, TypeError or ValueError when the values are damaged."""
+        return cls(
+            Program.from_dict(values["program"]),
+            ActionHead.from_dict(values["head"]),
+            float(values["observation_clip"]),
+        )

@@ -1,0 +1,106 @@
+"""Optimisers: how an ascent direction moves theta. The arithmetic is C; the state lives here.
+
+Weight decay, one convention for all of them: *decoupled* decay (Loshchilov & Hutter 2019) takes
+``learning_rate * weight_decay * theta`` off theta at each step, whatever the gradient's scale; *classic* decay adds
+``-weight_decay * theta`` to the gradient, whose scale depends on the population (it is ``sum(weight * noise) /
+population_size``, not divided by sigma), as in the published OpenAI code.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import _core
+from pyes.config import OptimizerConfig
+
+Vector = NDArray[np.float32]
+
+
+class Optimizer(Protocol):
+    """Moves theta along a gradient, uphill."""
+
+    def step(self, theta: Vector, gradient: Vector, learning_rate: float, weight_decay: float) -> None:
+        """Move theta in place; ``weight_decay`` is the decoupled one."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+
+
+class Adam:
+    """Adam (Kingma & Ba 2015, algorithm 1), ascending."""
+
+    def __init__(self, dim: int, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> None:
+        self._m, self._v = np.zeros(dim, np.float32), np.zeros(dim, np.float32)
+        self._steps = 0
+        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
+
+    def step(self, theta: Vector, gradient: Vector, learning_rate: float, weight_decay: float) -> None:
+        """Move theta in place."""
+        self._steps += 1
+        _core.adam_step(
+            theta,
+            gradient,
+            self._m,
+            self._v,
+            self._steps,
+            learning_rate,
+            self._beta1,
+            self._beta2,
+            self._epsilon,
+            weight_decay,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Moments and step count."""
+        return {"m": self._m.copy(), "v": self._v.copy(), "steps": self._steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self._m[:], self._v[:], self._steps = state["m"], state["v"], int(state["steps"])
+
+
+class SGD:
+    """Gradient ascent with momentum: ``velocity = momentum * velocity + gradient``."""
+
+    def __init__(self, dim: int, momentum: float = 0.9) -> None:
+        self._velocity = np.zeros(dim, np.float32)
+        self._momentum = momentum
+
+    def step(self, theta: Vector, gradient: Vector, learning_rate: float, weight_decay: float) -> None:
+        """Move theta in place."""
+        _core.sgd_step(theta, gradient, self._velocity, learning_rate, self._momentum, weight_decay)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The velocity."""
+        return {"velocity": self._velocity.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self._velocity[:] = state["velocity"]
+
+
+class ClipUp(SGD):
+    """ClipUp (Toklu et al. 2020): normalised gradient, momentum, velocity clipped to ``max_speed``."""
+
+    def __init__(self, dim: int, momentum: float = 0.9, max_speed: float = 0.15) -> None:
+        super().__init__(dim, momentum)
+        self._max_speed = max_speed
+
+    def step(self, theta: Vector, gradient: Vector, learning_rate: float, weight_decay: float) -> None:
+        """Move theta in place."""
+        _core.clipup_step(
+            theta, gradient, self._velocity, learning_rate, self._momentum, self._max_speed, weight_decay
+        )
+
+
+def make(config: OptimizerConfig, dim: int) -> Optimizer:
+    """Make the optimiser that a configuration names."""
+    if config.name == "adam":
+        return Adam(dim, config.beta1, config.beta2, config.epsilon)
+    if config.name == "sgd":
+        return SGD(dim, config.momentum)
+    return ClipUp(dim, config.momentum, config.max_speed)

@@ -1,0 +1,127 @@
+"""The run directory: the names of a run's files, its configuration, and its snapshots."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from pyes import config as configuration
+from pyes.config import TrainConfig
+from pyes.errors import ConfigError, RunDirectoryError
+from pyes.files import write_file
+
+_SNAPSHOTS_KEPT = 3
+
+
+class RunDirectory:
+    """The files of one run.
+
+    config.json          the resolved configuration
+    train.log            what the head and its workers said
+    metrics.csv          one row a generation
+    snapshots/           whole states to go on from, the newest few
+    policy.safetensors   the center policy, with policy.json
+    learning_curve.png   drawn at the end
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.json"
+        self.log = self.path / "train.log"
+        self.metrics = self.path / "metrics.csv"
+        self.snapshots = self.path / "snapshots"
+        self.learning_curve = self.path / "learning_curve.png"
+        self.tensorboard = self.path / "tensorboard"
+
+    def create(self, config: TrainConfig) -> None:
+        """Make the directory and write the configuration.
+
+        Raises
+        ------
+        RunDirectoryError    it cannot be made or written, or it holds another run
+        """
+        if self.metrics.exists():
+            raise RunDirectoryError(
+                f"run_dir: {self.path} already holds a run; go on with it (resume={self.path}) or choose another directory"
+            )
+        try:
+            self.snapshots.mkdir(parents=True, exist_ok=True)
+            write_file(self.config, (json.dumps(configuration.to_mapping(config), indent=2) + "\n").encode())
+        except (OSError, ConfigError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise RunDirectoryError(f"run_dir: cannot write to {self.path} ({reason}); choose another one") from error
+
+    def read_config(self) -> TrainConfig:
+        """Return the configuration that the run was started with.
+
+        Raises
+        ------
+        RunDirectoryError    there is no run, or its configuration is damaged
+        """
+        try:
+            return configuration.from_mapping(json.loads(self.config.read_bytes()))
+        except FileNotFoundError as error:
+            raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it") from error
+        except (OSError, ValueError, ConfigError) as error:
+            raise RunDirectoryError(f"{self.config} cannot be read: {error}") from error
+
+    def save_snapshot(self, generation: int, state: dict[str, Any]) -> None:
+        """Write a whole state beside the others, and drop all but the newest few.
+
+        Raises
+        ------
+        ConfigError    it cannot be written; the older snapshots are as they were
+        """
+        arrays: dict[str, Any] = {}
+        values = _split(state, "", arrays)
+        data = safetensors.numpy.save(arrays, {"values": json.dumps(values), "generation": str(generation)})
+        write_file(self.snapshots / f"generation-{generation:08d}.safetensors", data)
+        for path in self._snapshots()[:-_SNAPSHOTS_KEPT]:
+            path.unlink(missing_ok=True)
+
+    def newest_snapshot(self) -> dict[str, Any]:
+        """Return the newest state that is whole.
+
+        Raises
+        ------
+        RunDirectoryError    there is none
+        """
+        for path in reversed(self._snapshots()):
+            try:
+                data = path.read_bytes()
+                arrays = safetensors.numpy.load(data)
+                header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+                return _join(json.loads(header["__metadata__"]["values"]), arrays)
+            except (OSError, SafetensorError, KeyError, ValueError):
+                continue  # half a file, or a damaged one: the one before it serves
+        raise RunDirectoryError(f"{self.path} holds no snapshot to go on from; start the run again")
+
+    def _snapshots(self) -> list[Path]:
+        return sorted(self.snapshots.glob("generation-*.safetensors"))
+
+
+def _split(state: dict[str, Any], prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Move the arrays of a nested state into ``arrays`` by their path; return the rest."""
+    values: dict[str, Any] = {}
+    for key, value in state.items():
+        if isinstance(value, np.ndarray):
+            arrays[prefix + key] = value
+        elif isinstance(value, dict):
+            values[key] = _split(value, f"{prefix}{key}.", arrays)
+        else:
+            values[key] = value
+    return values
+
+
+def _join(values: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    """Put the arrays back to where `_split` took them from."""
+    for path, array in arrays.items():
+        *parents, key = path.split(".")
+        place = values
+        for parent in parents:
+            place = place[parent]
+        place[key] = array
+    return values

@@ -1,0 +1,55 @@
+"""Observation statistics of a run: merged in member order once a generation, frozen in between."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LEAST_STD = 1e-2  # an observation that never moved must not be blown up when it first does
+
+
+class RunningStats:
+    """Count, sums and sums of squares of all observations so far, in float64.
+
+    Parameters
+    ----------
+    size : int    numbers in an observation
+    """
+
+    def __init__(self, size: int) -> None:
+        self.count = 0
+        self._sums = np.zeros((2, size))
+
+    def merge(self, sums: NDArray[np.float64], lengths: NDArray[np.int64]) -> None:
+        """Add the observations of some members.
+
+        Parameters
+        ----------
+        sums : float64 (rows, 2, size)    sums of observations and of their squares, in member order
+        lengths : int64 (rows,)           observations behind each row
+
+        Rows that are not finite (an environment that observed NaN) are left out.
+        """
+        # One row after the other: the order of additions is the order of members, whoever computed them.
+        for row, length in zip(sums, lengths.tolist(), strict=True):
+            if np.isfinite(row).all():
+                self._sums += row
+                self.count += length
+
+    def normalizer(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+        """Return (mean, 1 / standard deviation), float32 (size,) each; None before the first observation."""
+        if self.count == 0:
+            return None
+        mean = self._sums[0] / self.count
+        variance = self._sums[1] / self.count - mean * mean
+        inverse_std = 1.0 / np.sqrt(np.maximum(variance, _LEAST_STD * _LEAST_STD))
+        return mean.astype(np.float32), inverse_std.astype(np.float32)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on."""
+        return {"count": self.count, "sums": self._sums.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self.count = int(state["count"])
+        self._sums[:] = state["sums"]

@@ -1,0 +1,47 @@
+"""Counter-based random streams: what each is for, and how a run draws from them.
+
+Every random number of a run is a word of Philox4x32-10 (Salmon et al. 2011) at the counter
+``(block, generation, member, purpose << 24 | episode)`` under the key ``seed``. So any number can be drawn by anyone,
+in any order, without a state that could be lost or shared by mistake.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import _core
+
+
+class Purpose(IntEnum):
+    """What a stream is for; no two purposes share a word."""
+
+    NOISE = 0
+    OFFSET = 1
+    ENVIRONMENT = 2
+    ACTION = 3
+    EVALUATION = 4
+    INITIALIZATION = 5
+
+
+def offsets(seed: int, generation: int, count: int, bound: int) -> NDArray[np.int64]:
+    """Slice offsets of one generation: int64 (count,), uniform in [0, bound)."""
+    out = np.empty(count, np.int64)
+    _core.draw_offsets(seed, Purpose.OFFSET, generation, bound, out)
+    return out
+
+
+def environment_seeds(seed: int, generation: int, episode: int, count: int) -> NDArray[np.int64]:
+    """Environment seeds of members 0..count-1 for one episode of a generation: int64 (count,), 31 bits."""
+    return _seeds(seed, Purpose.ENVIRONMENT, generation, episode, count)
+
+
+def evaluation_seeds(seed: int, count: int) -> NDArray[np.int64]:
+    """Environment seeds of the first ``count`` evaluation episodes: the same at every evaluation of a run."""
+    return _seeds(seed, Purpose.EVALUATION, 0, 0, count)
+
+
+def _seeds(seed: int, purpose: Purpose, generation: int, episode: int, count: int) -> NDArray[np.int64]:
+    out = np.empty(count, np.int64)
+    _core.draw_seeds(seed, purpose, generation, episode, out)
+    return out

@@ -1,0 +1,135 @@
+"""Tasks from Gymnasium's registry.
+
+Owns what makes a registered environment a task: its observations flattened to numbers, its episode limit known, its
+actions repeated, and every reset a clean slate, also where the environment does not give one by itself.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from pyes.config import TaskConfig
+from pyes.errors import ConfigError, TaskError
+from pyes.tasks.base import Step
+
+
+class GymnasiumTask:
+    """A registered environment as a task; see `pyes.tasks.base.Task`.
+
+    Parameters
+    ----------
+    config : TaskConfig       env_id, env_kwargs, max_timesteps, frame_skip, remake
+    render_mode : str | None  Gymnasium's; "rgb_array" for videos
+
+    Raises
+    ------
+    ConfigError    the id is not registered (the message names similar ones), or its spaces cannot be used
+    TaskError      the environment could not be made
+    """
+
+    def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
+        self._config = config
+        self._render_mode = render_mode
+        self._env = self._make()
+        self.observation_size = self._check_observations()
+        self.action_space: spaces.Space[Any] = self._env.action_space
+        self.max_timesteps = _episode_limit(config)
+        self.render_fps = int(self._env.metadata.get("render_fps") or 30)
+        self._refresh = _CLEAN_SLATES.get(type(self._env.unwrapped).__name__)
+        if config.frame_skip == 1:
+            # The hot path: no Python frame between the rollout and the environment.
+            self.step = self._env.step  # type: ignore[method-assign]
+
+    def _make(self) -> gymnasium.Env[Any, Any]:
+        config = self._config
+        try:
+            spec = gymnasium.spec(config.env_id)
+            # The rollout keeps the episode limit and the call order itself, so their wrappers would only cost time.
+            spec.order_enforce = False
+            env = gymnasium.make(
+                spec,
+                max_episode_steps=-1,
+                disable_env_checker=True,
+                render_mode=self._render_mode,
+                **config.env_kwargs,
+            )
+        except (gymnasium.error.UnregisteredEnv, gymnasium.error.NameNotFound, ModuleNotFoundError) as error:
+            message = " ".join(str(error).split())
+            raise ConfigError(f"task.env_id: {config.env_id!r} cannot be made: {message}") from error
+        except Exception as error:
+            raise TaskError(f"task.env_id: making {config.env_id!r} failed: {type(error).__name__}: {error}") from error
+        if not isinstance(env.observation_space, spaces.Box):
+            env = gymnasium.wrappers.FlattenObservation(env)
+        return env
+
+    def _check_observations(self) -> int:
+        space = self._env.observation_space
+        assert space.shape is not None  # a Box, by now
+        size = math.prod(space.shape)
+        if size == 0:
+            raise ConfigError(f"task.env_id: {self._config.env_id!r} observes nothing: {space}")
+        return size
+
+    def reset(self, seed: int) -> Any:
+        """Begin the episode of ``seed`` on a clean slate; returns the first observation."""
+        if self._config.remake:
+            self._env.close()
+            self._env = self._make()
+            if self._config.frame_skip == 1:
+                self.step = self._env.step  # type: ignore[method-assign]
+        elif self._refresh is not None:
+            self._refresh(self._env.unwrapped)
+        return self._env.reset(seed=seed)[0]
+
+    def step(self, action: Any) -> Step:
+        """Apply one action ``frame_skip`` times and add up the rewards."""
+        total = 0.0
+        for _ in range(self._config.frame_skip):
+            observation, reward, terminated, truncated, info = self._env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info
+
+    def render(self) -> Any:
+        """Return the current frame, uint8 (height, width, 3)."""
+        return np.asarray(self._env.render())
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _episode_limit(config: TaskConfig) -> int | None:
+    """Timesteps of an episode: the task's and the registry's limit, whichever is less; None without either."""
+    registered = gymnasium.spec(config.env_id).max_episode_steps
+    limits = [] if registered is None else [math.ceil(registered / config.frame_skip)]
+    if config.max_timesteps is not None:
+        limits.append(config.max_timesteps)
+    return min(limits, default=None)
+
+
+def _fresh_bipedal_world(walker: Any) -> None:
+    """Give BipedalWalker a new Box2D world.
+
+    Its reset empties the old one, but the order in which that world then keeps contacts depends on the episodes
+    before, and with it the last bits of the next.
+    """
+    import Box2D
+
+    walker._destroy()
+    walker.terrain = []  # what the walker's own reset looks at to see that nothing is left to destroy
+    walker.world = Box2D.b2World()
+
+
+_CLEAN_SLATES: dict[str, Callable[[Any], None]] = {"BipedalWalker": _fresh_bipedal_world}

@@ -1,0 +1,74 @@
+"""The parts of the build that pyproject.toml cannot say: the extension module, and ``conf/`` as ``pyes.conf``.
+
+``PYES_DEBUG_BUILD=1`` builds without optimisation, with debug symbols and with warnings as errors.
+"""
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, find_packages, setup
+
+ROOT = Path(__file__).parent
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # has no limited API: a wheel of its own
+
+UNIX_FLAGS = [
+    "-std=c11",
+    "-ffp-contract=off",  # one rounding an operation, or levels and machines would disagree
+    "-fno-math-errno",  # lets sqrtf be one instruction; values do not change
+    "-fno-trapping-math",  # lets comparisons become selections; values do not change
+    "-Wall",
+    "-Wextra",
+]
+RELEASE_FLAGS = ["-O3"]
+DEBUG_FLAGS = ["-O0", "-g3", "-Werror"]
+MSVC_FLAGS = ["/std:c11", "/O2", "/fp:precise"]
+
+
+def compile_flags() -> list[str]:
+    """Compiler flags of this platform, for a release or a debug build."""
+    if sys.platform == "win32":
+        return MSVC_FLAGS
+    return UNIX_FLAGS + (DEBUG_FLAGS if os.environ.get("PYES_DEBUG_BUILD") == "1" else RELEASE_FLAGS)
+
+
+def kernel_sources() -> list[str]:
+    """Every kernel file, relative to the project's root."""
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc" / "kernels").glob("*.c"))
+
+
+def kernel_headers() -> list[str]:
+    """Files whose change must rebuild the extension."""
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").rglob("*.[hp]*") if path.suffix in (".h", ".pxd"))
+
+
+def core_extension() -> Extension:
+    """``pyes._core``: one abi3 module for Python 3.11 and later."""
+    limited = [] if FREE_THREADED else [("Py_LIMITED_API", "0x030B0000")]
+    return Extension(
+        "pyes._core",
+        sources=["csrc/_core.pyx", *kernel_sources()],
+        depends=kernel_headers(),
+        include_dirs=["csrc"],
+        define_macros=[*limited],
+        extra_compile_args=compile_flags(),
+        py_limited_api=not FREE_THREADED,
+    )
+
+
+def conf_packages() -> list[str]:
+    """``pyes.conf`` and its groups: every folder of ``conf/`` that holds a configuration."""
+    folders = {path.parent for path in (ROOT / "conf").rglob("*.yaml")} | {ROOT / "conf"}
+    relative = (folder.relative_to(ROOT / "conf").parts for folder in folders)
+    return sorted(".".join(("pyes", "conf", *parts)) for parts in relative)
+
+
+setup(
+    packages=[*find_packages(include=["pyes", "pyes.*"]), *conf_packages()],
+    package_dir={"pyes.conf": "conf"},
+    package_data={"pyes": ["py.typed", "*.pyi"], **{name: ["*.yaml"] for name in conf_packages()}},
+    include_package_data=False,
+    ext_modules=[core_extension()],
+    options={} if FREE_THREADED else {"bdist_wheel": {"py_limited_api": "cp311"}},
+)

@@ -1,0 +1,12 @@
+"""Made-up values that several test modules need."""
+
+import dataclasses
+from typing import Any
+
+from pyes.metrics import Row
+
+
+def row(generation: int, **changes: Any) -> Row:
+    values: dict[str, Any] = {field.name: 0.5 for field in dataclasses.fields(Row)}
+    values |= {"generation": generation, "theta_hash": "ab", "timesteps": 100 * generation, "eval_return_mean": None}
+    return Row(**(values | changes))

@@ -1,0 +1,49 @@
+import io
+
+from rich.console import Console
+
+from pyes.config import TrainConfig
+from pyes.display import Display
+from samples import row
+
+
+def _display(terminal, **config):
+    display = Display(TrainConfig(**config))
+    stream = io.StringIO()
+    display._console = Console(file=stream, force_terminal=terminal, width=120, highlight=False)
+    return display, stream
+
+
+def test_without_a_terminal_evaluations_are_plain_lines():
+    display, stream = _display(False)
+    with display:
+        display.show(row(3, return_mean=12.5, eval_return_mean=200.0, eval_return_std=4.0))
+    (line,) = stream.getvalue().splitlines()
+    assert "generation     3" in line
+    assert "evaluation 200.00 ± 4.00" in line
+    assert "\x1b" not in line
+
+
+def test_without_a_terminal_lines_come_every_two_seconds_only():
+    display, stream = _display(False)
+    with display:
+        for generation in range(100):
+            display.show(row(generation))
+    assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_on_a_terminal_the_table_shows_the_time_left():
+    display, stream = _display(True, generations=100)
+    with display:
+        display.show(row(49, seconds=30.0))
+    assert "50% of generations" in stream.getvalue()
+    assert "about 30.0 s left" in stream.getvalue()
+
+
+def test_disabled_display_is_silent():
+    display, stream = _display(True)
+    display._enabled = False
+    with display:
+        display.note("hello")
+        display.show(row(0))
+    assert stream.getvalue() == ""

@@ -1,0 +1,198 @@
+import json
+import os
+
+import numpy as np
+import pytest
+
+from pyes.errors import ConfigError, RunDirectoryError
+from pyes.networks import ActionHead, Instruction, Policy, PolicySpec, Program
+
+TASK = {"name": "gymnasium", "env_id": "CartPole-v1"}
+
+
+def _policy(seed=0, statistics=True, noise=0.0):
+    rng = np.random.default_rng(seed)
+    program = Program((Instruction(0, 4, 5, 0, 20, 1), Instruction(0, 5, 2, 25, 35, 0)), 4, 2, 37)
+    head = ActionHead("clip", 2, (2,), (-1.0, -1.0), (1.0, 1.0), noise=noise)
+    mean, inverse_std = rng.normal(size=4), rng.uniform(0.5, 2, size=4)
+    return Policy(
+        PolicySpec(program, head, 5.0),
+        rng.normal(size=37).astype(np.float32),
+        mean.astype(np.float32) if statistics else None,
+        inverse_std.astype(np.float32) if statistics else None,
+        network={"name": "mlp", "hidden": [5]},
+        task=TASK,
+        seed=2**64 - 1,
+        generation=12,
+    )
+
+
+def _actions(policy):
+    return [policy(observation) for observation in np.random.default_rng(9).normal(size=(20, 4))]
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_policy_that_is_loaded_acts_as_the_one_that_was_saved(tmp_path, statistics):
+    policy = _policy(statistics=statistics)
+    policy.save(tmp_path)
+    loaded = Policy.load(tmp_path)
+    np.testing.assert_array_equal(_actions(loaded), _actions(policy))
+    np.testing.assert_array_equal(loaded.theta, policy.theta)
+    assert (loaded.spec, loaded.task, loaded.network) == (policy.spec, policy.task, policy.network)
+    assert (loaded.seed, loaded.generation) == (2**64 - 1, 12)
+    assert sorted(os.listdir(tmp_path)) == ["policy.json", "policy.safetensors"]
+
+
+def test_policy_is_deterministic_whatever_its_action_noise():
+    policy = _policy(noise=1.0)
+    np.testing.assert_array_equal(_actions(policy), _actions(_policy()))
+
+
+def test_policy_takes_observations_of_any_float_and_layout():
+    policy = _policy()
+    observation = np.random.default_rng(1).normal(size=4).astype(np.float32)
+    expected = policy(observation)
+    strided = np.repeat(observation, 2)[::2]
+    for same in (observation.astype(np.float64), strided, observation.tolist(), observation.reshape(2, 2)):
+        np.testing.assert_array_equal(policy(same), expected)
+
+
+def test_policy_refuses_an_observation_of_another_size():
+    with pytest.raises(ValueError, match=r"5.*4|4.*5"):
+        _policy()(np.zeros(5, np.float32))
+
+
+def test_policy_keeps_its_own_copy_of_theta():
+    theta = np.zeros(37, np.float32)
+    policy = Policy(_policy().spec, theta)
+    theta[:] = 1
+    assert not policy.theta.any()
+    with pytest.raises(ValueError, match="read-only"):
+        policy.theta[0] = 1
+
+
+def test_policy_refuses_arrays_of_the_wrong_length():
+    spec = _policy().spec
+    with pytest.raises(ValueError, match="theta"):
+        Policy(spec, np.zeros(36, np.float32))
+    with pytest.raises(ValueError, match="observation_mean"):
+        Policy(spec, np.zeros(37, np.float32), np.zeros(3, np.float32), np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="go together"):
+        Policy(spec, np.zeros(37, np.float32), np.zeros(4, np.float32))
+
+
+def test_description_is_readable_json(tmp_path):
+    _policy().save(tmp_path)
+    description = json.loads((tmp_path / "policy.json").read_text())
+    assert description["format"] == 1
+    assert description["generation"] == 12
+    assert description["spec"]["program"]["instructions"][0]["activation"] == "tanh"
+    assert description["task"]["env_id"] == "CartPole-v1"
+
+
+def test_saving_again_gives_the_same_bytes(tmp_path):
+    _policy().save(tmp_path)
+    first = [(tmp_path / name).read_bytes() for name in ("policy.safetensors", "policy.json")]
+    _policy().save(tmp_path)
+    assert [(tmp_path / name).read_bytes() for name in ("policy.safetensors", "policy.json")] == first
+
+
+def test_crash_between_the_two_files_leaves_the_newer_policy(tmp_path):
+    _policy(0).save(tmp_path)
+    old = (tmp_path / "policy.json").read_bytes()
+    _policy(1).save(tmp_path)
+    (tmp_path / "policy.json").write_bytes(old)
+    np.testing.assert_array_equal(Policy.load(tmp_path).theta, _policy(1).theta)
+
+
+def test_failed_save_leaves_the_old_files(tmp_path, monkeypatch):
+    _policy(0).save(tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match="No space left"):
+        _policy(1).save(tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_save_into_no_directory_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match="cannot write") as error:
+        _policy().save(tmp_path / "none")
+    assert "\n" not in str(error.value)
+
+
+def _load_error(path):
+    with pytest.raises(RunDirectoryError) as error:
+        Policy.load(path)
+    message = str(error.value)
+    assert "\n" not in message
+    assert error.value.exit_status == 2
+    return message
+
+
+def test_load_of_a_missing_policy_is_one_line(tmp_path):
+    assert "no policy at" in _load_error(tmp_path / "none")
+    _policy().save(tmp_path)
+    (tmp_path / "policy.json").unlink()
+    assert "policy.json" in _load_error(tmp_path)
+
+
+@pytest.mark.parametrize("length", [0, 7, 8, 40, 200, -1])
+def test_load_of_weights_cut_short_is_one_line(tmp_path, length):
+    _policy().save(tmp_path)
+    file = tmp_path / "policy.safetensors"
+    file.write_bytes(file.read_bytes()[:length])
+    assert "damaged" in _load_error(tmp_path)
+
+
+def test_load_of_a_flipped_weight_is_one_line(tmp_path):
+    policy = _policy(statistics=False)
+    policy.save(tmp_path)
+    file = tmp_path / "policy.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    assert "theta_hash" in _load_error(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '{"pyes": 1}', "\udcff"])
+def test_load_of_a_damaged_description_is_one_line(tmp_path, text):
+    _policy().save(tmp_path)
+    (tmp_path / "policy.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert "damaged" in _load_error(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.pop("spec"),
+        lambda d: d.pop("theta_hash"),
+        lambda d: d.update(spec=None),
+        lambda d: d.update(task=3),
+        lambda d: d["spec"]["head"].update(mode="dance"),
+        lambda d: d["spec"]["head"].update(outputs=3),
+        lambda d: d["spec"]["program"].update(dim=10),
+        lambda d: d["spec"]["program"].update(instructions=7),
+        lambda d: d["spec"]["program"]["instructions"][0].update(op="jump"),
+        lambda d: d["spec"]["program"]["instructions"][0].update(weight_offset=10**30),
+        lambda d: d["spec"]["program"]["instructions"][1].update(inputs=6),
+        lambda d: d["spec"]["program"]["instructions"][1].pop("activation"),
+    ],
+)
+def test_load_of_an_impossible_description_is_one_line(tmp_path, change):
+    _policy().save(tmp_path)
+    file = tmp_path / "policy.json"
+    description = json.loads(file.read_text())
+    change(description)
+    file.write_text(json.dumps(description))
+    assert "damaged" in _load_error(tmp_path)
+
+
+def test_load_of_a_newer_format_says_so(tmp_path):
+    _policy().save(tmp_path)
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 2}))
+    assert "format 2, expected 1" in _load_error(tmp_path)

@@ -1,0 +1,234 @@
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pyes
+from pyes.errors import ConfigError, TaskError
+from pyes.hashing import theta_hash
+from pyes.metrics import read_rows
+
+TINY = {
+    "task": {"env_id": "faulty:Faulty-v0"},
+    "algorithm": {"population_size": 8},
+    "generations": 6,
+    "evaluation": {"every": 2, "episodes": 5},
+    "snapshot": {"every": 2},
+    "noise": {"entries": 100_000},
+    "cluster": {"workers": 2},
+}
+
+
+def _merge(base, changes):
+    merged = dict(base)
+    for key, value in changes.items():
+        merged[key] = _merge(base.get(key, {}), value) if isinstance(value, dict) else value
+    return merged
+
+
+def _train(path, **changes):
+    return pyes.train(_merge(TINY, {"run_dir": str(path), **changes}), display=False)
+
+
+def _hashes(path):
+    return [row["theta_hash"] for row in read_rows(Path(path) / "metrics.csv")]
+
+
+def test_run_leaves_what_it_promises(tmp_path):
+    result = _train(tmp_path / "run")
+    files = {path.name for path in (tmp_path / "run").iterdir()}
+    assert files == {
+        "config.json", "train.log", "metrics.csv", "snapshots", "policy.safetensors", "policy.json",
+        "learning_curve.png",
+    }  # fmt: skip
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
+    assert [row["generation"] for row in rows] == list("012345")
+    assert [bool(row["eval_return_mean"]) for row in rows] == [False, True] * 3
+    assert result.stopped_by == "generations"
+    assert result.generations == 6
+    assert result.timesteps == 6 * 8 * 10
+    assert result.objective == pytest.approx(float(rows[-1]["eval_return_mean"]))
+    assert theta_hash(pyes.load(tmp_path / "run").theta) == rows[-1]["theta_hash"]
+
+
+def test_training_learns(tmp_path):
+    result = _train(tmp_path / "run", generations=60, algorithm={"population_size": 32}, evaluation={"every": 60})
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
+    assert result.objective > -2 > float(rows[0]["return_mean"])
+
+
+VARIANTS = {
+    "one worker": {"cluster": {"workers": 1}},
+    "five workers": {"cluster": {"workers": 5}},
+    "inline": {"cluster": {"name": "inline"}},
+    "spawned": {"cluster": {"workers": 2, "start_method": "spawn"}},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("task", ["LunarLanderContinuous-v3", "BipedalWalker-v3"])
+def test_theta_does_not_depend_on_the_cluster(tmp_path, variant, task):
+    settings = {
+        "task": {"env_id": task, "normalize_observations": True, "episodes": 2, "max_timesteps": 100},
+        "evaluation": {"every": 0},
+        "generations": 4,
+    }
+    _train(tmp_path / "two", **settings)
+    _train(tmp_path / "other", **_merge(settings, VARIANTS[variant]))
+    assert _hashes(tmp_path / "two") == _hashes(tmp_path / "other")
+
+
+def test_evaluations_and_snapshots_do_not_change_theta(tmp_path):
+    _train(tmp_path / "often")
+    _train(tmp_path / "never", evaluation={"every": 0}, snapshot={"every": 0})
+    assert _hashes(tmp_path / "often") == _hashes(tmp_path / "never")
+
+
+@pytest.mark.parametrize("key", ["normalize_observations", "reward_offset_per_step", "action_noise", "frame_skip"])
+def test_settings_of_the_task_change_theta(tmp_path, key):
+    _train(tmp_path / "plain")
+    _train(tmp_path / "changed", task={key: {"frame_skip": 2, "action_noise": 0.1}.get(key, True)})
+    # A constant offset leaves the ranks of equally long episodes as they are.
+    same = key == "reward_offset_per_step"
+    assert (_hashes(tmp_path / "plain")[1:] == _hashes(tmp_path / "changed")[1:]) == same
+
+
+def test_reported_returns_are_the_tasks_own_whatever_the_offset(tmp_path):
+    _train(tmp_path / "plain")
+    _train(tmp_path / "offset", task={"reward_offset_per_step": -3.0})
+    first, second = (read_rows(tmp_path / name / "metrics.csv") for name in ("plain", "offset"))
+    assert [row["return_mean"] for row in first] == [row["return_mean"] for row in second]
+
+
+@pytest.mark.parametrize("sharing", ["none", "pair", "generation"])
+def test_common_random_numbers_share_environment_seeds(tmp_path, sharing):
+    seeds = {"none": 8, "pair": 4, "generation": 1}[sharing]
+    # Every return is a function of the seed alone when the perturbation is tiny.
+    _train(
+        tmp_path / "run", task={"common_random_numbers": sharing}, algorithm={"sigma": 1e-30}, generations=1,
+        network={"init": "zero"},
+    )  # fmt: skip
+    (row,) = read_rows(tmp_path / "run" / "metrics.csv")
+    assert (float(row["return_std"]) < 1e-6) == (seeds == 1)
+
+
+def test_resume_goes_on_exactly(tmp_path):
+    _train(tmp_path / "whole", task={"normalize_observations": True})
+    _train(tmp_path / "parts", task={"normalize_observations": True}, generations=3)
+    result = _train("unused", task={"normalize_observations": True}, resume=str(tmp_path / "parts"))
+    assert result.generations == 6
+    assert _hashes(tmp_path / "whole") == _hashes(tmp_path / "parts")
+    seconds = [float(row["seconds"]) for row in read_rows(tmp_path / "parts" / "metrics.csv")]
+    assert seconds == sorted(seconds)
+
+
+@pytest.mark.parametrize(
+    ("budget", "stopped_by"),
+    [({"timesteps": 100}, "timesteps"), ({"time_limit": 1e-9}, "time_limit"), ({"target_return": -1e9}, "target_return")],
+)
+def test_first_budget_reached_ends_the_run(tmp_path, budget, stopped_by):
+    result = _train(tmp_path / "run", **budget)
+    assert result.stopped_by == stopped_by
+    assert result.generations < 6
+
+
+def test_failed_members_are_counted_and_the_run_goes_on(tmp_path):
+    _train(tmp_path / "run", task={"env_kwargs": {"fault": "raise", "every": 3}, "common_random_numbers": "none"})
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
+    assert sum(int(row["failed_members"]) for row in rows) > 0
+    assert all(np.isfinite(float(row["return_mean"])) for row in rows)
+    assert "the simulator is unhappy" in (tmp_path / "run" / "train.log").read_text()
+
+
+def test_a_task_that_always_fails_ends_with_its_reason(tmp_path):
+    with pytest.raises(TaskError, match=r"all 8 members failed: RuntimeError: the simulator is unhappy \(generation 0"):
+        _train(tmp_path / "run", task={"env_kwargs": {"fault": "raise", "every": 1}})
+
+
+def test_table_smaller_than_theta_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="the table has 3 entries, theta has 8 parameters"):
+        _train(tmp_path / "run", noise={"entries": 3})
+
+
+
+
+def _start(path, *overrides):
+    command = [
+        sys.executable, "-m", "pyes", "train", "task=gymnasium", "task.env_id=faulty:Faulty-v0",
+        "+task.env_kwargs.sleep=0.002", "algorithm.population_size=8", "noise.entries=100000", "cluster.workers=2",
+        "evaluation.every=0", f"run_dir={path}", *overrides,
+    ]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def _wait_for_rows(path, count):
+    deadline = time.monotonic() + 30
+    while not (Path(path) / "metrics.csv").exists() or len(read_rows(Path(path) / "metrics.csv")) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_ends_the_generation_saves_and_says_how_to_go_on(tmp_path, number):
+    with _start(tmp_path / "run", "generations=100000") as process:
+        _wait_for_rows(tmp_path / "run", 3)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=20)
+    assert "go on with: pyes train resume=" in errors
+    assert process.returncode == 130
+    rows = _hashes(tmp_path / "run")
+    assert theta_hash(pyes.load(tmp_path / "run").theta) == rows[-1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_workers_killed_all_the_time_change_nothing(tmp_path):
+    with _start(tmp_path / "calm", "generations=40", "cluster.attempts=1000") as process:
+        process.communicate(timeout=60)
+    kills = 0
+    chance = random.Random(1)
+    with _start(tmp_path / "storm", "generations=40", "cluster.attempts=1000") as process:
+        while process.poll() is None:
+            time.sleep(chance.uniform(0.02, 0.1))
+            for worker in _grandchildren(process.pid)[:1]:
+                try:
+                    os.kill(worker, signal.SIGKILL)
+                    kills += 1
+                except ProcessLookupError:
+                    pass
+        _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert kills >= 5
+    assert _hashes(tmp_path / "calm") == _hashes(tmp_path / "storm")
+
+
+def _children(pid):
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [int(child) for child in found]
+
+
+def _grandchildren(pid):
+    return [worker for nursery in _children(pid) for worker in _children(nursery)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_nothing_is_left_when_the_head_is_killed(tmp_path):
+    with _start(tmp_path / "run", "generations=100000") as process:
+        _wait_for_rows(tmp_path / "run", 3)
+        family = [*_children(process.pid), *_grandchildren(process.pid)]
+        assert len(family) == 3
+        process.kill()
+        process.communicate()
+    deadline = time.monotonic() + 5
+    while any(Path(f"/proc/{pid}").exists() for pid in family):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
