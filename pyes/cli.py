@@ -301,6 +301,8 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
     from omegaconf.errors import OmegaConfBaseException
 
     config.run_dir = str(run_dir)
+    if config.resume is not None:
+        config.resume = str(run_dir)
     try:
         values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
@@ -350,13 +352,20 @@ def _command_line(arguments: list[str]) -> Iterator[None]:
 
 
 def _directed(arguments: list[str]) -> list[str]:
-    """Tell Hydra about the directories that our own keys name: the run's to go on with, or a sweep's."""
+    """Tell Hydra about the directories that our own keys name: the run's to go on with, a new one's, or a sweep's."""
+    arguments = [f"++{text}" if text.startswith("task.env_kwargs") else text for text in arguments]  # any key will do
     resumed = _value(arguments, "resume")
     if resumed not in (None, "null"):
-        return [*_overrides_of(Path(resumed)), *arguments, f"hydra.run.dir={_quoted(resumed)}"]
+        return [*_resumed(Path(resumed), arguments), *arguments]
     directory = _value(arguments, "run_dir")
-    if directory is not None and not _FLAGS_OF_SWEEPS.isdisjoint(arguments):
-        return [*arguments, f"hydra.sweep.dir={_quoted(directory)}"]
+    if directory is None:
+        return arguments
+    if not _FLAGS_OF_SWEEPS.isdisjoint(arguments):
+        return [*arguments, f"hydra.sweep.dir={_hydra_value(directory)}"]
+    if (Path(directory) / "metrics.csv").exists():  # before Hydra writes into it
+        raise RunDirectoryError(
+            f"run_dir: {directory} already holds a run; go on with it (resume={directory}) or choose another"
+        )
     return arguments
 
 
@@ -366,24 +375,38 @@ def _value(arguments: list[str], key: str) -> str | None:
     return values[-1] if values else None
 
 
-def _quoted(text: str) -> str:
-    """Return a text as a quoted string of Hydra's override grammar."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+def _resumed(run: Path, arguments: list[str]) -> list[str]:
+    """Return a run's whole configuration as overrides, less the groups that the command line chooses anew."""
+    from pyes.config import to_mapping
+    from pyes.run_directory import RunDirectory
+
+    chosen = {text.partition("=")[0] for text in arguments}
+    for group in chosen.intersection(_GROUPS_WITHOUT_KEYS):
+        raise ConfigError(f"{group}: a resumed run keeps its configuration; override single keys, or start a new run")
+    values = to_mapping(RunDirectory(run).read_config())
+    kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir"}}
+    directory = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
+    return [*_overrides(kept), *directory]
 
 
-def _overrides_of(run: Path) -> list[str]:
-    """Return the overrides that a run was started with, but those that say where it goes."""
-    from omegaconf import OmegaConf
-    from yaml import YAMLError
+def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Flatten a configuration to Hydra's overrides; ++ sets a key whether or not the chosen groups have it."""
+    for key, value in values.items():
+        if isinstance(value, dict) and key != "env_kwargs":
+            yield from _overrides(value, f"{prefix}{key}.")
+        else:
+            yield f"++{prefix}{key}={_hydra_value(value)}"
 
-    path = run / ".hydra" / "overrides.yaml"
-    try:
-        overrides = [str(each) for each in OmegaConf.load(path)]
-    except OSError as error:
-        raise RunDirectoryError(f"resume: {run} holds no run of pyes train: cannot read {path}") from error
-    except YAMLError as error:
-        raise RunDirectoryError(f"resume: {path} is damaged: {_one_line(str(error))}") from error
-    return [each for each in overrides if not each.startswith(("resume=", "run_dir=", "sweep="))]
+
+def _hydra_value(value: Any) -> str:
+    """Return a JSON value in Hydra's override grammar (which has no quotes around the keys of a mapping)."""
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_hydra_value, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_hydra_value(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value)
 
 
 def _explained(error: Exception) -> ConfigError:

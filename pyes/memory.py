@@ -7,6 +7,7 @@ handle and may not outlive it.
 """
 
 import contextlib
+import math
 import mmap
 import os
 import sys
@@ -92,7 +93,11 @@ class SharedBlock:
             block._memory = shared_memory.SharedMemory(handle.name)
         else:
             block._descriptor = os.open(handle.name, os.O_RDWR if writable else os.O_RDONLY)
-        block._map = block._map_bytes(writable=writable)
+        try:
+            block._map = block._map_bytes(writable=writable)
+        except OSError:  # sealed, and asked to write
+            os.close(block._descriptor)
+            raise
         return block
 
     @property
@@ -106,10 +111,10 @@ class SharedBlock:
         return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
 
     def array(self, dtype: Any, shape: tuple[int, ...], offset: int = 0) -> NDArray[Any]:
-        """View a part of the block as an array; the view must be dropped before the block is closed."""
+        """View a part of the block as an array, which keeps the memory mapped for as long as it lives."""
         buffer = self._memory.buf if self._memory is not None else self._map
         assert buffer is not None
-        return np.ndarray(shape, dtype, buffer, offset)
+        return np.frombuffer(buffer, dtype, math.prod(shape), offset).reshape(shape)
 
     def seal(self) -> None:
         """Make the block read-only for everyone, by the kernel's word where there is one (memfd).

@@ -320,9 +320,9 @@ def _draw_group(axes: "Axes", group: Sequence[_Run], index: int) -> Any:
 
 
 def _draw_line(axes: "Axes", x: Float64Array, y: Float64Array, style: Mapping[str, Any]) -> Any:
-    # A single point would be no line at all.
-    marker = "o" if len(x) == 1 else ""
-    return axes.plot(x, y, marker=marker, markersize=5, linewidth=1.8 if len(x) < 300 else 1.0, **style)[0]
+    # Few points are shown as such: what lies between them is not known, and a single one would be no line at all.
+    marker = "o" if len(x) <= 25 else ""
+    return axes.plot(x, y, marker=marker, markersize=3.5, linewidth=1.8 if len(x) < 300 else 1.0, **style)[0]
 
 
 def _y_label(runs: Sequence[_Run]) -> str:
@@ -356,7 +356,7 @@ def _scale_x(axes: "Axes", x: XAxis, largest: float) -> None:
     axes.set_xlim(0, largest * 1.02)
     # Round numbers of the unit, not of what is below it.
     steps = [1, 2, 5, 10]
-    ticks = MaxNLocator(nbins=8, steps=steps, integer=x != "seconds" and unit == 1).tick_values(0, largest / unit)
+    ticks = MaxNLocator(nbins=9, steps=steps, integer=x != "seconds" and unit == 1).tick_values(0, largest / unit)
     axes.xaxis.set_major_locator(MultipleLocator(float(ticks[1] - ticks[0]) * unit))
 
 

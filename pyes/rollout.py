@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import tasks
-from pyes._core import PolicyRunner
 from pyes.config import TaskConfig
 from pyes.messages import Batch, Plan
+from pyes.networks import Runner
 from pyes.tasks import Task
 
 Function = Callable[[NDArray[np.float32]], float]
@@ -22,7 +22,7 @@ Function = Callable[[NDArray[np.float32]], float]
 class Rollout:
     """A policy in a task."""
 
-    def __init__(self, task: Task, runner: PolicyRunner) -> None:
+    def __init__(self, task: Task, runner: Runner) -> None:
         self.task = task
         self.runner = runner
 

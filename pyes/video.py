@@ -5,7 +5,10 @@ return is reported: the same task, policy and seed, with a picture taken at ever
 """
 
 import importlib
+import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,7 +47,7 @@ def record(run: str | Path, output: str | Path, episodes: int = 1, seed: int | N
         raise ConfigError(f"cannot write a video to {output}: suffix {output.suffix!r}, expected .mp4")
     encoder = _find_encoder()
     policy = Policy.load(run)
-    with open_task(policy, render_mode="rgb_array") as task, replacing(output) as beside:
+    with _no_window(), open_task(policy, render_mode="rgb_array") as task, replacing(output) as beside:
         frames_per_second = task.render_fps / policy.task.get("frame_skip", 1)
         with _Film(encoder, beside, frames_per_second) as film:
             return run_episodes(policy, _FilmedTask(task, film), episodes, seed)
@@ -150,6 +153,18 @@ def _even(frame: Any) -> NDArray[np.uint8]:
         raise PyesError(f"the environment renders {pixels.dtype} {pixels.shape}, expected uint8 (height, width, 3)")
     height, width = pixels.shape[:2]
     return np.ascontiguousarray(np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))
+
+
+@contextmanager
+def _no_window() -> Iterator[None]:
+    """Keep environments that draw with SDL from looking for a display, which a server does not have."""
+    before = os.environ.get("SDL_VIDEODRIVER")
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SDL_VIDEODRIVER"]
 
 
 def _find_encoder() -> str:

@@ -97,3 +97,12 @@ def test_owner_closing_removes_the_name(kind):
     block.close()
     place = Path("/dev/shm") / name if kind == "shared_memory" else Path(name)
     assert not place.exists()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "shared_memory"])
+def test_a_view_that_is_kept_outlives_the_block(kind):
+    block = SharedBlock(4096, kind)
+    view = block.array(np.int64, (10,))
+    view[:] = 7
+    block.close()
+    assert view.sum() == 70

@@ -174,6 +174,8 @@ def test_load_of_a_damaged_description_is_one_line(tmp_path, text):
         lambda d: d.update(task=3),
         lambda d: d["spec"]["head"].update(mode="dance"),
         lambda d: d["spec"]["head"].update(outputs=3),
+        lambda d: d["spec"]["head"].update(start=10**30),
+        lambda d: d["spec"].update(observation_clip=0),
         lambda d: d["spec"]["program"].update(dim=10),
         lambda d: d["spec"]["program"].update(instructions=7),
         lambda d: d["spec"]["program"]["instructions"][0].update(op="jump"),

@@ -110,7 +110,7 @@ class _Broken(gymnasium.Env):
 
 
 def test_environment_that_raises_is_one_line(tmp_path):
-    gymnasium.register("Broken-v0", _Broken, max_episode_steps=5)
+    gymnasium.register("Broken-v0", lambda **_: _Broken(), max_episode_steps=5)
     try:
         message = _error(TaskError, _policy(tmp_path, task={"env_id": "Broken-v0"}), episodes=1)
     finally:

@@ -90,13 +90,13 @@ def test_evaluations_and_snapshots_do_not_change_theta(tmp_path):
     assert _hashes(tmp_path / "often") == _hashes(tmp_path / "never")
 
 
-@pytest.mark.parametrize("key", ["normalize_observations", "reward_offset_per_step", "action_noise", "frame_skip"])
-def test_settings_of_the_task_change_theta(tmp_path, key):
+@pytest.mark.parametrize(
+    "setting", [{"normalize_observations": True}, {"action_noise": 0.1}, {"frame_skip": 2}], ids=lambda s: next(iter(s))
+)
+def test_settings_of_the_task_change_theta(tmp_path, setting):
     _train(tmp_path / "plain")
-    _train(tmp_path / "changed", task={key: {"frame_skip": 2, "action_noise": 0.1}.get(key, True)})
-    # A constant offset leaves the ranks of equally long episodes as they are.
-    same = key == "reward_offset_per_step"
-    assert (_hashes(tmp_path / "plain")[1:] == _hashes(tmp_path / "changed")[1:]) == same
+    _train(tmp_path / "changed", task=setting)
+    assert _hashes(tmp_path / "plain")[1:] != _hashes(tmp_path / "changed")[1:]
 
 
 def test_reported_returns_are_the_tasks_own_whatever_the_offset(tmp_path):
@@ -189,11 +189,11 @@ def test_interrupt_ends_the_generation_saves_and_says_how_to_go_on(tmp_path, num
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_workers_killed_all_the_time_change_nothing(tmp_path):
-    with _start(tmp_path / "calm", "generations=40", "cluster.attempts=1000") as process:
+    with _start(tmp_path / "calm", "generations=20", "cluster.attempts=1000") as process:
         process.communicate(timeout=60)
     kills = 0
     chance = random.Random(1)
-    with _start(tmp_path / "storm", "generations=40", "cluster.attempts=1000") as process:
+    with _start(tmp_path / "storm", "generations=20", "cluster.attempts=1000") as process:
         while process.poll() is None:
             time.sleep(chance.uniform(0.02, 0.1))
             for worker in _grandchildren(process.pid)[:1]:

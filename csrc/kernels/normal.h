@@ -1,54 +1,96 @@
 /* One 32-bit word -> one standard normal, by + - * / on float32 alone: equal bits on every machine.
  *
- * Owns the inverse of the normal distribution function. The words 2^31 - 1 - k and 2^31 + k are mirror images, and
- * word u stands for the middle of its cell of probability 2^-32, so |x| goes up to 6.34.
- * Absolute error below 2e-6 everywhere; tools/fit_normal.py derives the coefficients and measures the error.
- * Internal to the kernels. */
+ * Owns the inverse of the normal distribution function. Word u stands for the middle of its cell of probability 2^-32;
+ * u and ~u are mirror images. With q the probability beyond |x| and t = 1/2 - q,
+ *     x = t P(L) / Q(L),    L = -log2(4 q (1 - q)),
+ * one formula for centre and tail: no branch, no table. tools/fit_normal.py derives P, Q and the logarithm, and
+ * measures the error: below 2e-6 in x for the fine version, up to |x| = 6.34, and below 2e-5 for the coarse one, which
+ * serves int8. Polynomials are split into even and odd powers, since two short chains run faster than one long one.
+ * The three steps are functions of their own, so that noise.c can give each a loop. Internal to the kernels. */
 #ifndef PYES_NORMAL_H
 #define PYES_NORMAL_H
 
 #include "wide.h"
 
-/* -log2(v) for 0 < v <= 1: exponent and mantissa m in [sqrt(1/2), sqrt(2)), then a polynomial in f = m - 1. */
-PYES_INLINE float minus_log2(float v)
+/* 0 for the two words at the centre, 2^31 - 1 for the two in the tails. */
+PYES_INLINE uint32_t magnitude_of(uint32_t word)
+{
+    return (uint32_t)((int32_t)word >> 31) ^ word;
+}
+
+/* Step 1a: t in units of 2^-32, with the sign of x. */
+PYES_INLINE float signed_center(uint32_t word)
+{
+    const float t = (float)(int32_t)magnitude_of(word) + 0.5f;
+    return float_of_bits(bits_of_float(t) | (word & 0x80000000u));
+}
+
+/* Step 1b: 4 q (1 - q) in units of 2^-62. */
+PYES_INLINE float spread_of(uint32_t word)
+{
+    const uint32_t magnitude = magnitude_of(word);
+    const float t = (float)(int32_t)magnitude + 0.5f;
+    const float q = (float)(int32_t)(magnitude ^ 0x7FFFFFFFu) + 0.5f;
+    return q * (t + 0x1p31f);
+}
+
+/* A float v * 2^62 as v = 2^exponent * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)). */
+PYES_INLINE void split(float spread, float *exponent, float *f)
 {
     const uint32_t sqrt_half = 0x3F3504F3u; /* the bits of sqrt(1/2) */
-    const uint32_t above = bits_of_float(v) - sqrt_half;
-    const float exponent = (float)((int32_t)above >> 23);
-    const float f = float_of_bits((above & 0x007FFFFFu) + sqrt_half) - 1.0f;
-    float log = 0.20552976f;
-    log = log * f - 0.32330444f;
-    log = log * f + 0.36822116f;
-    log = log * f - 0.47920567f;
-    log = log * f + 0.72106105f;
-    log = log * f - 1.4427179f;
-    log = log * f + 1.4520319e-06f;
-    return log - exponent;
+    const uint32_t above = bits_of_float(spread) - sqrt_half - (62u << 23);
+    *exponent = (float)((int32_t)above >> 23);
+    *f = float_of_bits((above & 0x007FFFFFu) + sqrt_half) - 1.0f;
+}
+
+/* Step 2: L. */
+PYES_INLINE float fine_log(float spread)
+{
+    float exponent, f;
+    split(spread, &exponent, &f);
+    const float f2 = f * f;
+    const float low = 1.4520319e-06f + f * -1.4427179f;
+    const float middle = 0.72106105f + f * -0.47920567f;
+    const float high = (0.36822116f + f * -0.32330444f) + f2 * 0.20552976f;
+    return (low - exponent) + f2 * (middle + f2 * high);
+}
+
+/* Step 3: x. The factor 2^-32 brings t to its unit; it is exact. */
+PYES_INLINE float fine_normal(float center, float log)
+{
+    const float u = 0x1p-32f, log2 = log * log;
+    const float top = (2.5066333f * u + log2 * (0.09050305f * u + log2 * (0.00051824696f * u))) +
+                      log * (0.6451214f * u + log2 * (0.008454753f * u + log2 * (9.460766e-06f * u)));
+    const float bottom = (1.0f + log2 * (0.016048653f + log2 * 4.1364798e-05f)) +
+                         log * (0.07591265f + log2 * (0.00087754475f + log2 * 1.5760489e-07f));
+    return center * top / bottom;
 }
 
 PYES_INLINE float normal_of_bits(uint32_t word)
 {
-    const uint32_t sign = word & 0x80000000u;
-    const uint32_t magnitude = (uint32_t)((int32_t)word >> 31) ^ word; /* 0 at the centre, 2^31 - 1 in both tails */
-    const float t = ((float)(int32_t)magnitude + 0.5f) * 0x1p-32f;     /* probability between 0 and |x| */
-    const float q4 = ((float)(int32_t)(magnitude ^ 0x7FFFFFFFu) + 0.5f) * 0x1p-30f; /* 4 q, q beyond |x| */
-    const float log = minus_log2(q4 * (0.5f + t));                                  /* of 4 q (1 - q) */
+    return fine_normal(signed_center(word), fine_log(spread_of(word)));
+}
 
-    float top = 9.460389e-06f;
-    top = top * log + 0.0005183363f;
-    top = top * log + 0.008455698f;
-    top = top * log + 0.09051054f;
-    top = top * log + 0.6451544f;
-    top = top * log + 2.5066333f;
+/* Step 2 for int8: L, held where |x| reaches 127.1 / 32. */
+PYES_INLINE float coarse_log(float spread)
+{
+    const float last = 12.775605f;
+    float exponent, f;
+    split(spread, &exponent, &f);
+    const float f2 = f * f;
+    const float low = 9.265852e-06f + f * -1.4425493f;
+    const float high = (0.7199233f + f * -0.487001f) + f2 * (0.39703816f + f * -0.2538457f);
+    const float log = (low - exponent) + f2 * high;
+    return log < last ? log : last;
+}
 
-    float bottom = 1.5758657e-07f;
-    bottom = bottom * log + 4.1367006e-05f;
-    bottom = bottom * log + 0.00087774795f;
-    bottom = bottom * log + 0.016049227f;
-    bottom = bottom * log + 0.07592584f;
-    bottom = bottom * log + 1.0f;
-
-    return float_of_bits(bits_of_float(t * top / bottom) ^ sign);
+/* Step 3 for int8: 32 x, at most 127.2. */
+PYES_INLINE float coarse_steps(float center, float log)
+{
+    const float u = 0x1p-27f, log2 = log * log; /* 32 * 2^-32 */
+    const float top = (2.50655f * u + log2 * (0.071246296f * u)) + log * (0.5799767f * u + log2 * (0.0052635563f * u));
+    const float bottom = (1.0f + log2 * 0.013329482f) + log * (0.049762413f + log2 * 0.00013532225f);
+    return center * top / bottom;
 }
 
 /* Round to nearest even; normals are finite, so the carry cannot reach infinity. */
@@ -58,12 +100,10 @@ PYES_INLINE uint16_t bfloat16_of_float(float x)
     return (uint16_t)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/* Steps of 1/32, round to nearest even, clipped to +-127 (|x| up to 3.97). */
+/* Round to nearest even, for |x| <= 127.5: adding 1.5 * 2^23 leaves the integer in the low bits. */
 PYES_INLINE int8_t int8_of_float(float x)
 {
-    /* Adding 1.5 * 2^23 leaves the rounded integer in the low bits. */
-    const int32_t step = (int32_t)(bits_of_float(x * 32.0f + 12582912.0f) - 0x4B400000u);
-    return (int8_t)(step > 127 ? 127 : step < -127 ? -127 : step);
+    return (int8_t)(uint8_t)bits_of_float(x + 12582912.0f);
 }
 
 #endif

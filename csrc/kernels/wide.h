@@ -27,6 +27,15 @@
 #define PYES_INDEPENDENT
 #endif
 
+#if defined(__GNUC__)
+#define PYES_PRAGMA(text) _Pragma(#text)
+#define PYES_UNROLL(times) PYES_PRAGMA(GCC unroll times)
+#define PYES_ALIGNED __attribute__((aligned(64)))
+#else
+#define PYES_UNROLL(times)
+#define PYES_ALIGNED
+#endif
+
 #define PYES_JOIN_(name, suffix) name##_##suffix
 #define PYES_JOIN(name, suffix) PYES_JOIN_(name, suffix)
 #define PYES_WIDE(name) PYES_JOIN(name, PYES_SUFFIX)

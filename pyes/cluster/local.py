@@ -93,13 +93,13 @@ class LocalCluster:
         """Sleep until a worker or the supervisor has something to say."""
         assert self._board is not None
         watched = [self._nursery.sentinel] if self._supervisor is None else self._supervisor.sentinels
-        ready = wait_any([self._done, *watched], _POLL_SECONDS)
-        while self._done.poll():
-            self._done.recv_bytes()
+        wait_any([self._done, *watched], _POLL_SECONDS)
         if self._supervisor is not None:
             self._supervisor.check()
-        elif self._nursery.sentinel in ready:
+        elif self._nursery.exitcode is not None:
             raise ClusterError("the parent of the workers was killed; run again, or resume the run")
+        while self._done.poll():
+            self._done.recv_bytes()
         if self._board.fatal:
             reasons = self._board.errors() or ["see train.log"]
             raise ClusterError(f"workers die as soon as they start: {reasons[0]}")

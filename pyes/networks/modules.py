@@ -114,8 +114,9 @@ class PolicyModule(nn.Sequential):
         if self.observation_mean is not None and self.observation_inverse_std is not None:
             normalized = (input - self.observation_mean) * self.observation_inverse_std
             input = normalized.clamp(-self.observation_clip, self.observation_clip)
-        output: torch.Tensor = super().forward(input)  # type: ignore[no-untyped-call]
-        return output
+        for layer in self:
+            input = layer(input)
+        return input
 
 
 def policy_module(
@@ -152,7 +153,7 @@ _NETWORKS: dict[str, Callable[["NetworkConfig", int, int], list[Layer]]] = {"lin
 def _sequential(layers: Iterable[Layer]) -> nn.Sequential:
     modules: list[nn.Module] = []
     for layer in layers:
-        modules.append(nn.Linear(layer.inputs, layer.outputs, bias=layer.bias))
+        modules.append(nn.Linear(layer.inputs, layer.outputs, bias=layer.bias, dtype=torch.float32))
         if layer.activation != "identity":
             modules.append(_activation(layer.activation))
     return nn.Sequential(*modules)

@@ -130,7 +130,7 @@ class Policy:
             if description["theta_hash"] != digest:
                 raise ValueError(f"theta_hash is {digest}, expected {description['theta_hash']}")
             return cls._from_description(description, arrays)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise RunDirectoryError(
                 f"policy {weights} is damaged: {_reason(error)}; export or train it again"
             ) from error

@@ -4,6 +4,8 @@ Owns what makes a registered environment a task: its observations flattened to n
 actions repeated, and every reset a clean slate, also where the environment does not give one by itself.
 """
 
+import copy
+import importlib
 import math
 from collections.abc import Callable
 from typing import Any, Self
@@ -11,6 +13,7 @@ from typing import Any, Self
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError, TaskError
@@ -47,17 +50,15 @@ class GymnasiumTask:
     def _make(self) -> gymnasium.Env[Any, Any]:
         config = self._config
         try:
-            spec = gymnasium.spec(config.env_id)
-            # The rollout keeps the episode limit and the call order itself, so their wrappers would only cost time.
-            spec.order_enforce = False
             env = gymnasium.make(
-                spec,
+                _find_spec(config.env_id),
+                # The rollout keeps the episode limit itself: a wrapper for it would only cost time.
                 max_episode_steps=-1,
                 disable_env_checker=True,
                 render_mode=self._render_mode,
                 **config.env_kwargs,
             )
-        except (gymnasium.error.UnregisteredEnv, gymnasium.error.NameNotFound, ModuleNotFoundError) as error:
+        except (gymnasium.error.Error, ImportError) as error:
             message = " ".join(str(error).split())
             raise ConfigError(f"task.env_id: {config.env_id!r} cannot be made: {message}") from error
         except Exception as error:
@@ -110,9 +111,19 @@ class GymnasiumTask:
         self.close()
 
 
+def _find_spec(env_id: str) -> EnvSpec:
+    """Look up an id in the registry; of "module:id" the module is imported first, to register it."""
+    module, _, name = env_id.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    spec = copy.deepcopy(gymnasium.spec(name))
+    spec.order_enforce = False  # the rollout keeps the order of calls itself
+    return spec
+
+
 def _episode_limit(config: TaskConfig) -> int | None:
     """Timesteps of an episode: the task's and the registry's limit, whichever is less; None without either."""
-    registered = gymnasium.spec(config.env_id).max_episode_steps
+    registered = _find_spec(config.env_id).max_episode_steps
     limits = [] if registered is None else [math.ceil(registered / config.frame_skip)]
     if config.max_timesteps is not None:
         limits.append(config.max_timesteps)

@@ -1,0 +1,93 @@
+"""conf/: every choice of every group makes a valid configuration, and the defaults are those of pyes.config."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from pyes import training
+from pyes.config import TrainConfig, from_mapping, to_mapping
+
+CONF = Path(__file__).parent.parent / "conf"
+GROUPS = ("algorithm", "task", "network", "optimizer", "noise", "cluster", "logger", "sweep", "debug")
+OPTIONS = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+EXPERIMENTS = [path.stem for path in sorted((CONF / "experiment").glob("*.yaml"))]
+#: What a choice cannot do without.
+NEEDS = {"task=gymnasium": ["task.env_id=Acrobot-v1"]}
+
+
+@pytest.fixture(autouse=True)
+def hydra() -> Iterator[None]:
+    with initialize_config_module("pyes.conf", version_base="1.3"):
+        yield
+
+
+def composed(*overrides: str) -> dict[str, Any]:
+    values: Any = OmegaConf.to_container(compose("train", ["run_dir=x", *overrides]), resolve=True)
+    return values
+
+
+def config(*overrides: str) -> TrainConfig:
+    return from_mapping(composed(*overrides))
+
+
+def test_defaults_of_conf_and_of_the_dataclasses_are_equal():
+    assert config() == dataclasses.replace(TrainConfig(), run_dir="x")
+
+
+def test_default_choices_have_every_key_but_those_of_other_choices():
+    def keys(values: dict[str, Any], prefix: str = "") -> set[str]:
+        nested = (keys(value, f"{prefix}{key}.") if isinstance(value, dict) else set() for key, value in values.items())
+        return {f"{prefix}{key}" for key in values}.union(*nested)
+
+    others = {"optimizer.momentum", "optimizer.max_speed"}
+    assert keys(composed()) == keys(to_mapping(TrainConfig())) - others
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_option_composes_to_a_valid_configuration(option: str):
+    assert config(option, *NEEDS.get(option, []), "debug=default").algorithm.population_size == 4
+
+
+@pytest.mark.parametrize(
+    "option", [option for option in OPTIONS if not option.startswith(("task=", "sweep=", "debug="))]
+)
+def test_option_says_its_own_name(option: str):
+    group, name = option.split("=")
+    values = composed(option)[group]
+    assert name in (
+        values.get("name"),
+        values.get("dtype"),
+        {True: "tensorboard", False: "none"}[bool(values.get("tensorboard"))],
+    )
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiment_composes_to_a_valid_configuration(name: str):
+    assert config(f"experiment={name}") != config()
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiment_runs_in_debug(name: str, tmp_path: Path):
+    made = config(f"experiment={name}", "debug=default", "target_return=null", f"run_dir={tmp_path}")
+    result = training.train(made, display=False)
+    assert (result.generations, result.stopped_by) == (2, "generations")
+    assert result.objective is not None
+
+
+@pytest.mark.parametrize("path", sorted(CONF.rglob("*.yaml")), ids=lambda path: path.relative_to(CONF).as_posix())
+def test_file_opens_with_a_comment_that_says_what_it_is(path: Path):
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @package")]
+    assert lines[0].startswith("# ")
+    assert isinstance(yaml.safe_load("\n".join(lines)), dict)
+
+
+def test_sweep_seeds_runs_several_seeds():
+    sweep = OmegaConf.load(CONF / "sweep" / "seeds.yaml")
+    assert sweep.hydra.mode == "MULTIRUN"
+    assert sweep.hydra.sweeper.params.seed == "0,1,2,3,4"

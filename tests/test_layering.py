@@ -1,0 +1,100 @@
+"""Imports run downward through six layers, without cycles; Hydra and torch are imported only where they may be."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "pyes"
+
+# A module imports from its own layer or from those above it in this list, never from one below it.
+LAYERS = """
+leaves   _core errors hashing files streams memory noise shaping optimizers running_stats reference config
+nouns    population networks tasks messages board
+verbs    rollout algorithms protocol
+runtime  worker cluster journal metrics logs run_directory
+loop     training display plots
+edge     replay video export launch blackbox bench cli __main__
+"""
+RANKS = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()[1:]}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+TORCH_AT_TOP = {"networks/modules.py", "networks/compiler.py", "export.py"}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+NAMES = {module_name(path) for path in MODULES} | {"_core"}
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Yield the full name of every module that a tree imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            assert node.module is not None
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                is_module = full.removeprefix("pyes.") in NAMES
+                yield full if is_module else node.module
+
+
+def imported_from_pyes(path: Path) -> set[str]:
+    """Return the modules of pyes that a module imports, without the prefix."""
+    names = imported(ast.parse(path.read_text(encoding="utf-8")))
+    return {name.removeprefix("pyes.") for name in names if name.startswith("pyes.")}
+
+
+def at_top(path: Path) -> set[str]:
+    """Return the top-level packages that importing a module imports."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return {name.split(".")[0] for node in body for name in imported(node)}
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if module_name(path)], ids=module_name)
+def test_module_imports_only_its_own_layer_and_those_before_it(path: Path):
+    top = module_name(path).split(".")[0]
+    assert top in RANKS, f"give {top} a layer in {Path(__file__).name}"
+    for name in imported_from_pyes(path):
+        assert RANKS[name.split(".")[0]] <= RANKS[top], f"{module_name(path)} imports {name}"
+
+
+def test_modules_have_no_import_cycle():
+    graph = {module_name(path): imported_from_pyes(path) - {module_name(path)} for path in MODULES if module_name(path)}
+    tuple(TopologicalSorter(graph).static_order())  # raises CycleError
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_hydra_is_imported_by_the_command_line_alone(path: Path):
+    names = {name.split(".")[0] for name in imported(ast.parse(path.read_text(encoding="utf-8")))}
+    if path.name != "cli.py":
+        assert not names & {"hydra", "omegaconf"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_torch_is_imported_at_the_top_of_few_modules(path: Path):
+    if path.relative_to(PACKAGE).as_posix() not in TORCH_AT_TOP:
+        assert "torch" not in at_top(path)
+
+
+@pytest.mark.parametrize("module", ["pyes", "pyes.cli", "pyes.networks", "pyes.worker", "pyes.config"])
+def test_import_does_not_bring_torch_or_hydra(module: str):
+    code = f"import sys, {module}; print(sorted({{'torch', 'hydra', 'matplotlib'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", ["pyes", "pyes.cli", "pyes.config"])
+def test_import_is_light(module: str):
+    code = f"import sys, {module}; print(sorted({{'numpy', 'gymnasium', 'rich'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
