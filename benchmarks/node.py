@@ -99,7 +99,7 @@ def startup() -> None:
 
 
 def memory() -> None:
-    """What a worker of a compiled policy holds of its own."""
+    """Measure what a worker of a compiled policy holds of its own."""
     with (
         NoiseTable(2**22, 0, shared=True) as table,
         open_cluster(ClusterConfig(workers=2), LANDER) as cluster,

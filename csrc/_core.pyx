@@ -12,6 +12,7 @@ from cpython.buffer cimport (
     PyBUF_SIMPLE,
     PyBUF_WRITABLE,
     PyBuffer_Release,
+    PyObject_CheckBuffer,
     PyObject_GetBuffer,
 )
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -492,6 +493,9 @@ cdef class PolicyRunner:
         self.inverse_std = <const float *>_in("inverse_std", self.inverse_std_array, FLOAT32)
         self.mean = <const float *>_in("mean", self.mean_array, FLOAT32)
 
+    def set_action_noise(self, action_noise):
+        self.action_noise = _at_least("action_noise", action_noise, 0)
+
     def begin_episode(self, seed, generation, member, episode):
         self.seed = _seed(seed)
         self.generation = _word("generation", generation)
@@ -548,13 +552,17 @@ cdef class PolicyRunner:
     cdef int _read(self, object observation) except -1:
         """Copy an observation: float32 and float64 without gaps at once, anything else by way of NumPy."""
         cdef Py_buffer view
-        cdef int done
-        if isinstance(observation, np.ndarray) and observation.flags.c_contiguous:
-            PyObject_GetBuffer(observation, &view, PyBUF_FORMAT | PyBUF_ND)
-            done = self._copy(&view)
-            PyBuffer_Release(&view)
-            if done:
-                return 0
+        cdef bint done
+        if PyObject_CheckBuffer(observation):
+            try:
+                PyObject_GetBuffer(observation, &view, PyBUF_FORMAT | PyBUF_ND)
+            except (BufferError, ValueError):  # gaps between the values, or a type without a format
+                pass
+            else:
+                done = self._copy(&view)
+                PyBuffer_Release(&view)
+                if done:
+                    return 0
         converted = np.ascontiguousarray(observation, FLOAT32)
         if converted.size != self.observation_size:
             raise ValueError(f"observation: got {converted.size} values, expected {self.observation_size}")

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Table: TypeAlias = NDArray[np.float32] | NDArray[np.uint16] | NDArray[np.int8]
+Table: TypeAlias = NDArray[Any]  # float32, uint16 (bfloat16) or int8
 Level: TypeAlias = Literal["baseline", "avx2", "avx512"]
 Action: TypeAlias = Literal["argmax", "identity", "clip", "tanh", "bins"]
 
@@ -100,6 +100,7 @@ class PolicyRunner:
     def normalize(
         self, mean: NDArray[np.float32] | None, inverse_std: NDArray[np.float32] | None, clip: float
     ) -> None: ...
+    def set_action_noise(self, action_noise: float) -> None: ...
     def begin_episode(self, seed: int, generation: int, member: int, episode: int) -> None: ...
     def collect(self, sums: NDArray[np.float64] | None) -> None: ...
     def act(self, observation: ArrayLike) -> Any: ...

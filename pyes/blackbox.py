@@ -85,9 +85,7 @@ def maximize(
 
 
 def _plan(seed: int, dim: int, capacity: int) -> Plan:
-    return Plan(
-        seed=seed, dim=dim, capacity=capacity, episodes=1, observation_size=0, statistics_rows=0, policy=None
-    )
+    return Plan(seed=seed, dim=dim, capacity=capacity, episodes=1, observation_size=0, statistics_rows=0, policy=None)
 
 
 def _batch(

@@ -16,8 +16,8 @@ class Row:
     """What is recorded of a generation.
 
     ``timesteps`` and ``episodes`` are cumulative and count training only; ``seconds`` is the wall clock since the first
-    generation began, evaluations included, and goes on across a resume; the others are the generation's own. Returns are
-    the task's own, without any reward offset. None becomes an empty field.
+    generation began, evaluations included, and goes on across a resume; the others are the generation's own. Returns
+    are the task's own, without any reward offset. None becomes an empty field.
     """
 
     generation: int

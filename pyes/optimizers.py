@@ -55,7 +55,7 @@ class Adam:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Moments and step count."""
+        """Return the moments and the step count."""
         return {"m": self._m.copy(), "v": self._v.copy(), "steps": self._steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -75,7 +75,7 @@ class SGD:
         _core.sgd_step(theta, gradient, self._velocity, learning_rate, self._momentum, weight_decay)
 
     def state_dict(self) -> dict[str, Any]:
-        """The velocity."""
+        """Return the velocity."""
         return {"velocity": self._velocity.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -92,9 +92,7 @@ class ClipUp(SGD):
 
     def step(self, theta: Vector, gradient: Vector, learning_rate: float, weight_decay: float) -> None:
         """Move theta in place."""
-        _core.clipup_step(
-            theta, gradient, self._velocity, learning_rate, self._momentum, self._max_speed, weight_decay
-        )
+        _core.clipup_step(theta, gradient, self._velocity, learning_rate, self._momentum, self._max_speed, weight_decay)
 
 
 def make(config: OptimizerConfig, dim: int) -> Optimizer:

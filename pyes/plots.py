@@ -32,7 +32,7 @@ XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
 
 SUFFIXES = (".png", ".svg", ".pdf")
 #: What may differ between the runs of one group.
-_NOT_A_SETTING = ("seed", "run_dir", "resume")
+_NOT_A_SETTING = ("seed", "run_dir", "resume", "logger", "snapshot")
 #: Keys whose value speaks for itself.
 _NAMES = ("name", "env_id", "run")
 #: Colours that stay apart for colour-blind readers (Okabe & Ito 2008), the darkest yellow left out.

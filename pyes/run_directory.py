@@ -45,7 +45,7 @@ class RunDirectory:
         """
         if self.metrics.exists():
             raise RunDirectoryError(
-                f"run_dir: {self.path} already holds a run; go on with it (resume={self.path}) or choose another directory"
+                f"run_dir: {self.path} already holds a run; go on with it (resume={self.path}) or choose another one"
             )
         try:
             self.snapshots.mkdir(parents=True, exist_ok=True)

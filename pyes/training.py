@@ -85,10 +85,10 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
             observation_size, most = task.observation_size, task.max_timesteps
         # Before torch is imported and before threads start: the workers' parent is forked here.
         cluster = stack.enter_context(open_cluster(config.cluster, config.task, prepare))
-        spec, theta = networks.build(
-            config.network, observation_size, head, config.seed, config.task.observation_clip
+        spec, theta = networks.build(config.network, observation_size, head, config.seed, config.task.observation_clip)
+        entries = (
+            default_entries(len(theta), config.noise.dtype) if config.noise.entries == "auto" else config.noise.entries
         )
-        entries = default_entries(len(theta), config.noise.dtype) if config.noise.entries == "auto" else config.noise.entries
         table = stack.enter_context(
             NoiseTable(entries, config.noise.seed, config.noise.dtype, shared=True, threads=usable_cores())
         )

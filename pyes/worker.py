@@ -46,17 +46,20 @@ class Worker:
             if board.ticket != self._ticket or self._batch is None:
                 self._ticket, self._batch = board.ticket, board.batch()
                 self._evaluator.begin(self._batch)
-            board.finish(slot, member, self._evaluate(member, self._batch))
+            result = self._evaluate(member, self._batch)
             now = time.perf_counter()
             board.busy[slot] += now - begun
             begun = now
+            board.finish(slot, member, result)
 
     def _evaluate(self, member: int, batch: Batch) -> tuple[float, int, Status]:
         """Run the member's episodes; an environment that raises makes the member fail, not the worker."""
         seeds = batch.seeds[member].tolist()
         episode = 0
         try:
-            _core.perturb(batch.theta, self._table, int(batch.offsets[member]), float(batch.scales[member]), self._theta)
+            _core.perturb(
+                batch.theta, self._table, int(batch.offsets[member]), float(batch.scales[member]), self._theta
+            )
             self._evaluator.load(self._theta, self._board.sums_of(member))
             total, length = 0.0, 0
             for episode, seed in enumerate(seeds):

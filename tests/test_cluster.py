@@ -8,13 +8,13 @@ import time
 import numpy as np
 import pytest
 
+from pyes import tasks
 from pyes.cluster import open_cluster
 from pyes.config import ClusterConfig, NetworkConfig, TaskConfig
 from pyes.errors import ClusterError
 from pyes.messages import Batch, Plan, Status
 from pyes.networks import ActionHead, build
 from pyes.noise import NoiseTable
-from pyes import tasks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills processes by /proc")
 
@@ -39,7 +39,13 @@ def _plan(config, members):
         size = task.observation_size
     spec, theta = build(NetworkConfig(), size, head, seed=0, observation_clip=5.0)
     plan = Plan(
-        seed=0, dim=len(theta), capacity=members, episodes=2, observation_size=size, statistics_rows=members, policy=spec
+        seed=0,
+        dim=len(theta),
+        capacity=members,
+        episodes=2,
+        observation_size=size,
+        statistics_rows=members,
+        policy=spec,
     )
     return plan, theta
 
@@ -169,7 +175,7 @@ def _descendants(pid):
 
 
 def _workers():
-    """Processes two steps below this one: the nursery's children."""
+    """Return the processes two steps below this one: the nursery's children."""
     (nursery,) = [pid for pid in _descendants(os.getpid()) if _parent(pid) == os.getpid() and _descendants(pid)]
     return _descendants(nursery)
 

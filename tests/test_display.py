@@ -1,10 +1,10 @@
 import io
 
 from rich.console import Console
+from samples import row
 
 from pyes.config import TrainConfig
 from pyes.display import Display
-from samples import row
 
 
 def _display(terminal, **config):

@@ -1,15 +1,35 @@
 import pytest
+from samples import row
 
 from pyes.errors import ConfigError
 from pyes.metrics import COLUMNS, MetricsWriter, read_rows
-from samples import row
 
 #: The columns that users and tools rely on.
-PROMISED = (
-    "generation timesteps episodes seconds return_mean return_std return_min return_max length_mean eval_return_mean "
-    "eval_return_std theta_norm gradient_norm sigma learning_rate theta_hash steps_per_second evaluate_seconds "
-    "update_seconds idle_fraction failed_members bytes_sent bytes_received"
-).split()
+PROMISED = [
+    "generation",
+    "timesteps",
+    "episodes",
+    "seconds",
+    "return_mean",
+    "return_std",
+    "return_min",
+    "return_max",
+    "length_mean",
+    "eval_return_mean",
+    "eval_return_std",
+    "theta_norm",
+    "gradient_norm",
+    "sigma",
+    "learning_rate",
+    "theta_hash",
+    "steps_per_second",
+    "evaluate_seconds",
+    "update_seconds",
+    "idle_fraction",
+    "failed_members",
+    "bytes_sent",
+    "bytes_received",
+]
 
 
 def test_promised_columns_are_there():

@@ -130,7 +130,11 @@ def test_resume_goes_on_exactly(tmp_path):
 
 @pytest.mark.parametrize(
     ("budget", "stopped_by"),
-    [({"timesteps": 100}, "timesteps"), ({"time_limit": 1e-9}, "time_limit"), ({"target_return": -1e9}, "target_return")],
+    [
+        ({"timesteps": 100}, "timesteps"),
+        ({"time_limit": 1e-9}, "time_limit"),
+        ({"target_return": -1e9}, "target_return"),
+    ],
 )
 def test_first_budget_reached_ends_the_run(tmp_path, budget, stopped_by):
     result = _train(tmp_path / "run", **budget)
@@ -154,8 +158,6 @@ def test_a_task_that_always_fails_ends_with_its_reason(tmp_path):
 def test_table_smaller_than_theta_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="the table has 3 entries, theta has 8 parameters"):
         _train(tmp_path / "run", noise={"entries": 3})
-
-
 
 
 def _start(path, *overrides):

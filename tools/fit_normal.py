@@ -8,7 +8,8 @@ Owns the derivation of the polynomials; the kernels own their evaluation. With q
 - ``x / t`` is a smooth function of L alone, so ``x = t * P(L) / Q(L)`` with P and Q of degree 5 serves centre and tail
   without a branch. (The idea of a single variable for both is that of M. Giles, "Approximating the erfinv function", 2010.)
 
-int8 entries end at 127 steps of 1/32 and hide any error far below a step, so degrees 5 and 3 and a shorter range of L do.
+int8 entries end at 127 steps of 1/32 and hide any error far below a step: a logarithm of degree 5, P of degree 5 on a
+shorter range of L, and no Q, do.
 
 All fits are minimax in the absolute error of x, by Lawson's weighted least squares.
 
@@ -36,17 +37,17 @@ def quantiles(last: float) -> tuple[Float64, Float64, Float64]:
     return t, -np.log2(4 * q * (1 - q)), -ndtri(q) / t
 
 
-def fit_ratio(degree: int, last: float, rounds: int = 800) -> tuple[Float64, Float64, float]:
+def fit_ratio(degree: int, bottom_degree: int, last: float, rounds: int = 800) -> tuple[Float64, Float64, float]:
     """P and Q (ascending, Q[0] = 1) and the maximal absolute error of x = t P / Q in exact arithmetic."""
     t, log, ratio = quantiles(last)
     basis = chebyshev.chebvander(2 * log / last - 1, degree)
-    columns = np.concatenate([basis, -ratio[:, None] * basis[:, 1:]], axis=1)
+    columns = np.concatenate([basis, -ratio[:, None] * basis[:, 1 : bottom_degree + 1]], axis=1)
     weight, bottom = np.full_like(log, 1 / len(log)), np.ones_like(log)
     best: tuple[float, Float64] = (np.inf, np.empty(0))
     for _ in range(rounds):
         row = np.sqrt(weight) * t / np.abs(bottom)
         solution = np.linalg.lstsq(columns * row[:, None], ratio * row, rcond=None)[0]
-        bottom = 1 + basis[:, 1:] @ solution[degree + 1 :]
+        bottom = 1 + basis[:, 1 : bottom_degree + 1] @ solution[degree + 1 :]
         error = t * np.abs(basis @ solution[: degree + 1] / bottom - ratio)
         best = min(best, (float(error.max()), solution), key=lambda pair: pair[0])
         weight = weight * error / error.max() + 1e-300
@@ -92,9 +93,9 @@ def error_in_use() -> tuple[float, float]:
 
 def main() -> None:
     """Print the coefficients as C and Python read them, and the errors."""
-    for title, log_degree, degree, last in (("fine", 6, 5, LAST), ("coarse", 5, 3, COARSE_LAST)):
+    for title, log_degree, degree, bottom_degree, last in (("fine", 6, 5, 5, LAST), ("coarse", 5, 5, 0, COARSE_LAST)):
         log, log_error = fit_log(log_degree)
-        top, bottom, ratio_error = fit_ratio(degree, last)
+        top, bottom, ratio_error = fit_ratio(degree, bottom_degree, last)
         for name, coefficients in (("LOG", log), ("TOP", top), ("BOTTOM", bottom)):
             print(title, name, ", ".join(f"{np.float32(c)!s}" for c in coefficients))
         print(f"{title}, exact arithmetic: |x| error {ratio_error:.2e}, log2 error {log_error:.2e}")

@@ -1,16 +1,23 @@
-/* A vector of 64-bit lanes, as wide as the level, with the one operation that compilers do not find by themselves: the
- * product of the low halves, 32 x 32 -> 64 bits. Elsewhere a single lane, and plain C. Internal to the kernels. */
+/* Vectors as wide as the level: floats, and 64-bit lanes with the one operation that compilers do not find by
+ * themselves, the product of the low halves, 32 x 32 -> 64 bits. Without vector extensions a vector is one number, and
+ * the same code is plain C. Internal to the kernels. */
 #ifndef PYES_LANES_H
 #define PYES_LANES_H
 
 #include "wide.h"
 
-#if PYES_X86_LEVELS
-#include <immintrin.h>
-
 #ifndef PYES_VECTOR_BYTES
 #define PYES_VECTOR_BYTES 16
 #endif
+
+#if defined(__GNUC__)
+typedef float floats __attribute__((vector_size(PYES_VECTOR_BYTES)));
+#else
+typedef float floats;
+#endif
+
+#if PYES_X86_LEVELS
+#include <immintrin.h>
 
 typedef uint64_t lanes __attribute__((vector_size(PYES_VECTOR_BYTES)));
 

@@ -93,7 +93,7 @@ PYES_INLINE void coarse_batch(const uint32_t *restrict words, int8_t *restrict o
     PYES_ALIGNED float center[WORDS], log[WORDS];
     for (int64_t j = 0; j < WORDS; j++) {
         center[j] = signed_center(words[j]);
-        log[j] = spread_of(words[j]);
+        log[j] = coarse_spread(words[j]);
     }
     for (int64_t j = 0; j < WORDS; j++)
         log[j] = coarse_log(log[j]);

@@ -3,6 +3,11 @@
  * Must not know observations, actions or episodes. Every output adds its inputs in order, so the width of the machine
  * does not show: lane o of the packed weights belongs to output o, and lanes are padded to a multiple of PYES_LANES. */
 #include "activation.h"
+#include "lanes.h"
+
+enum {
+    WIDTH = sizeof(floats) / sizeof(float), /* outputs in a vector; divides PYES_LANES */
+};
 
 PYES_INLINE void activate_typed(enum pyes_activation activation, int64_t lanes, float *values)
 {
@@ -44,35 +49,25 @@ PYES_INLINE void activate(enum pyes_activation activation, int64_t lanes, float 
     }
 }
 
-/* Four times PYES_LANES outputs at once: four independent chains of additions hide the latency of one. */
-PYES_INLINE void linear_four(int64_t inputs, int64_t lanes, const float *restrict bias, const float *restrict weights,
-                             const float *restrict input, float *restrict out)
+/* `vectors` vectors of outputs at once: independent chains of additions hide the latency of one. */
+PYES_INLINE void linear_block(int64_t vectors, int64_t inputs, int64_t lanes, const float *restrict bias,
+                              const float *restrict weights, const float *restrict input, float *restrict out)
 {
-    for (int64_t o = 0; o < PYES_LANES; o++) {
-        float y0 = bias[o], y1 = bias[o + PYES_LANES], y2 = bias[o + 2 * PYES_LANES], y3 = bias[o + 3 * PYES_LANES];
-        for (int64_t i = 0; i < inputs; i++) {
-            const float *row = weights + i * lanes + o;
-            y0 += input[i] * row[0];
-            y1 += input[i] * row[PYES_LANES];
-            y2 += input[i] * row[2 * PYES_LANES];
-            y3 += input[i] * row[3 * PYES_LANES];
+    floats sum[4];
+    PYES_UNROLL(4)
+    for (int64_t v = 0; v < vectors; v++)
+        memcpy(&sum[v], bias + v * WIDTH, sizeof(floats));
+    for (int64_t i = 0; i < inputs; i++) {
+        PYES_UNROLL(4)
+        for (int64_t v = 0; v < vectors; v++) {
+            floats weight;
+            memcpy(&weight, weights + i * lanes + v * WIDTH, sizeof(floats));
+            sum[v] += input[i] * weight;
         }
-        out[o] = y0;
-        out[o + PYES_LANES] = y1;
-        out[o + 2 * PYES_LANES] = y2;
-        out[o + 3 * PYES_LANES] = y3;
     }
-}
-
-PYES_INLINE void linear_one(int64_t inputs, int64_t lanes, const float *restrict bias, const float *restrict weights,
-                            const float *restrict input, float *restrict out)
-{
-    for (int64_t o = 0; o < PYES_LANES; o++) {
-        float y = bias[o];
-        for (int64_t i = 0; i < inputs; i++)
-            y += input[i] * weights[i * lanes + o];
-        out[o] = y;
-    }
+    PYES_UNROLL(4)
+    for (int64_t v = 0; v < vectors; v++)
+        memcpy(out + v * WIDTH, &sum[v], sizeof(floats));
 }
 
 /* y[o] = bias[o]; y[o] += x[i] * W[i][o] in the order of i. Packed: bias (lanes), then W (inputs, lanes). */
@@ -80,10 +75,10 @@ PYES_INLINE void linear(const struct pyes_layer *layer, const float *packed, con
 {
     const int64_t lanes = layer->lanes;
     int64_t o = 0;
-    for (; o + 4 * PYES_LANES <= lanes; o += 4 * PYES_LANES)
-        linear_four(layer->inputs, lanes, packed + o, packed + lanes + o, input, out + o);
-    for (; o < lanes; o += PYES_LANES)
-        linear_one(layer->inputs, lanes, packed + o, packed + lanes + o, input, out + o);
+    for (; o + 4 * WIDTH <= lanes; o += 4 * WIDTH)
+        linear_block(4, layer->inputs, lanes, packed + o, packed + lanes + o, input, out + o);
+    for (; o < lanes; o += WIDTH)
+        linear_block(1, layer->inputs, lanes, packed + o, packed + lanes + o, input, out + o);
 }
 
 const float *PYES_WIDE(pyes_policy_forward)(int64_t n, const struct pyes_layer *layers, const float *packed,

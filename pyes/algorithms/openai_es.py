@@ -24,7 +24,7 @@ class OpenAIES:
     seed : int                       decides, with the returns, every number of the run
     optimizer : OptimizerConfig      Adam unless told otherwise
     threads : int                    for large sums; the result does not depend on it
-    **settings                       the keys of `pyes.config.AlgorithmConfig`: population_size, sigma, learning_rate, ...
+    **settings                       keys of `pyes.config.AlgorithmConfig`: population_size, sigma, learning_rate ...
 
     Raises
     ------

@@ -27,7 +27,8 @@ class InlineCluster:
 
     def evaluate(self, batch: Batch) -> Results:
         """Evaluate a batch here and now."""
-        assert self._board is not None and self._worker is not None, "start comes before evaluate"
+        assert self._board is not None, "start comes before evaluate"
+        assert self._worker is not None
         self._board.open(batch)
         self._worker.work()
         return self._board.results()

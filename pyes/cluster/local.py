@@ -1,7 +1,7 @@
 """The local cluster: one node of worker processes on this machine.
 
-On Linux the workers are forked from a *nursery*, a process that is itself forked as soon as the cluster is entered, when
-the head has no threads and has not imported torch. Elsewhere, and on request, the head spawns them.
+On Linux the workers are forked from a *nursery*, a process that is itself forked as soon as the cluster is entered,
+before the head imports torch. Elsewhere, and on request, the head spawns them.
 """
 
 import contextlib

@@ -113,7 +113,7 @@ class Supervisor:
         assert self._board is not None
         member = self._board.recover(slot, self._attempts)
         self._fruitless = self._fruitless + 1 if member < 0 else 0
-        if self._fruitless > 3 * len(self._processes) and not process.exitcode == -signal.SIGKILL:
+        if self._fruitless > 3 * len(self._processes) and process.exitcode != -signal.SIGKILL:
             self._board.fatal = True
             self._done.send_bytes(b"!")
             return

@@ -1,0 +1,247 @@
+"""NumPy twins of the compiled kernels: the same results, bit for bit, in plain vectorised Python.
+
+Owns the readable definition of each kernel; tests hold ``pyes._core`` against it, and it serves where no compiler is at
+hand. It must not import ``_core``, and it does not check its arguments. Every operation is on float32 and rounds once,
+as in C; float64 appears only where the C kernel uses double.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Table = NDArray[Any]  # float32, uint16 (bfloat16) or int8
+Float32 = NDArray[np.float32]
+UInt32 = NDArray[np.uint32]
+UInt64 = NDArray[np.uint64]
+
+_LOW = np.uint64(0xFFFFFFFF)
+_SHIFT = np.uint64(32)
+
+# Coefficients, ascending, from tools/fit_normal.py: -log2(1 + f), then x / t = P(L) / Q(L).
+_FINE_LOG = (1.4520319e-06, -1.4427179, 0.72106105, -0.47920567, 0.36822116, -0.32330444, 0.20552976)
+_FINE_TOP = (2.5066333, 0.6451214, 0.09050305, 0.008454753, 0.00051824696, 9.460766e-06)
+_FINE_BOTTOM = (1.0, 0.07591265, 0.016048653, 0.00087754475, 4.1364798e-05, 1.5760489e-07)
+_COARSE_LOG = (9.265852e-06, -1.4425493, 0.7199233, -0.487001, 0.39703816, -0.2538457)
+_COARSE_TOP = (2.5068383, 0.45281592, 0.018384958, -0.003511877, 0.00020614831, -4.4579506e-06)
+_COARSE_SPREAD = np.uint32(0x58158A70)  # bits of 4 q (1 - q) * 2**62 where |x| reaches 127.1 / 32
+
+
+def philox(counter: UInt32, seed: int) -> UInt32:
+    """Philox4x32-10 (Salmon et al. 2011) of counters uint32 (n, 4) under a 64-bit key: uint32 (n, 4)."""
+    x0, x1, x2, x3 = (counter[:, k].astype(np.uint64) for k in range(4))
+    key0, key1 = seed & 0xFFFFFFFF, seed >> 32
+    for _ in range(10):
+        p0, p1 = x0 * np.uint64(0xD2511F53), x2 * np.uint64(0xCD9E8D57)
+        x0, x1 = (p1 >> _SHIFT) ^ x1 ^ np.uint64(key0), p1 & _LOW
+        x2, x3 = (p0 >> _SHIFT) ^ x3 ^ np.uint64(key1), p0 & _LOW
+        key0, key1 = (key0 + 0x9E3779B9) & 0xFFFFFFFF, (key1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack([x0, x1, x2, x3], axis=1).astype(np.uint32)
+
+
+def stream_bits(seed: int, purpose: int, generation: int, member: int, episode: int, out: UInt32) -> None:
+    """Fill ``out``, uint32 (n,), with the first words of a stream."""
+    counter = np.zeros(((len(out) + 3) // 4, 4), np.uint32)
+    counter[:, 0] = np.arange(len(counter))
+    counter[:, 1:] = generation, member, purpose << 24 | episode
+    out[:] = philox(counter, seed).reshape(-1)[: len(out)]
+
+
+def _member_words(seed: int, purpose: int, generation: int, episode: int, count: int) -> UInt64:
+    counter = np.zeros((count, 4), np.uint32)
+    counter[:, 1] = generation
+    counter[:, 2] = np.arange(count)
+    counter[:, 3] = purpose << 24 | episode
+    return philox(counter, seed).astype(np.uint64)
+
+
+def draw_offsets(seed: int, purpose: int, generation: int, bound: int, out: NDArray[np.int64]) -> None:
+    """Fill ``out``, int64 (n,), with one offset a member, uniform in [0, bound)."""
+    words = _member_words(seed, purpose, generation, 0, len(out))
+    uniform = ((words[:, 0] << _SHIFT | words[:, 1]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    out[:] = np.floor(uniform * float(bound)).astype(np.int64)
+
+
+def draw_seeds(seed: int, purpose: int, generation: int, episode: int, out: NDArray[np.int64]) -> None:
+    """Fill ``out``, int64 (n,), with one 31-bit environment seed a member."""
+    out[:] = _member_words(seed, purpose, generation, episode, len(out))[:, 0] >> np.uint64(1)
+
+
+def _center_and_spread(words: UInt32) -> tuple[Float32, Float32]:
+    """Split words into t with the sign of x, in units of 2**-32, and 4 q (1 - q), in units of 2**-62."""
+    negative = words >> np.uint32(31) == 1
+    magnitude = np.where(negative, ~words, words)
+    half = np.float32(0.5)
+    t = magnitude.astype(np.float32) + half
+    q = (magnitude ^ np.uint32(0x7FFFFFFF)).astype(np.float32) + half
+    return np.where(negative, -t, t), q * (t + np.float32(2.0**31))
+
+
+def _exponent_and_mantissa(spread: Float32) -> tuple[Float32, Float32]:
+    """Split v * 2**62 into the exponent of v and f, with 1 + f in [sqrt(1/2), sqrt(2))."""
+    sqrt_half = 0x3F3504F3
+    above = spread.view(np.uint32) - np.uint32(sqrt_half + (62 << 23))
+    mantissa = ((above & np.uint32(0x007FFFFF)) + np.uint32(sqrt_half)).view(np.float32)
+    return (above.view(np.int32) >> 23).astype(np.float32), mantissa - np.float32(1)
+
+
+def _halves(coefficients: tuple[float, ...], x: Float32, unit: float = 1.0) -> Float32:
+    """Evaluate a polynomial of degree 5 as even(x**2) + x * odd(x**2)."""
+    c = [np.float32(k) * np.float32(unit) for k in coefficients]
+    square = x * x
+    return (c[0] + square * (c[2] + square * c[4])) + x * (c[1] + square * (c[3] + square * c[5]))
+
+
+def normal_of_bits(words: UInt32) -> Float32:
+    """Turn words, uint32 (n,), into standard normals; absolute error below 2e-6, see csrc/kernels/normal.h."""
+    center, spread = _center_and_spread(words)
+    exponent, f = _exponent_and_mantissa(spread)
+    c = [np.float32(k) for k in _FINE_LOG]
+    square = f * f
+    high = (c[4] + f * c[5]) + square * c[6]
+    log = ((c[0] + f * c[1]) - exponent) + square * ((c[2] + f * c[3]) + square * high)
+    normals: Float32 = center * _halves(_FINE_TOP, log, 2.0**-32) / _halves(_FINE_BOTTOM, log)
+    return normals
+
+
+def steps_of_bits(words: UInt32) -> NDArray[np.int8]:
+    """Turn words, uint32 (n,), into normals in steps of 1/32, held at +-127; absolute error below 1e-4 before rounding."""
+    center, spread = _center_and_spread(words)
+    exponent, f = _exponent_and_mantissa(np.maximum(spread, _COARSE_SPREAD.view(np.float32)))
+    c = [np.float32(k) for k in _COARSE_LOG]
+    square = f * f
+    log = ((c[0] + f * c[1]) - exponent) + square * ((c[2] + f * c[3]) + square * (c[4] + f * c[5]))
+    return np.rint(center * _halves(_COARSE_TOP, log, 2.0**-27)).astype(np.int8)
+
+
+def _bfloat16(normals: Float32) -> NDArray[np.uint16]:
+    """Round float32 to bfloat16, to nearest even."""
+    bits = normals.view(np.uint32)
+    return ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
+
+
+def fill_noise(out: Table, seed: int, start: int = 0) -> None:
+    """Fill ``out``, float32, uint16 (bfloat16) or int8 (n,), with the table's entries from ``start`` on."""
+    blocks = np.arange(start // 4, (start + len(out) + 3) // 4, dtype=np.uint64)
+    counter = np.zeros((len(blocks), 4), np.uint32)
+    counter[:, 0], counter[:, 1] = blocks & _LOW, blocks >> _SHIFT
+    words = philox(counter, seed).reshape(-1)[start % 4 : start % 4 + len(out)]
+    if out.dtype == np.int8:
+        out[:] = steps_of_bits(words)
+    else:
+        normals = normal_of_bits(words)
+        out[:] = normals if out.dtype == np.float32 else _bfloat16(normals)
+
+
+def _stored(table: Table) -> tuple[Float32, np.float32]:
+    """Return a table's entries as they are stored, float32, and the unit that they count."""
+    if table.dtype == np.uint16:
+        return (table.astype(np.uint32) << np.uint32(16)).view(np.float32), np.float32(1)
+    return table.astype(np.float32), np.float32(1 / 32 if table.dtype == np.int8 else 1)
+
+
+def perturb(theta: Float32, table: Table, offset: int, scale: float, out: Float32) -> None:
+    """``out = theta + scale * slice``."""
+    entries, unit = _stored(table[offset : offset + len(theta)])
+    out[:] = theta + (np.float32(scale) * unit) * entries
+
+
+def weighted_sum(table: Table, offsets: NDArray[np.int64], weights: Float32, out: Float32) -> None:
+    """``out[j] = sum_i weights[i] * table[offsets[i] + j]``, in the order given."""
+    out[:] = 0
+    for offset, weight in zip(offsets.tolist(), weights, strict=True):
+        entries, unit = _stored(table[offset : offset + len(out)])
+        out += (weight * unit) * entries
+
+
+def centered_ranks(returns: NDArray[np.float64] | Float32, out: Float32) -> None:
+    """Rank returns in [-0.5, 0.5]; ties share their mean rank, NaN ranks lowest."""
+    n = len(returns)
+    if n < 2:
+        out[:] = 0
+        return
+    order = np.lexsort((returns, ~np.isnan(returns)))  # NaN first
+    ordered = returns[order]
+    starts = np.concatenate([[True], (ordered[1:] != ordered[:-1]) & ~np.isnan(ordered[1:])])
+    first = np.flatnonzero(starts)
+    last = np.concatenate([first[1:], [n]]) - 1
+    mean_rank = 0.5 * (first + last)
+    out[order] = (mean_rank / (n - 1) - 0.5)[np.cumsum(starts) - 1]
+
+
+def adam_step(
+    theta: Float32,
+    gradient: Float32,
+    m: Float32,
+    v: Float32,
+    step: int,
+    learning_rate: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    weight_decay: float,
+) -> None:
+    """One step of Adam (Kingma & Ba 2015, algorithm 1), uphill, in place, with decoupled weight decay."""
+    m[:] = np.float32(beta1) * m + np.float32(1 - beta1) * gradient
+    v[:] = np.float32(beta2) * v + np.float32(1 - beta2) * (gradient * gradient)
+    rate = np.float32(learning_rate / (1 - _power(beta1, step)))
+    spread = np.float32(1 / np.sqrt(1 - _power(beta2, step)))
+    move = rate * m / (np.sqrt(v) * spread + np.float32(epsilon))
+    theta[:] = theta + (move - np.float32(learning_rate * weight_decay) * theta)
+
+
+def _power(base: float, exponent: int) -> float:
+    """Raise to a whole power by squaring, in the order of the C kernel."""
+    result = 1.0
+    while exponent:
+        if exponent & 1:
+            result *= base
+        base *= base
+        exponent >>= 1
+    return result
+
+
+def sgd_step(
+    theta: Float32,
+    gradient: Float32,
+    velocity: Float32,
+    learning_rate: float,
+    momentum: float,
+    weight_decay: float,
+) -> None:
+    """One step of gradient ascent with momentum, in place, with decoupled weight decay."""
+    velocity[:] = np.float32(momentum) * velocity + gradient
+    move = np.float32(learning_rate) * velocity
+    theta[:] = theta + (move - np.float32(learning_rate * weight_decay) * theta)
+
+
+def clipup_step(
+    theta: Float32,
+    gradient: Float32,
+    velocity: Float32,
+    learning_rate: float,
+    momentum: float,
+    max_speed: float,
+    weight_decay: float,
+) -> None:
+    """One step of ClipUp (Toklu, Liskowski & Srivastava 2020, algorithm 1), uphill, in place."""
+    length = _norm(gradient)
+    gain = np.float32(learning_rate / length if length > 0 else 0)
+    velocity[:] = np.float32(momentum) * velocity + gain * gradient
+    speed = _norm(velocity)
+    if speed > max_speed:
+        velocity *= np.float32(max_speed / speed)
+    theta[:] = theta + (velocity - np.float32(learning_rate * weight_decay) * theta)
+
+
+def _norm(values: Float32) -> float:
+    """Euclidean norm in float64: value j goes to partial sum j % 32, then the sums are added in order."""
+    squares = values.astype(np.float64) ** 2
+    sums = np.zeros(32)
+    for first in range(0, len(squares), 32):
+        part = squares[first : first + 32]
+        sums[: len(part)] += part
+    total = 0.0
+    for value in sums.tolist():
+        total += value
+    return float(np.sqrt(total))
