@@ -65,7 +65,7 @@ $(VENV)/.installed-%: $(SOURCES)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$*]'
 	@touch $@
 
-# The CPU build, from pip's own sources if they have it (its version then ends in +cpu), else from PyTorch's.
+# The CPU build where pip has it (its version then ends in +cpu); else the version alone, as the platform's own.
 install-torch = \
 	$(BIN)/python -m pip install --quiet -c constraints.txt 'torch==$(TORCH)+cpu' 2>/dev/null || \
-	$(BIN)/python -m pip install --quiet --index-url https://download.pytorch.org/whl/cpu 'torch==$(TORCH)'
+	$(BIN)/python -m pip install --quiet -c constraints.txt 'torch==$(TORCH)'

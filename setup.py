@@ -20,6 +20,7 @@ UNIX_FLAGS = [
     "-fno-trapping-math",  # lets comparisons become selections; values do not change
     "-Wall",
     "-Wextra",
+    "-Wno-unused-parameter",  # in what Cython writes
 ]
 RELEASE_FLAGS = ["-O3"]
 DEBUG_FLAGS = ["-O0", "-g3", "-Werror"]
@@ -40,7 +41,8 @@ def kernel_sources() -> list[str]:
 
 def kernel_headers() -> list[str]:
     """Files whose change must rebuild the extension."""
-    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").rglob("*.[hp]*") if path.suffix in (".h", ".pxd"))
+    files = [*(ROOT / "csrc").rglob("*.h"), *(ROOT / "csrc").rglob("*.pxd")]
+    return sorted(str(path.relative_to(ROOT)) for path in files)
 
 
 def core_extension() -> Extension:

@@ -1,9 +1,9 @@
 # cython: language_level=3, cdivision=True
 """The compiled kernels of pyes, as functions of NumPy arrays.
 
-Owns the checks: dtype, shape, contiguity, bounds, aliasing, read-only outputs. A kernel runs only on arguments that meet
-its contract in ``csrc/pyes_kernels.h``, which also says what it computes. Nothing is copied silently, and large kernels
-release the GIL. Must not compute anything itself. Comments mark each array IN, OUT or both.
+Owns the checks: dtype, shape, contiguity, bounds, aliasing, read-only outputs. A kernel runs only on arguments that
+meet its contract in ``csrc/pyes_kernels.h``, which also says what it computes. Large arrays are never copied silently,
+and kernels over them release the GIL. Must not compute anything itself. Comments mark each array IN, OUT or both.
 """
 
 from cpython.buffer cimport (
@@ -28,7 +28,13 @@ cdef object INT32 = np.dtype(np.int32)
 cdef object INT64 = np.dtype(np.int64)
 cdef object UINT32 = np.dtype(np.uint32)
 cdef dict TABLE_DTYPES = {FLOAT32: PYES_FLOAT32, np.dtype(np.uint16): PYES_BFLOAT16, np.dtype(np.int8): PYES_INT8}
-cdef dict ACTIONS = {"argmax": -1, "identity": PYES_UNCHANGED, "clip": PYES_CLIP, "tanh": PYES_SQUASH, "bins": PYES_BINS}
+cdef dict ACTIONS = {
+    "argmax": -1,
+    "identity": PYES_UNCHANGED,
+    "clip": PYES_CLIP,
+    "tanh": PYES_SQUASH,
+    "bins": PYES_BINS,
+}
 cdef uint32_t ACTION_PURPOSE = 3  # pyes.streams.Purpose.ACTION
 
 
@@ -131,6 +137,7 @@ cdef dict LEVEL_NUMBERS = {pyes_level_name(<pyes_level>level).decode(): level fo
 
 
 def levels():
+    """Names of the instruction sets that this CPU and build can run, weakest first; all give equal bits."""
     return LEVELS
 
 
@@ -145,6 +152,20 @@ cdef pyes_level _level(object level) except *:
 # ---- Streams ---------------------------------------------------------------------------------------------------------
 
 def stream_bits(seed, purpose, generation, member, episode, out):  # OUT
+    """Fill ``out`` with the first words of the stream (seed, purpose, generation, member, episode).
+
+    Parameters
+    ----------
+    seed : int              0 <= seed < 2**64, the key
+    purpose : int           0 <= purpose < 256, see ``pyes.streams.Purpose``
+    generation, member : int    below 2**32
+    episode : int           below 2**24
+    out : uint32 (n,)       words of Philox4x32-10, any bits
+
+    Raises
+    ------
+    TypeError, ValueError    an argument of another type, shape or range (message gives got and expected)
+    """
     cdef uint32_t *p_out = <uint32_t *>_out("out", out, UINT32)
     cdef int64_t n = len(out)
     cdef uint64_t key = _seed(seed)
@@ -155,6 +176,7 @@ def stream_bits(seed, purpose, generation, member, episode, out):  # OUT
 
 
 def draw_offsets(seed, purpose, generation, bound, out):  # OUT
+    """Fill ``out``, int64 (n,), with one slice offset for each member 0..n-1: uniform, 0 <= offset < bound <= 2**53."""
     cdef int64_t *p_out = <int64_t *>_out("out", out, INT64)
     cdef int64_t n = len(out), limit = <int64_t>_integer("bound", bound, (1 << 53) + 1)
     cdef uint64_t key = _seed(seed)
@@ -166,6 +188,7 @@ def draw_offsets(seed, purpose, generation, bound, out):  # OUT
 
 
 def draw_seeds(seed, purpose, generation, episode, out):  # OUT
+    """Fill ``out``, int64 (n,), with one environment seed for each member 0..n-1: 0 <= seed < 2**31."""
     cdef int64_t *p_out = <int64_t *>_out("out", out, INT64)
     cdef int64_t n = len(out)
     cdef uint64_t key = _seed(seed)
@@ -177,6 +200,23 @@ def draw_seeds(seed, purpose, generation, episode, out):  # OUT
 # ---- Noise table -----------------------------------------------------------------------------------------------------
 
 def fill_noise(out, seed, start=0, *, level=None):  # OUT
+    """Fill ``out`` with the standard normals of the table entries [start, start + len(out)).
+
+    Parameters
+    ----------
+    out : float32, uint16 or int8 (n,)    uint16 holds bfloat16; int8 counts steps of 1/32, held at +-127
+    seed : int                            0 <= seed < 2**64
+    start : int                           index of the first entry
+    level : str, optional                 one of ``levels()``; the best by default
+
+    Raises
+    ------
+    TypeError, ValueError    an argument of another type, shape or range, or ``out`` is read-only
+
+    Notes
+    -----
+    Equal bytes whatever way the range is split, on every machine and level. No temporary; releases the GIL.
+    """
     cdef pyes_dtype dtype = _table_dtype("out", out)
     cdef void *p_out = _out("out", out, None)
     cdef int64_t n = len(out)
@@ -187,6 +227,25 @@ def fill_noise(out, seed, start=0, *, level=None):  # OUT
 
 
 def perturb(theta, table, offset, scale, out, *, level=None):  # IN, IN, OUT (may be theta)
+    """Compute ``out = theta + scale * slice``, the slice being ``table[offset : offset + dim]``.
+
+    Parameters
+    ----------
+    theta : float32 (dim,)
+    table : float32, uint16 or int8 (entries,)    a noise table; may be read-only
+    offset : int                                  0 <= offset <= entries - dim
+    scale : float                                 usually +-sigma
+    out : float32 (dim,)                          may be ``theta`` itself, but may not overlap it otherwise
+    level : str, optional                         one of ``levels()``; the best by default
+
+    Raises
+    ------
+    TypeError, ValueError    the slice leaves the table, lengths or types differ, arrays overlap, ``out`` is read-only
+
+    Notes
+    -----
+    One rounded product and one rounded sum an entry. O(dim), no temporary; releases the GIL.
+    """
     cdef const float *p_theta = <const float *>_in("theta", theta, FLOAT32)
     cdef pyes_dtype dtype = _table_dtype("table", table)
     cdef const char *p_table = <const char *>_in("table", table, None)
@@ -205,6 +264,26 @@ def perturb(theta, table, offset, scale, out, *, level=None):  # IN, IN, OUT (ma
 
 
 def weighted_sum(table, offsets, weights, out, *, level=None):  # IN, IN, IN, OUT
+    """Compute ``out[j] = sum_i weights[i] * table[offsets[i] + j]``.
+
+    Parameters
+    ----------
+    table : float32, uint16 or int8 (entries,)    a noise table; may be read-only
+    offsets : int64 (n,)                          start of each slice; 0 <= offset <= entries - dim
+    weights : float32 (n,)
+    out : float32 (dim,)
+    level : str, optional                         one of ``levels()``; the best by default
+
+    Raises
+    ------
+    TypeError, ValueError    a slice leaves the table, lengths or types differ, arrays overlap, ``out`` is read-only
+
+    Notes
+    -----
+    Slices are added in the order given, in float32, so equal input gives equal bits on every machine. A thread may
+    compute ``out[a:b]`` alone with ``offsets + a``: the same bits. O(n dim), no temporary; releases the GIL.
+    See Salimans et al. 2017, algorithm 2.
+    """
     cdef pyes_dtype dtype = _table_dtype("table", table)
     cdef const void *p_table = _in("table", table, None)
     cdef const int64_t *p_offsets = <const int64_t *>_in("offsets", offsets, INT64)
@@ -228,6 +307,17 @@ def weighted_sum(table, offsets, weights, out, *, level=None):  # IN, IN, IN, OU
 # ---- Shaping and optimisers ------------------------------------------------------------------------------------------
 
 def centered_ranks(returns, out):  # IN, OUT
+    """Rank returns, scaled to [-0.5, 0.5]; ties share their mean rank, NaN ranks lowest.
+
+    Parameters
+    ----------
+    returns : float64 or float32 (n,)
+    out : float32 (n,)    sums to 0; one return alone has rank 0
+
+    Raises
+    ------
+    TypeError, ValueError    another type, lengths that differ, ``out`` is read-only
+    """
     if isinstance(returns, np.ndarray) and returns.dtype == FLOAT32:
         returns = returns.astype(FLOAT64)  # exact, so that one kernel serves both
     cdef const double *p_returns = <const double *>_in("returns", returns, FLOAT64)
@@ -252,6 +342,24 @@ cdef int _separate(dict arrays) except -1:
 
 
 def adam_step(theta, gradient, m, v, step, learning_rate, beta1, beta2, epsilon, weight_decay, *, level=None):
+    """Take one step of Adam uphill, in place, with decoupled weight decay.
+
+    ``theta += learning_rate * m_hat / (sqrt(v_hat) + epsilon) - learning_rate * weight_decay * theta``
+
+    Parameters
+    ----------
+    theta, m, v : float32 (dim,)    changed; m and v begin as zeros
+    gradient : float32 (dim,)       ascent direction
+    step : int                      number of this step, from 1
+
+    Raises
+    ------
+    TypeError, ValueError    types or lengths differ, arrays overlap or are read-only, 0 <= beta < 1 does not hold
+
+    Notes
+    -----
+    Kingma & Ba 2015, algorithm 1; Loshchilov & Hutter 2019. Equal bits on every machine; releases the GIL.
+    """
     cdef float *p_theta = <float *>_out("theta", theta, FLOAT32)  # IN, OUT
     cdef const float *p_gradient = <const float *>_in("gradient", gradient, FLOAT32)  # IN
     cdef float *p_m = <float *>_out("m", m, FLOAT32)  # IN, OUT
@@ -268,6 +376,11 @@ def adam_step(theta, gradient, m, v, step, learning_rate, beta1, beta2, epsilon,
 
 
 def sgd_step(theta, gradient, velocity, learning_rate, momentum, weight_decay, *, level=None):
+    """Take one step of gradient ascent with momentum, in place, with decoupled weight decay.
+
+    ``velocity = momentum * velocity + gradient``;
+    ``theta += learning_rate * velocity - learning_rate * weight_decay * theta``; arrays float32 (dim,).
+    """
     cdef float *p_theta = <float *>_out("theta", theta, FLOAT32)  # IN, OUT
     cdef const float *p_gradient = <const float *>_in("gradient", gradient, FLOAT32)  # IN
     cdef float *p_velocity = <float *>_out("velocity", velocity, FLOAT32)  # IN, OUT
@@ -280,6 +393,11 @@ def sgd_step(theta, gradient, velocity, learning_rate, momentum, weight_decay, *
 
 
 def clipup_step(theta, gradient, velocity, learning_rate, momentum, max_speed, weight_decay, *, level=None):
+    """Take one step of ClipUp (Toklu et al. 2020, algorithm 1) uphill, in place, with decoupled weight decay.
+
+    ``velocity = momentum * velocity + learning_rate * gradient / |gradient|``, shortened to ``max_speed``;
+    ``theta += velocity - learning_rate * weight_decay * theta``; arrays float32 (dim,).
+    """
     cdef float *p_theta = <float *>_out("theta", theta, FLOAT32)  # IN, OUT
     cdef const float *p_gradient = <const float *>_in("gradient", gradient, FLOAT32)  # IN
     cdef float *p_velocity = <float *>_out("velocity", velocity, FLOAT32)  # IN, OUT
@@ -313,24 +431,40 @@ cdef int32_t _worker(object worker) except -1:
 
 
 def board_open(cursor, states, count):  # OUT, OUT
+    """Make members 0..count-1 free; no worker may be claiming.
+
+    Parameters
+    ----------
+    cursor : int64 (1,)          members handed out so far
+    states : int32 (capacity,)   0 free, worker + 1 claimed, -1 done
+
+    Notes
+    -----
+    Both arrays lie in memory that processes share. Every change is one atomic instruction on one word: a process killed
+    at any point loses nothing but its own claim.
+    """
     pyes_board_open(count, _cursor(cursor), _states(states, count, True))
 
 
 def board_claim(cursor, states, count, worker):  # IN and OUT, IN and OUT
+    """Claim a free member for a worker; return it, or -1 if none is free."""
     return pyes_board_claim(count, _worker(worker), _cursor(cursor), _states(states, count, True))
 
 
 def board_finish(states, member, worker):  # IN and OUT
+    """Mark a member done; return False if the worker did not hold it. What it wrote before is visible with the mark."""
     cdef int32_t *p_states = _states(states, len(states), True)
     cdef int64_t m = <int64_t>_integer("member", member, len(states))
     return pyes_board_finish(m, _worker(worker), p_states) != 0
 
 
 def board_release(states, count, worker):  # IN and OUT
+    """Free one member that a dead worker holds; return it, or -1 if it holds none."""
     return pyes_board_release(count, _worker(worker), _states(states, count, True))
 
 
 def board_remaining(states, count):  # IN
+    """Count the members 0..count-1 that are not done."""
     return pyes_board_remaining(count, _states(states, count, False))
 
 
@@ -360,6 +494,31 @@ cdef int _check_layer(Py_ssize_t k, object row, Py_ssize_t expected_inputs) exce
 
 
 cdef class PolicyRunner:
+    """A policy network and its choice of action, one call a timestep.
+
+    Parameters
+    ----------
+    instructions : int64 (n, 6)    rows [op, inputs, outputs, weight_offset, bias_offset, activation]; op 0 is linear,
+                                   its weights in theta in torch's layout (outputs, inputs); bias_offset -1: no bias;
+                                   activation 0 identity 1 tanh 2 relu 3 sigmoid 4 elu 5 leaky_relu 6 silu 7 gelu
+                                   8 softsign
+    observation_size : int         values in an observation
+    action : str                   argmax | identity | clip | tanh | bins, see ``pyes_box_action`` in the header
+    low, high : float32 (a,)       ends of the action box; not used by argmax
+    bins : int                     outputs a component, for bins
+    action_start : int             added to the argmax
+    action_shape : tuple of int    shape of a box action, of size a
+    action_noise : float           standard deviation of the normals added to identity, clip and tanh outputs
+    level : str, optional          one of ``levels()``; the best by default
+
+    Raises
+    ------
+    TypeError, ValueError    damaged instructions, or outputs that do not fit the action
+
+    Notes
+    -----
+    Outputs add their inputs in order: equal bits on every machine. Not for use by two threads at once.
+    """
     cdef readonly Py_ssize_t dim
     cdef readonly Py_ssize_t observation_size
     cdef readonly Py_ssize_t outputs
@@ -389,8 +548,8 @@ cdef class PolicyRunner:
     cdef uint64_t seed, noise_word
     cdef uint32_t generation, member, episode
 
-    def __cinit__(self, instructions, Py_ssize_t observation_size, *, action, low=None, high=None, bins=0, action_start=0,
-                  action_shape=(), action_noise=0.0, level=None):
+    def __cinit__(self, instructions, Py_ssize_t observation_size, *, action, low=None, high=None, bins=0,
+                  action_start=0, action_shape=(), action_noise=0.0, level=None):
         self.level = _level(level)
         self.observation_size = observation_size
         self._compile(instructions)
@@ -471,6 +630,7 @@ cdef class PolicyRunner:
         return bound.copy()
 
     def load(self, theta):  # IN
+        """Take the parameters, float32 (dim,); they are copied."""
         cdef const float *p_theta = <const float *>_in("theta", theta, FLOAT32)
         if len(theta) != self.dim:
             raise ValueError(f"theta: got length {len(theta)}, expected {self.dim}")
@@ -481,6 +641,7 @@ cdef class PolicyRunner:
         self.noise_enabled = enabled
 
     def normalize(self, mean, inverse_std, clip):  # IN, IN
+        """Feed the network (observation - mean) * inverse_std, clipped to +-clip; with None, None as it comes."""
         self.mean = NULL
         if mean is None and inverse_std is None:
             return
@@ -493,10 +654,8 @@ cdef class PolicyRunner:
         self.inverse_std = <const float *>_in("inverse_std", self.inverse_std_array, FLOAT32)
         self.mean = <const float *>_in("mean", self.mean_array, FLOAT32)
 
-    def set_action_noise(self, action_noise):
-        self.action_noise = _at_least("action_noise", action_noise, 0)
-
     def begin_episode(self, seed, generation, member, episode):
+        """Begin the stream of action noise of an episode."""
         self.seed = _seed(seed)
         self.generation = _word("generation", generation)
         self.member = _word("member", member)
@@ -504,6 +663,7 @@ cdef class PolicyRunner:
         self.noise_word = 0
 
     def collect(self, sums):  # OUT
+        """Add each observation that ``act`` sees to sums[0], its square to sums[1], float64; None: no more."""
         if sums is None:
             self.sums_array, self.sums = None, NULL
             return
@@ -513,6 +673,11 @@ cdef class PolicyRunner:
         self.sums_array, self.sums = sums, p_sums
 
     def act(self, observation):  # IN
+        """Choose the action for an observation of observation_size values: an int, or a new float32 array.
+
+        float32 and float64 arrays without gaps are fastest; anything else goes by way of NumPy. Another size is a
+        ValueError.
+        """
         cdef const float *outputs = self._outputs(observation, True)
         if self.mode < 0:
             return pyes_argmax(self.outputs, outputs) + self.action_start
@@ -522,6 +687,7 @@ cdef class PolicyRunner:
         return self.copy_action()
 
     def forward(self, observation):  # IN
+        """Return the network's outputs for an observation, before an action is chosen: a new float32 (outputs,)."""
         cdef const float *outputs = self._outputs(observation, False)
         out = np.empty(self.outputs, FLOAT32)
         memcpy(_out("out", out, FLOAT32), outputs, self.outputs * sizeof(float))
@@ -574,7 +740,9 @@ cdef class PolicyRunner:
     cdef bint _copy(self, Py_buffer *view) noexcept:
         """False if the buffer is of another type or size."""
         cdef int64_t i
-        if view.len != self.observation_size * view.itemsize or view.format[0] == 0 or view.format[1] != 0:
+        if view.format == NULL or view.len != self.observation_size * view.itemsize:
+            return False
+        if view.format[0] == 0 or view.format[1] != 0:  # not a single letter
             return False
         if view.format[0] == c"f":
             memcpy(self.observation, view.buf, view.len)

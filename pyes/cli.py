@@ -32,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _run([each for each in arguments if each != "--debug"])
         sys.stdout.flush()
         return 0
+    except SystemExit as end:  # argparse and Hydra, after --help and the like
+        return end.code if isinstance(end.code, int) else 0
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone, as in `pyes info | head -1`
@@ -335,6 +337,7 @@ def _check_flags(arguments: list[str]) -> None:
         if end.code:
             reason = said.getvalue().strip().splitlines()[-1].partition("error: ")[2]
             raise ConfigError(f"{reason} (see pyes train --help and pyes train --hydra-help)") from None
+        raise  # --version
 
 
 @contextlib.contextmanager
@@ -349,6 +352,8 @@ def _command_line(arguments: list[str]) -> Iterator[None]:
         sys.argv = argv
         if full_error is None:
             del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full_error
 
 
 def _directed(arguments: list[str]) -> list[str]:

@@ -28,7 +28,7 @@ _COARSE_SPREAD = np.uint32(0x58158A70)  # bits of 4 q (1 - q) * 2**62 where |x| 
 
 
 def philox(counter: UInt32, seed: int) -> UInt32:
-    """Philox4x32-10 (Salmon et al. 2011) of counters uint32 (n, 4) under a 64-bit key: uint32 (n, 4)."""
+    """Apply Philox4x32-10 (Salmon et al. 2011) to counters uint32 (n, 4) under a 64-bit key: uint32 (n, 4)."""
     x0, x1, x2, x3 = (counter[:, k].astype(np.uint64) for k in range(4))
     key0, key1 = seed & 0xFFFFFFFF, seed >> 32
     for _ in range(10):
@@ -87,9 +87,10 @@ def _exponent_and_mantissa(spread: Float32) -> tuple[Float32, Float32]:
 
 def _halves(coefficients: tuple[float, ...], x: Float32, unit: float = 1.0) -> Float32:
     """Evaluate a polynomial of degree 5 as even(x**2) + x * odd(x**2)."""
-    c = [np.float32(k) * np.float32(unit) for k in coefficients]
+    c: list[Any] = [np.float32(k) * np.float32(unit) for k in coefficients]
     square = x * x
-    return (c[0] + square * (c[2] + square * c[4])) + x * (c[1] + square * (c[3] + square * c[5]))
+    value: Float32 = (c[0] + square * (c[2] + square * c[4])) + x * (c[1] + square * (c[3] + square * c[5]))
+    return value
 
 
 def normal_of_bits(words: UInt32) -> Float32:
@@ -105,13 +106,14 @@ def normal_of_bits(words: UInt32) -> Float32:
 
 
 def steps_of_bits(words: UInt32) -> NDArray[np.int8]:
-    """Turn words, uint32 (n,), into normals in steps of 1/32, held at +-127; absolute error below 1e-4 before rounding."""
+    """Turn words, uint32 (n,), into normals in steps of 1/32, held at +-127; error below 1e-4 before rounding."""
     center, spread = _center_and_spread(words)
     exponent, f = _exponent_and_mantissa(np.maximum(spread, _COARSE_SPREAD.view(np.float32)))
     c = [np.float32(k) for k in _COARSE_LOG]
     square = f * f
     log = ((c[0] + f * c[1]) - exponent) + square * ((c[2] + f * c[3]) + square * (c[4] + f * c[5]))
-    return np.rint(center * _halves(_COARSE_TOP, log, 2.0**-27)).astype(np.int8)
+    steps: NDArray[np.int8] = np.rint(center * _halves(_COARSE_TOP, log, 2.0**-27)).astype(np.int8)
+    return steps
 
 
 def _bfloat16(normals: Float32) -> NDArray[np.uint16]:
@@ -141,13 +143,13 @@ def _stored(table: Table) -> tuple[Float32, np.float32]:
 
 
 def perturb(theta: Float32, table: Table, offset: int, scale: float, out: Float32) -> None:
-    """``out = theta + scale * slice``."""
+    """Compute ``out = theta + scale * slice``."""
     entries, unit = _stored(table[offset : offset + len(theta)])
     out[:] = theta + (np.float32(scale) * unit) * entries
 
 
 def weighted_sum(table: Table, offsets: NDArray[np.int64], weights: Float32, out: Float32) -> None:
-    """``out[j] = sum_i weights[i] * table[offsets[i] + j]``, in the order given."""
+    """Compute ``out[j] = sum_i weights[i] * table[offsets[i] + j]``, in the order given."""
     out[:] = 0
     for offset, weight in zip(offsets.tolist(), weights, strict=True):
         entries, unit = _stored(table[offset : offset + len(out)])
@@ -181,7 +183,7 @@ def adam_step(
     epsilon: float,
     weight_decay: float,
 ) -> None:
-    """One step of Adam (Kingma & Ba 2015, algorithm 1), uphill, in place, with decoupled weight decay."""
+    """Take one step of Adam (Kingma & Ba 2015, algorithm 1), uphill, in place, with decoupled weight decay."""
     m[:] = np.float32(beta1) * m + np.float32(1 - beta1) * gradient
     v[:] = np.float32(beta2) * v + np.float32(1 - beta2) * (gradient * gradient)
     rate = np.float32(learning_rate / (1 - _power(beta1, step)))
@@ -209,7 +211,7 @@ def sgd_step(
     momentum: float,
     weight_decay: float,
 ) -> None:
-    """One step of gradient ascent with momentum, in place, with decoupled weight decay."""
+    """Take one step of gradient ascent with momentum, in place, with decoupled weight decay."""
     velocity[:] = np.float32(momentum) * velocity + gradient
     move = np.float32(learning_rate) * velocity
     theta[:] = theta + (move - np.float32(learning_rate * weight_decay) * theta)
@@ -224,7 +226,7 @@ def clipup_step(
     max_speed: float,
     weight_decay: float,
 ) -> None:
-    """One step of ClipUp (Toklu, Liskowski & Srivastava 2020, algorithm 1), uphill, in place."""
+    """Take one step of ClipUp (Toklu, Liskowski & Srivastava 2020, algorithm 1), uphill, in place."""
     length = _norm(gradient)
     gain = np.float32(learning_rate / length if length > 0 else 0)
     velocity[:] = np.float32(momentum) * velocity + gain * gradient

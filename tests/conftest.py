@@ -12,14 +12,19 @@ import pytest
 
 _GRACE = 5.0  # seconds for what is just ending
 
+# Spawned children import a test module by the name it has here, tests.test_<module>. Last in the path, so that pyes
+# itself still comes from where it is installed.
+sys.path.append(str(Path(__file__).parent.parent))
+
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
+def nothing_left_behind(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Fail a test after which more processes, shared blocks or memory files are there than before it."""
     before = leftovers()
     yield
     deadline = time.monotonic() + _GRACE
     while (left := leftovers() - before) and time.monotonic() < deadline:
+        caplog.get_records("call").clear()  # tracebacks in them hold arrays, and those their memory
         gc.collect()
         time.sleep(0.02)
     assert not left, f"left behind: {sorted(left)}"
@@ -53,7 +58,7 @@ def _processes() -> set[str]:
 
 def _shared_blocks() -> set[str]:
     try:
-        return {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
+        return {f"/dev/shm/{name}" for name in os.listdir("/dev/shm") if name.startswith(("psm_", "pyes"))}
     except OSError:
         return set()
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
 from pyes import _core, reference
 
 #: Run a test on the compiled kernels and on their NumPy twins.
@@ -21,7 +22,9 @@ words = st.one_of(st.sampled_from([0, 1, 2**32 - 1]), st.integers(0, 2**32 - 1))
 sizes = st.one_of(st.integers(0, 70), st.sampled_from([127, 128, 511, 512, 513, 1023, 4095, 4096, 4097, 5000]))
 #: Table positions where something could break: batch edges, the 32-bit block counter, the far end.
 starts = st.one_of(
-    st.integers(0, 2000), st.sampled_from([2**34 - 600, 2**34 - 1, 2**34, 2**34 + 3, 2**40 + 511]), st.integers(0, 2**45)
+    st.integers(0, 2000),
+    st.sampled_from([2**34 - 600, 2**34 - 1, 2**34, 2**34 + 3, 2**40 + 511]),
+    st.integers(0, 2**45),
 )
 #: Returns as environments give them, broken ones included; a small range makes ties.
 returns = st.lists(

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from pyes import _core, reference
 from scipy import special, stats
 from strategies import as_float, each_dtype, each_impl, each_level, seeds, sizes, starts
+
+from pyes import _core, reference
 
 GOLDEN = Path(__file__).parent / "golden" / "normals.csv"
 ALPHA = 1e-4  # of every statistical test here; the seeds are fixed

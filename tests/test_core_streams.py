@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyes import _core, reference
 from scipy import stats
 from strategies import each_impl, seeds, sizes, words
+
+from pyes import _core, reference
 
 GOLDEN = Path(__file__).parent / "golden" / "philox.csv"
 

@@ -3,10 +3,10 @@
 Owns the derivation of the polynomials; the kernels own their evaluation. With q the probability beyond ``|x|`` and
 ``t = 1/2 - q``:
 
-- ``L = -log2(4 q (1 - q))`` grows from 0 at the centre to 31 at the last quantile, ``q = 2**-33``; its mantissa part is a
-  polynomial LOG in ``m - 1`` for ``m`` in [sqrt(1/2), sqrt(2)];
+- ``L = -log2(4 q (1 - q))`` grows from 0 at the centre to 31 at the last quantile, ``q = 2**-33``; its mantissa part is
+  a polynomial LOG in ``m - 1`` for ``m`` in [sqrt(1/2), sqrt(2)];
 - ``x / t`` is a smooth function of L alone, so ``x = t * P(L) / Q(L)`` with P and Q of degree 5 serves centre and tail
-  without a branch. (The idea of a single variable for both is that of M. Giles, "Approximating the erfinv function", 2010.)
+  without a branch. (A single variable for both: M. Giles, "Approximating the erfinv function", 2010.)
 
 int8 entries end at 127 steps of 1/32 and hide any error far below a step: a logarithm of degree 5, P of degree 5 on a
 shorter range of L, and no Q, do.
@@ -15,6 +15,8 @@ All fits are minimax in the absolute error of x, by Lawson's weighted least squa
 
 Run: ``python tools/fit_normal.py`` (needs SciPy; takes about a minute).
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial, chebyshev
@@ -43,7 +45,7 @@ def fit_ratio(degree: int, bottom_degree: int, last: float, rounds: int = 800) -
     basis = chebyshev.chebvander(2 * log / last - 1, degree)
     columns = np.concatenate([basis, -ratio[:, None] * basis[:, 1 : bottom_degree + 1]], axis=1)
     weight, bottom = np.full_like(log, 1 / len(log)), np.ones_like(log)
-    best: tuple[float, Float64] = (np.inf, np.empty(0))
+    best: tuple[float, Any] = (np.inf, None)
     for _ in range(rounds):
         row = np.sqrt(weight) * t / np.abs(bottom)
         solution = np.linalg.lstsq(columns * row[:, None], ratio * row, rcond=None)[0]
@@ -63,7 +65,7 @@ def fit_log(degree: int, rounds: int = 400) -> tuple[Float64, float]:
     target = -np.log2(1 + f)
     basis = chebyshev.chebvander(2 * (f - f[0]) / (f[-1] - f[0]) - 1, degree)
     weight = np.ones_like(f)
-    best: tuple[float, Float64] = (np.inf, np.empty(0))
+    best: tuple[float, Any] = (np.inf, None)
     for _ in range(rounds):
         row = np.sqrt(weight)
         solution = np.linalg.lstsq(basis * row[:, None], target * row, rcond=None)[0]
@@ -100,7 +102,8 @@ def main() -> None:
             print(title, name, ", ".join(f"{np.float32(c)!s}" for c in coefficients))
         print(f"{title}, exact arithmetic: |x| error {ratio_error:.2e}, log2 error {log_error:.2e}")
     error, equal = error_in_use()
-    print(f"as evaluated, with the coefficients in use: |x| error {error:.2e}, int8 equal to rounded float32 {equal:.6f}")
+    print(f"float32 as evaluated, with the coefficients in use: |x| error {error:.2e}")
+    print(f"share of int8 entries that the float32 rounds to: {equal:.6f}")
 
 
 if __name__ == "__main__":

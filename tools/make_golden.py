@@ -45,7 +45,7 @@ int main() {
 
 
 def torch_philox(inputs: Sequence[str]) -> list[str]:
-    """Words for lines of counter and key, by PyTorch's engine."""
+    """Return the words for lines of counter and key, by PyTorch's engine."""
     include = Path(torch.__file__).parent / "include"
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder, "engine.cpp"), Path(folder, "engine")
@@ -64,7 +64,7 @@ def write(name: str, header: Sequence[str], rows: Iterable[Sequence[object]]) ->
 
 
 def make_philox() -> None:
-    """Published vectors, random ones, and consecutive counters."""
+    """Write published vectors, random ones, and consecutive counters."""
     random = np.random.default_rng(1)
     inputs = [f"{counter} {key}" for counter, key, _ in PUBLISHED]
     for _ in range(200):
@@ -80,7 +80,7 @@ def make_philox() -> None:
 
 
 def make_normals() -> None:
-    """Words at both ends of both halves, powers of two from each end, and random ones."""
+    """Write words at both ends of both halves, powers of two from each end, and random ones."""
     random = np.random.default_rng(2)
     magnitudes = {0, 1, 2, 3, 2**31 - 1, 2**31 - 2}
     magnitudes |= {2**k for k in range(31)} | {2**31 - 1 - 2**k for k in range(31)}
@@ -96,7 +96,7 @@ def make_normals() -> None:
 
 
 def make_ranks() -> None:
-    """Returns with ties, infinities and NaN (as -inf of their own to SciPy)."""
+    """Write returns with ties, infinities and NaN (as -inf of their own to SciPy)."""
     random = np.random.default_rng(3)
     returns = np.concatenate([random.integers(-20, 20, 60), [np.inf, np.inf, -np.inf, np.nan, np.nan, np.nan, -0.0]])
     random.shuffle(returns)
@@ -107,7 +107,7 @@ def make_ranks() -> None:
 
 
 def make_adam() -> None:
-    """Ten steps with weight decay, in float64 so that the file has no rounding of its own."""
+    """Write ten steps with weight decay, in float64 so that the file has no rounding of its own."""
     random = np.random.default_rng(4)
     theta = torch.tensor(random.standard_normal(37), dtype=torch.float64, requires_grad=True)
     gradients = random.standard_normal((10, 37)).astype(np.float32)

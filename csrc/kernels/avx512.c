@@ -1,4 +1,4 @@
-/* The wide kernels once more, compiled for avx512. Nothing here but the target: the bodies are in the files included. */
+/* The wide kernels once more, compiled for avx512. Nothing here but the target; the files included hold the bodies. */
 #include "wide.h"
 
 #if PYES_X86_LEVELS

@@ -4,8 +4,6 @@
  * whatever the tile, the group or the width. Must not know shaping or mirroring. */
 #include "wide.h"
 
-#include <stddef.h>
-
 enum {
     TILE = 4096, /* parameters: 16 KiB of out stay in the L1 cache while the slices stream past */
     GROUP = 8,   /* slices: out is read and written once for eight of them */

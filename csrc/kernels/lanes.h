@@ -17,7 +17,6 @@ typedef float floats;
 #endif
 
 #if PYES_X86_LEVELS
-#include <immintrin.h>
 
 typedef uint64_t lanes __attribute__((vector_size(PYES_VECTOR_BYTES)));
 

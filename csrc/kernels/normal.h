@@ -4,8 +4,9 @@
  * u and ~u are mirror images. With q the probability beyond |x| and t = 1/2 - q,
  *     x = t P(L) / Q(L),    L = -log2(4 q (1 - q)),
  * one formula for centre and tail: no branch, no table. tools/fit_normal.py derives P, Q and the logarithm, and
- * measures the error: below 2e-6 in x for the fine version, up to |x| = 6.34, and below 1e-4 (1/300 of a step) for the
- * coarse one, which serves int8 and does without Q. Polynomials are split into even and odd powers, since two short chains run faster than one long one.
+ * measures the error: below 2e-6 in x for the fine version, up to |x| = 6.34; below 1e-4, 1/300 of a step, for the
+ * coarse one, which serves int8 and does without Q. Polynomials are split into even and odd powers, since two short
+ * chains run faster than one long one.
  * The three steps are functions of their own, so that noise.c can give each a loop. Internal to the kernels. */
 #ifndef PYES_NORMAL_H
 #define PYES_NORMAL_H

@@ -4,8 +4,6 @@
  * decay is decoupled from the gradient (Loshchilov & Hutter 2019): theta shrinks by learning_rate * weight_decay. */
 #include "wide.h"
 
-#include <math.h> /* sqrt and sqrtf, which IEEE 754 rounds correctly; nothing else */
-
 enum {
     SUMS = 32, /* partial sums: fixed, so that every width adds in the same order */
 };

@@ -8,7 +8,13 @@
 
 #include "../pyes_kernels.h"
 
+/* System headers all come here, before any target is set. */
+#include <math.h> /* sqrt and sqrtf, which IEEE 754 rounds correctly; nothing else */
+#include <stddef.h>
 #include <string.h>
+#if PYES_X86_LEVELS
+#include <immintrin.h>
+#endif
 
 #ifdef _MSC_VER
 #define PYES_INLINE static __forceinline
@@ -29,7 +35,11 @@
 
 #if defined(__GNUC__)
 #define PYES_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define PYES_UNROLL(times) PYES_PRAGMA(unroll times)
+#else
 #define PYES_UNROLL(times) PYES_PRAGMA(GCC unroll times)
+#endif
 #define PYES_ALIGNED __attribute__((aligned(64)))
 #else
 #define PYES_UNROLL(times)

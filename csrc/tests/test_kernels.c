@@ -1,0 +1,266 @@
+/* Known answers and invariants of the kernels, in plain C, so that sanitizers see every access without Python between.
+ *
+ * Buffers are allocated at their exact size: an access one entry beyond is an error under the address sanitizer.
+ * Prints one line a failure and returns 1 if there was any. */
+#include "../kernels/philox.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int failures = 0;
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            printf("%s:%d: %s: failed: %s\n", __FILE__, __LINE__, __func__, #condition);                               \
+            failures++;                                                                                                \
+        }                                                                                                              \
+    } while (0)
+
+static void *buffer(int64_t count, size_t size)
+{
+    void *memory = calloc((size_t)count + (count == 0), size);
+    if (memory == NULL)
+        abort();
+    return memory;
+}
+
+static float *noise(int64_t n, uint64_t seed)
+{
+    float *out = buffer(n, sizeof(float));
+    pyes_fill_noise(PYES_BASELINE, n, PYES_FLOAT32, seed, 0, out);
+    return out;
+}
+
+static size_t entry_size(enum pyes_dtype dtype)
+{
+    return dtype == PYES_FLOAT32 ? 4 : dtype == PYES_BFLOAT16 ? 2 : 1;
+}
+
+/* Random123 (Salmon et al. 2011), file kat_vectors, "philox4x32 10". */
+static void test_philox_published_vectors(void)
+{
+    static const struct {
+        uint32_t counter[4];
+        uint64_t key;
+        uint32_t words[4];
+    } vectors[] = {
+        {{0, 0, 0, 0}, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+         0xffffffffffffffff,
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         0x299f31d0a4093822,
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        struct pyes_block x;
+        memcpy(x.word, vectors[i].counter, sizeof x.word);
+        x = philox_block(x, vectors[i].key);
+        CHECK(memcmp(x.word, vectors[i].words, sizeof x.word) == 0);
+    }
+}
+
+static void test_streams_lengths(void)
+{
+    for (int64_t n = 0; n < 10; n++) {
+        uint32_t *words = buffer(n, sizeof *words);
+        int64_t *numbers = buffer(n, sizeof *numbers);
+        pyes_stream_bits(n, 1, 2, 3, 4, 5, words);
+        pyes_draw_seeds(n, 1, 2, 3, 4, numbers);
+        for (int64_t i = 0; i < n; i++)
+            CHECK(numbers[i] >= 0 && numbers[i] < (int64_t)1 << 31);
+        pyes_draw_offsets(n, 1, 2, 3, 7, numbers);
+        for (int64_t i = 0; i < n; i++)
+            CHECK(numbers[i] >= 0 && numbers[i] < 7);
+        free(words);
+        free(numbers);
+    }
+}
+
+static void test_noise_any_range(enum pyes_level level, enum pyes_dtype dtype)
+{
+    const size_t size = entry_size(dtype);
+    const int64_t n = 3000;
+    char *whole = buffer(n, size);
+    pyes_fill_noise(PYES_BASELINE, n, dtype, 42, 100, whole);
+    static const int64_t cuts[] = {0, 1, 2, 411, 412, 413, 924, 925, 2000, 3000};
+    for (size_t k = 0; k + 1 < sizeof cuts / sizeof *cuts; k++) {
+        const int64_t count = cuts[k + 1] - cuts[k];
+        char *part = buffer(count, size);
+        pyes_fill_noise(level, count, dtype, 42, (uint64_t)(100 + cuts[k]), part);
+        CHECK(memcmp(part, whole + (size_t)cuts[k] * size, (size_t)count * size) == 0);
+        free(part);
+    }
+    free(whole);
+}
+
+static void test_noise_is_standard_normal(enum pyes_level level)
+{
+    const int64_t n = 1 << 20;
+    float *x = buffer(n, sizeof *x);
+    pyes_fill_noise(level, n, PYES_FLOAT32, 7, 0, x);
+    double sum = 0.0, squares = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double)x[i];
+        squares += (double)x[i] * (double)x[i];
+        CHECK(fabsf(x[i]) < 6.35f);
+    }
+    CHECK(fabs(sum / (double)n) < 0.005);
+    CHECK(fabs(squares / (double)n - 1.0) < 0.007);
+    free(x);
+}
+
+static void test_table_kernels(enum pyes_level level, enum pyes_dtype dtype)
+{
+    const size_t size = entry_size(dtype);
+    static const int64_t dims[] = {0, 1, 7, 16, 63, 4095, 4096, 4097, 9000};
+    for (size_t k = 0; k < sizeof dims / sizeof *dims; k++) {
+        const int64_t dim = dims[k], n = 19, length = dim + 5;
+        char *table = buffer(length, size);
+        pyes_fill_noise(PYES_BASELINE, length, dtype, 3, 0, table);
+        float *weights = noise(n, 4), *out = buffer(dim, sizeof *out), *expected = buffer(dim, sizeof *out);
+        int64_t *offsets = buffer(n, sizeof *offsets);
+        for (int64_t i = 0; i < n; i++)
+            offsets[i] = i % 6; /* up to the last one that fits */
+        pyes_weighted_sum(level, n, dim, dtype, table, offsets, weights, out);
+        for (int64_t i = 0; i < n; i++) /* slice by slice is the definition */
+            pyes_perturb(PYES_BASELINE, dim, dtype, expected, table + (size_t)offsets[i] * size, weights[i], expected);
+        CHECK(memcmp(out, expected, (size_t)dim * sizeof *out) == 0);
+        pyes_perturb(level, dim, dtype, expected, table + 5 * size, 0.5f, out);
+        pyes_perturb(PYES_BASELINE, dim, dtype, expected, table + 5 * size, 0.5f, expected);
+        CHECK(memcmp(out, expected, (size_t)dim * sizeof *out) == 0);
+        free(table);
+        free(weights);
+        free(out);
+        free(expected);
+        free(offsets);
+    }
+}
+
+static void test_centered_ranks(void)
+{
+    const double returns[] = {3.0, NAN, 1.0, 3.0, -INFINITY, NAN, 2.0};
+    const float tie = 5.5f / 6 - 0.5f, nan = 0.5f / 6 - 0.5f;
+    const float expected[] = {tie, nan, 0.0f, tie, -1.0f / 6, nan, 1.0f / 6};
+    int64_t *workspace = buffer(14, sizeof *workspace);
+    float *out = buffer(7, sizeof *out);
+    pyes_centered_ranks(7, returns, workspace, out);
+    for (int i = 0; i < 7; i++)
+        CHECK(fabsf(out[i] - expected[i]) < 1e-6f);
+    pyes_centered_ranks(1, returns, workspace, out);
+    CHECK(out[0] == 0.0f);
+    pyes_centered_ranks(0, returns, workspace, out);
+    free(workspace);
+    free(out);
+}
+
+static void test_optimizers(enum pyes_level level)
+{
+    for (int64_t dim = 0; dim < 70; dim += 23) {
+        float *theta = noise(dim, 1), *same = noise(dim, 1), *gradient = noise(dim, 2);
+        float *m = buffer(dim, 4), *v = buffer(dim, 4), *m2 = buffer(dim, 4), *v2 = buffer(dim, 4);
+        for (int64_t step = 1; step < 4; step++) {
+            pyes_adam_step(level, dim, gradient, step, 0.01, 0.9, 0.999, 1e-8, 0.1, theta, m, v);
+            pyes_adam_step(PYES_BASELINE, dim, gradient, step, 0.01, 0.9, 0.999, 1e-8, 0.1, same, m2, v2);
+            pyes_sgd_step(level, dim, gradient, 0.01, 0.9, 0.1, theta, m);
+            pyes_sgd_step(PYES_BASELINE, dim, gradient, 0.01, 0.9, 0.1, same, m2);
+            pyes_clipup_step(level, dim, gradient, 0.01, 0.9, 0.02, 0.1, theta, m);
+            pyes_clipup_step(PYES_BASELINE, dim, gradient, 0.01, 0.9, 0.02, 0.1, same, m2);
+        }
+        CHECK(memcmp(theta, same, (size_t)dim * 4) == 0 && memcmp(m, m2, (size_t)dim * 4) == 0);
+        free(theta), free(same), free(gradient), free(m), free(v), free(m2), free(v2);
+    }
+    /* The first step of Adam moves every parameter by the learning rate, towards the gradient. */
+    float theta = 0.0f, gradient = -123.0f, m = 0.0f, v = 0.0f;
+    pyes_adam_step(level, 1, &gradient, 1, 0.25, 0.9, 0.999, 0.0, 0.0, &theta, &m, &v);
+    CHECK(fabsf(theta + 0.25f) < 1e-6f);
+}
+
+static void test_policy(enum pyes_level level)
+{
+    struct pyes_layer layers[2] = {
+        {.inputs = 3, .outputs = 70, .weight_offset = 0, .bias_offset = 210, .activation = PYES_TANH},
+        {.inputs = 70, .outputs = 2, .weight_offset = 280, .bias_offset = -1, .activation = PYES_IDENTITY},
+    };
+    int64_t packed_size = 0;
+    for (int k = 0; k < 2; k++) {
+        layers[k].lanes = pyes_layer_lanes(layers[k].outputs);
+        layers[k].packed_offset = packed_size;
+        packed_size += (layers[k].inputs + 1) * layers[k].lanes;
+    }
+    float *theta = noise(420, 5), *packed = buffer(packed_size, sizeof *packed);
+    float *scratch = buffer(2 * pyes_policy_lanes(2, layers), sizeof *scratch);
+    pyes_policy_pack(2, layers, theta, packed);
+    const float input[3] = {0.5f, -1.0f, 2.0f};
+    const float *outputs = pyes_policy_forward(level, 2, layers, packed, input, scratch);
+    for (int o = 0; o < 2; o++) {
+        double expected = 0.0;
+        for (int h = 0; h < 70; h++) {
+            double hidden = (double)theta[210 + h];
+            for (int i = 0; i < 3; i++)
+                hidden += (double)theta[3 * h + i] * (double)input[i];
+            expected += (double)theta[280 + 70 * o + h] * tanh(hidden);
+        }
+        CHECK(fabs((double)outputs[o] - expected) < 1e-5);
+    }
+    free(theta), free(packed), free(scratch);
+}
+
+static void test_actions(void)
+{
+    const float outputs[6] = {NAN, 3.0f, 3.0f, -9.0f, 0.0f, 9.0f}, low[2] = {-1.0f, 0.0f}, high[2] = {1.0f, 4.0f};
+    float out[2], mean[2] = {1.0f, 0.0f}, inverse[2] = {2.0f, 100.0f};
+    double sums[4] = {0.0};
+    CHECK(pyes_argmax(6, outputs) == 5 && pyes_argmax(3, outputs) == 1 && pyes_argmax(1, outputs) == 0);
+    pyes_box_action(2, PYES_BINS, 3, outputs, low, high, out);
+    CHECK(out[0] == 0.0f && out[1] == 4.0f);
+    pyes_box_action(2, PYES_CLIP, 0, outputs + 2, low, high, out);
+    CHECK(out[0] == 1.0f && out[1] == 0.0f);
+    pyes_normalize(2, outputs + 1, mean, inverse, 5.0f, out);
+    CHECK(out[0] == 4.0f && out[1] == 5.0f);
+    pyes_collect(2, outputs + 1, sums);
+    CHECK(sums[0] == 3.0 && sums[2] == 9.0);
+}
+
+static void test_board(void)
+{
+    int64_t cursor = 99;
+    int32_t *states = buffer(3, sizeof *states);
+    pyes_board_open(3, &cursor, states);
+    CHECK(pyes_board_claim(3, 0, &cursor, states) == 0);
+    CHECK(pyes_board_claim(3, 1, &cursor, states) == 1);
+    CHECK(pyes_board_release(3, 0, states) == 0);
+    CHECK(pyes_board_claim(3, 1, &cursor, states) == 2);
+    CHECK(pyes_board_claim(3, 1, &cursor, states) == 0);
+    CHECK(pyes_board_claim(3, 1, &cursor, states) == -1);
+    CHECK(pyes_board_finish(0, 0, states) == 0 && pyes_board_finish(0, 1, states) == 1);
+    CHECK(pyes_board_remaining(3, states) == 2);
+    free(states);
+}
+
+int main(void)
+{
+    test_philox_published_vectors();
+    test_streams_lengths();
+    test_centered_ranks();
+    test_actions();
+    test_board();
+    for (int l = 0; l < PYES_LEVELS; l++) {
+        const enum pyes_level level = (enum pyes_level)l;
+        if (!pyes_level_available(level))
+            continue;
+        for (int d = PYES_FLOAT32; d <= PYES_INT8; d++) {
+            test_noise_any_range(level, (enum pyes_dtype)d);
+            test_table_kernels(level, (enum pyes_dtype)d);
+        }
+        test_noise_is_standard_normal(level);
+        test_optimizers(level);
+        test_policy(level);
+        printf("level %s: done\n", pyes_level_name(level));
+    }
+    printf("%d checks failed\n", failures);
+    return failures != 0;
+}

@@ -1,0 +1,266 @@
+"""PolicyRunner: the forward pass against torch, equal bits on all levels; actions, normalisation, noise, bad input."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from strategies import each_level, normals
+
+from pyes import _core, reference
+
+ACTIVATIONS: dict[int, torch.nn.Module] = {
+    0: torch.nn.Identity(),
+    1: torch.nn.Tanh(),
+    2: torch.nn.ReLU(),
+    3: torch.nn.Sigmoid(),
+    4: torch.nn.ELU(),
+    5: torch.nn.LeakyReLU(),
+    6: torch.nn.SiLU(),
+    7: torch.nn.GELU(approximate="tanh"),
+    8: torch.nn.Softsign(),
+}
+
+
+def instructions(sizes: list[int], activation: int = 1, bias: bool = True) -> NDArray[np.int64]:
+    """Return a multilayer perceptron whose last layer is linear, parameters in torch's order."""
+    rows, offset = [], 0
+    for k, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        last = k == len(sizes) - 2
+        weights, offset = offset, offset + inputs * outputs
+        rows.append([0, inputs, outputs, weights, offset if bias else -1, 0 if last else activation])
+        offset += outputs if bias else 0
+    return np.array(rows, np.int64)
+
+
+def module(sizes: list[int], activation: int, bias: bool = True) -> torch.nn.Sequential:
+    layers: list[torch.nn.Module] = []
+    for inputs, outputs in itertools.pairwise(sizes):
+        layers += [torch.nn.Linear(inputs, outputs, bias=bias), ACTIVATIONS[activation]]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+def runner(sizes: list[int], activation: int = 1, seed: int = 0, **options: Any) -> _core.PolicyRunner:
+    """Return a loaded runner with outputs of order 1."""
+    settings = {"action": "identity", "low": None, "high": None, "action_shape": (sizes[-1],)} | options
+    count = int(np.prod(settings["action_shape"]))
+    for name, end in (("low", -1.0), ("high", 1.0)):
+        settings[name] = np.full(count, end, np.float32) if settings[name] is None else settings[name]
+    made = _core.PolicyRunner(instructions(sizes, activation), sizes[0], **settings)
+    made.load(0.5 * normals(made.dim, seed))
+    return made
+
+
+def outputs_as(values: Any, **options: Any) -> _core.PolicyRunner:
+    """Return a runner of one input whose outputs are its biases, ``values``."""
+    n = len(values)
+    made = _core.PolicyRunner(np.array([[0, 1, n, 0, n, 0]]), 1, **options)
+    made.load(np.concatenate([np.zeros(n), values]).astype(np.float32))
+    return made
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("sizes", [[8, 2], [1, 1], [3, 17, 5], [8, 64, 64, 4], [24, 100, 33, 70]])
+def test_forward_against_torch(activation: int, bias: bool, sizes: list[int]) -> None:
+    torch.manual_seed(0)
+    network = module(sizes, activation, bias)
+    theta = torch.cat([p.detach().reshape(-1) for p in network.parameters()]).numpy()
+    made = _core.PolicyRunner(instructions(sizes, activation, bias), sizes[0], action="argmax")
+    made.load(theta)
+    assert (made.dim, made.observation_size, made.outputs) == (len(theta), sizes[0], sizes[-1])
+    for observation in 2 * normals((20, sizes[0])):
+        expected = network(torch.tensor(observation)).detach().numpy()
+        np.testing.assert_allclose(made.forward(observation), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations_against_torch_over_their_range(activation: int) -> None:
+    """Dense in the centre, out to where exp would overflow, infinities and NaN."""
+    wide = [np.inf, -np.inf, np.nan, 0, -0.0, 1e-30, 1e30, -1e30]
+    x = np.concatenate([np.linspace(-12, 12, 20_001), np.linspace(-200, 200, 2001), wide]).astype(np.float32)
+    made = _core.PolicyRunner(np.array([[0, 1, 1, 0, -1, activation]]), 1, action="argmax")
+    made.load(np.ones(1, np.float32))
+    ours = np.array([made.forward(value[None])[0] for value in x])
+    expected = ACTIVATIONS[activation](torch.tensor(x)).numpy()
+    # torch's own ELU and GELU at infinity differ between builds; ours keep the limits or give NaN.
+    checked = np.isfinite(x)
+    np.testing.assert_allclose(ours[checked], expected[checked], atol=1e-6, rtol=1e-6)
+    assert np.isnan(ours[np.isnan(x)]).all()
+
+
+@each_level
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_forward_all_levels_give_equal_bits(level: str, activation: int) -> None:
+    sizes = [13, 100, 48, 7]
+    ours, baseline = runner(sizes, activation, level=level), runner(sizes, activation, level="baseline")
+    for observation in 3 * normals((50, 13)):
+        np.testing.assert_array_equal(ours.forward(observation), baseline.forward(observation))
+
+
+@pytest.mark.parametrize(
+    "convert", [np.float64, np.float16, list, lambda x: np.repeat(x, 2)[::2], lambda x: x.reshape(2, 4)]
+)
+def test_act_takes_any_form_of_the_observation(convert: Any) -> None:
+    made, observation = runner([8, 2]), (8 * normals(8)).round() / 8
+    form = convert(observation) if convert is list or not isinstance(convert, type) else observation.astype(convert)
+    np.testing.assert_array_equal(made.act(form), made.act(observation))
+
+
+def test_act_takes_integer_and_read_only_observations() -> None:
+    made, observation = runner([3, 2]), np.array([1, 0, 5], np.uint8)
+    expected = made.act(observation.astype(np.float32))
+    np.testing.assert_array_equal(made.act(observation), expected)
+    frozen = observation.astype(np.float64)
+    frozen.flags.writeable = False
+    np.testing.assert_array_equal(made.act(frozen), expected)
+
+
+def test_act_takes_a_discrete_observation() -> None:
+    np.testing.assert_array_equal(runner([1, 2]).act(3), runner([1, 2]).act(np.array([3.0])))
+
+
+@pytest.mark.parametrize("observation", [np.zeros(7, np.float32), np.zeros(9), [1.0], np.zeros((8, 8))])
+def test_act_wrong_size_says_got_and_expected(observation: Any) -> None:
+    with pytest.raises(ValueError, match=r"observation: got \d+ values, expected 8"):
+        runner([8, 2]).act(observation)
+
+
+def test_act_returns_a_new_array_each_time() -> None:
+    made = runner([8, 2])
+    first = made.act(np.zeros(8, np.float32))
+    kept = first.copy()
+    second = made.act(np.ones(8, np.float32))
+    assert not np.shares_memory(first, second)
+    np.testing.assert_array_equal(first, kept)
+    assert first.dtype == np.float32
+
+
+def test_act_keeps_the_shape_of_the_action_space() -> None:
+    assert runner([8, 6], action_shape=(2, 3)).act(np.zeros(8)).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("values", "index"),
+    [([1, 3, 2], 1), ([3, 3, 2], 0), ([np.nan, -1, -2], 1), ([np.nan] * 3, 0), ([-np.inf, np.nan, 1], 2), ([5], 0)],
+)
+def test_argmax_worked_values(values: list[float], index: int) -> None:
+    action = outputs_as(values, action="argmax", action_start=10).act([0.0])
+    assert action == 10 + index
+    assert type(action) is int
+
+
+def test_clip_worked_values() -> None:
+    low, high = np.array([-1, -1, -1, -np.inf], np.float32), np.array([1, 1, 2, np.inf], np.float32)
+    made = outputs_as([-3, 0.5, 7, 1e9], action="clip", low=low, high=high, action_shape=(4,))
+    np.testing.assert_array_equal(made.act([0.0]), np.array([-1, 0.5, 2, 1e9], np.float32))
+
+
+def test_tanh_fills_the_box() -> None:
+    low, high = np.array([-2, -2, 0], np.float32), np.array([2, 2, 10], np.float32)
+    made = outputs_as([-50, 50, 0.3], action="tanh", low=low, high=high, action_shape=(3,))
+    np.testing.assert_allclose(made.act([0.0]), [-2, 2, 5 + 5 * np.tanh(0.3)], rtol=1e-6)
+
+
+def test_bins_reach_both_ends() -> None:
+    low, high = np.array([-1, 0, 0], np.float32), np.array([1, 4, 1], np.float32)
+    made = outputs_as([9, 0, 0, 0, 0, 9, 0, 9, 0], action="bins", bins=3, low=low, high=high, action_shape=(3,))
+    np.testing.assert_array_equal(made.act([0.0]), [-1, 4, 0.5])
+
+
+def test_normalize_centres_scales_and_clips() -> None:
+    made = _core.PolicyRunner(np.array([[0, 3, 3, 0, -1, 0]]), 3, action="argmax")
+    made.load(np.eye(3, dtype=np.float32).reshape(-1))
+    mean, inverse_std = np.array([1, 2, 3], np.float32), np.array([1, 2, 100], np.float32)
+    made.normalize(mean, inverse_std, 5.0)
+    mean[:] = inverse_std[:] = np.nan  # copied when given
+    np.testing.assert_array_equal(made.forward(np.array([0, 3, -4.0])), [-1, 2, -5])
+    made.normalize(None, None, 5.0)
+    np.testing.assert_array_equal(made.forward(np.array([0, 3, -40.0])), [0, 3, -40])
+
+
+def test_collect_sums_raw_observations_in_act_alone() -> None:
+    made, sums = runner([4, 2]), np.zeros((2, 4))
+    made.normalize(normals(4), normals(4), 1.0)
+    made.collect(sums)
+    observations = normals((50, 4)).astype(np.float64)
+    for observation in observations:
+        made.act(observation)
+        made.forward(observation)
+    np.testing.assert_allclose(sums, [observations.sum(0), (observations**2).sum(0)])
+    made.collect(None)
+    made.act(observations[0])
+    np.testing.assert_allclose(sums[0], observations.sum(0))
+
+
+def test_action_noise_follows_the_stream_of_the_episode() -> None:
+    made = outputs_as(
+        np.zeros(3), action="identity", low=np.zeros(3, np.float32), high=np.zeros(3, np.float32), action_shape=(3,),
+        action_noise=0.5,
+    )  # fmt: skip
+    bits = np.empty(30, np.uint32)
+    _core.stream_bits(11, 3, 5, 7, 2, bits)
+    for _ in range(2):  # the stream begins anew with the episode
+        made.begin_episode(11, 5, 7, 2)
+        actions = np.concatenate([made.act([0.0]) for _ in range(10)])
+        np.testing.assert_array_equal(actions, np.float32(0.5) * reference.normal_of_bits(bits))
+    made.set_action_noise(False)
+    np.testing.assert_array_equal(made.act([0.0]), 0)
+    made.set_action_noise(True)
+    assert made.act([0.0]).all()
+
+
+def test_action_noise_comes_before_the_clip_and_not_into_argmax() -> None:
+    ends = {"low": np.full(1, -0.1, np.float32), "high": np.full(1, 0.1, np.float32), "action_shape": (1,)}
+    clipped = outputs_as([0.0], action="clip", action_noise=10.0, **ends)
+    actions = np.concatenate([clipped.act([0.0]) for _ in range(100)])
+    assert np.abs(actions).max() == np.float32(0.1)
+    assert {outputs_as([0.0, 1e-6], action="argmax", action_noise=10.0).act([0.0]) for _ in range(100)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[1, 8, 2, 0, 16, 0]], r"instructions\[0\]: got op 1"),
+        ([[0, 7, 2, 0, 16, 0]], r"instructions\[0\]: got 7 inputs, expected 8"),
+        ([[0, 8, 3, 0, 24, 0], [0, 4, 2, 0, 0, 0]], r"instructions\[1\]: got 4 inputs, expected 3"),
+        ([[0, 8, 0, 0, 16, 0]], r"instructions\[0\]: got 0 outputs"),
+        ([[0, 8, 2, -1, 16, 0]], r"instructions\[0\]: got offsets -1"),
+        ([[0, 8, 2, 0, 16, 9]], r"instructions\[0\]: got activation 9"),
+        (np.empty((0, 6)), r"instructions: got shape \(0, 6\)"),
+    ],
+)
+def test_damaged_instructions_are_refused(rows: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _core.PolicyRunner(np.array(rows, np.int64), 8, action="argmax")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"action": "dance"}, "action: got 'dance', expected one of argmax, identity, clip, tanh, bins"),
+        ({"action": "clip", "action_shape": (3,)}, "got 2 outputs, expected 3"),
+        ({"action": "bins", "bins": 1}, "bins: got 1, expected at least 2"),
+        ({"action": "tanh", "high": np.full(2, np.inf, np.float32)}, "high: got .*, expected finite bounds"),
+        ({"action": "clip", "low": np.zeros(3, np.float32)}, "low: got length 3, expected 2"),
+        ({"action_noise": -1.0}, "action_noise: got -1.0"),
+        ({"level": "mmx"}, "level: got 'mmx'"),
+    ],
+)
+def test_impossible_settings_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        runner([8, 2], **options)
+
+
+def test_load_wrong_length_says_got_and_expected() -> None:
+    with pytest.raises(ValueError, match="theta: got length 17, expected 18"):
+        runner([8, 2]).load(np.zeros(17, np.float32))
+
+
+def test_collect_and_normalize_refuse_wrong_shapes() -> None:
+    with pytest.raises(ValueError, match=r"sums: got shape \(2, 7\), expected \(2, 8\)"):
+        runner([8, 2]).collect(np.zeros((2, 7)))
+    with pytest.raises(ValueError, match="inverse_std: got length 7, expected 8"):
+        runner([8, 2]).normalize(np.zeros(8, np.float32), np.zeros(7, np.float32), 5.0)

@@ -1,0 +1,318 @@
+"""The documentation holds what it says: links lead somewhere, programs run, commands are accepted, tables are whole.
+
+Programs and commands run in a folder that has the runs of which the pages speak: all of them one tiny run of CartPole.
+"""
+
+import contextlib
+import dataclasses
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+import pyes
+from pyes import cli, training
+from pyes.config import Section, TrainConfig, from_mapping
+from pyes.metrics import COLUMNS
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+#: Runs that the pages name: run directories, and the jobs of sweeps.
+RUNS = ("runs/lander", "runs/walker", "runs/cart_pole", "runs/corridor", "runs/sigma/0", "runs/sigma/1")
+COMMANDS_THAT_RUN = ("evaluate", "plot", "export", "video", "info")
+
+Block = tuple[str, str, str]  # page and line, language, text
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Yield the fenced blocks of a page."""
+    text = page.read_text(encoding="utf-8")
+    for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        yield f"{name(page)}:{text.count(chr(10), 0, match.start()) + 1}", match[1], match[2]
+
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+PROGRAMS = [pytest.param(text, id=where) for where, language, text in BLOCKS if language == "python"]
+LINES = [
+    pytest.param(line.split("  #")[0].strip(), id=f"{where} {line.strip()}")
+    for where, language, text in BLOCKS
+    if language == "sh"
+    for line in text.splitlines()
+    if line.strip() and not line.lstrip().startswith("#")
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the runs that the pages name, and the environment and options of the how-tos."""
+    folder = tmp_path_factory.mktemp("home")
+    first, *others = (folder / run for run in RUNS)
+    config = {
+        "run_dir": str(first),
+        "generations": 2,
+        "task": {"env_id": "CartPole-v1", "max_timesteps": 30},
+        "algorithm": {"population_size": 4},
+        "noise": {"entries": 100_000},
+        "cluster": {"name": "inline"},
+        "evaluation": {"every": 1, "episodes": 2},
+    }
+    training.train(config, display=False)
+    for run in others:
+        shutil.copytree(first, run)
+    (folder / "corridor.py").write_text(block_that("entry_point=", "docs/howto/own_environment.md"))
+    (folder / "my" / "experiment").mkdir(parents=True)
+    mine = block_that("# @package", "docs/reference/configuration.md")
+    (folder / "my" / "experiment" / "mine.yaml").write_text(mine)
+    return folder
+
+
+def block_that(contains: str, page: str) -> str:
+    (text,) = (text for where, _, text in BLOCKS if where.startswith(f"{page}:") and contains in text)
+    return text
+
+
+def run_python(*arguments: str | Path, cwd: Path) -> str:
+    # In a session of its own: what its workers still do while they end is nothing of this process's.
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(cwd), os.environ.get("PYTHONPATH")]))},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        start_new_session=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Links
+
+
+def slug(heading: str) -> str:
+    """Return the anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return {slug(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_to_files_and_headings_that_exist(page: Path):
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):  # another site
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), target
+
+
+def test_index_lists_every_page():
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} - {"README.md"}
+    assert pages == set(re.findall(r"\]\(([^)]+\.md)\)", index))
+
+
+# Programs
+
+
+@pytest.mark.parametrize("text", PROGRAMS)
+def test_program_of_a_page_runs(text: str, home: Path, tmp_path: Path):
+    (home / "policy.pt").exists() or cli.main(["export", str(home / "runs/cart_pole"), "-o", str(home / "policy.pt")])
+    shutil.copytree(home, tmp_path / "home")
+    program = tmp_path / "home" / "program.py"
+    program.write_text(text)
+    run_python(program, cwd=program.parent)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=name)
+def test_example_runs(path: Path, home: Path, tmp_path: Path):
+    arguments = {"load_policy.py": [str(home / "runs/cart_pole")]}.get(path.name, [])
+    assert run_python(path, *arguments, cwd=tmp_path)
+
+
+# Commands
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_command_of_a_page_is_accepted(
+    line: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    shutil.copytree(home, tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "home")
+    monkeypatch.syspath_prepend(str(tmp_path / "home"))  # PYTHONPATH=. and python -m of the how-tos
+    words = [word for word in shlex.split(line) if not word.startswith("PYTHONPATH=")]
+    if words[0] == "make":
+        assert set(words[1:]) <= make_targets()
+    elif words[0] == "pyes" and words[1] == "train":
+        check_training(words[2:], capsys)
+    elif words[0] == "pyes" and words[1] in COMMANDS_THAT_RUN:
+        skip_without_extra(words)
+        assert cli.main(words[1:]) == 0, capsys.readouterr().err
+        output = words[words.index("-o") + 1] if "-o" in words else "."
+        assert Path(output).exists()
+    elif words[0] == "pyes":
+        assert f"\n    {words[1]} " in help_text([], capsys)
+    else:
+        assert words[0] in ("pip", "cut"), f"not known to this test: {line}"
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def skip_without_extra(words: list[str]) -> None:
+    if words[1] == "video":
+        pytest.importorskip("imageio_ffmpeg")
+    if words[-1].endswith(".onnx"):
+        pytest.importorskip("onnx")
+
+
+def check_training(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Compose the configuration of a command line, of the first and the last job of a sweep, and check its values."""
+    if "--help" in arguments:
+        assert "GROUP=OPTION" in help_text(["train"], capsys)
+        return
+    if not any(argument.startswith("resume=") for argument in arguments):
+        shutil.rmtree("runs")  # a run is only made where there is none
+    for place in (0, -1):
+        job = [one_value(argument, place) for argument in arguments if argument not in ("-m", "--cfg", "job")]
+        assert cli.main(["train", *job, "--cfg", "job"]) == 0, capsys.readouterr().err
+        from_mapping(yaml.safe_load(capsys.readouterr().out))
+
+
+def one_value(argument: str, place: int) -> str:
+    """Return one of the values of an override that sweeps; anything else as it is."""
+    if "=" not in argument:
+        return argument
+    override = OverridesParser.create().parse_override(argument)
+    if not override.is_sweep_override():
+        return argument
+    if "glob(" in argument:
+        options = sorted(path.stem for path in (ROOT / "conf" / override.key_or_group).glob("*.yaml"))
+        return f"{override.key_or_group}={options[place]}"
+    return f"{override.get_key_element()}={list(override.sweep_string_iterator())[place]}"
+
+
+def help_text(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with contextlib.suppress(SystemExit):  # of argparse; Hydra's help just returns
+        cli.main([*command, "--help"])
+    return capsys.readouterr().out
+
+
+# Tables
+
+
+def rows(page: Path) -> dict[str, list[str]]:
+    """Return the table rows of a page by each name in backticks in their first cell."""
+    found: dict[str, list[str]] = {}
+    for line in re.findall(r"^\|(.*)\|$", page.read_text(encoding="utf-8"), re.MULTILINE):
+        cells = [cell.strip() for cell in line.split(" | ")]
+        for key in re.findall(r"`([^`]+)`", cells[0]):
+            found[key] = cells
+    return found
+
+
+def keys(section: type[Section] = TrainConfig, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield every key of the configuration with its type and its default."""
+    hints = typing.get_type_hints(section, include_extras=True)
+    default = section()
+    for field in dataclasses.fields(section):
+        value = getattr(default, field.name)
+        if isinstance(value, Section):
+            yield from keys(type(value), f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", hints[field.name], value
+
+
+KEYS = list(keys())
+
+
+def literals(hint: Any) -> set[str]:
+    if typing.get_origin(hint) is Literal:
+        return set(typing.get_args(hint))
+    return set().union(*map(literals, typing.get_args(hint))) if typing.get_args(hint) else set()
+
+
+@pytest.mark.parametrize(("key", "hint", "default"), KEYS, ids=[key for key, _, _ in KEYS])
+def test_configuration_page_has_key_with_its_values_and_default(key: str, hint: Any, default: Any):
+    _, values, shown, meaning = rows(DOCS / "reference" / "configuration.md")[key]
+    assert literals(hint) <= set(re.findall(r"`([^`]+)`", values))
+    assert meaning
+    if key != "run_dir":  # has the time in it
+        expected = list(default) if isinstance(default, tuple) else default
+        assert yaml.load(shown.strip("`"), _Loader) == expected
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as a configuration has it: 1e-08 is a number."""
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[0-9.]+e-?[0-9]+$"), list("0123456789"))
+
+
+def test_configuration_page_has_no_key_that_does_not_exist():
+    known = {key for key, _, _ in KEYS}
+    sections = {key.split(".")[0] for key in known if "." in key}
+    named = {key for key in rows(DOCS / "reference" / "configuration.md") if key.split(".")[0] in sections}
+    assert {key for key in named if "=" not in key} <= known
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/configuration.md"])
+def test_page_has_every_option_of_every_group(page: str):
+    table = rows(ROOT / page)
+    for path in sorted((ROOT / "conf").glob("*/*.yaml")):
+        option = f"{path.parent.name}={path.stem}"
+        assert option in table or f"`{path.stem}`" in table[path.parent.name][1], option
+
+
+@pytest.mark.parametrize("command", ["evaluate", "plot", "video", "export", "info", "bench"])
+def test_commands_page_has_every_option(command: str, capsys: pytest.CaptureFixture[str]):
+    page = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+    (section,) = re.findall(rf"^## pyes {command}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    for option in set(re.findall(r"--\w+", help_text([command], capsys))) - {"--help", "--debug"}:
+        assert f"`{option}" in section or f", {option}" in section or f"{option} FILE`" in section, option
+
+
+def test_every_command_has_a_section_and_a_row(capsys: pytest.CaptureFixture[str]):
+    commands = set(re.findall(r"^    (\w+) ", help_text([], capsys), re.MULTILINE)) - {"COMMAND"}
+    page = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
+    assert commands == set(re.findall(r"^## pyes (\w+)$", page, re.MULTILINE))
+    table = rows(ROOT / "README.md")
+    assert commands == {words[1] for words in map(str.split, table) if words[0] == "pyes" and len(words) > 1}
+
+
+def test_files_page_has_every_column_of_the_metrics():
+    assert set(COLUMNS) <= set(rows(DOCS / "reference" / "files.md"))
+
+
+def test_files_page_has_every_file_of_a_run(home: Path):
+    table = rows(DOCS / "reference" / "files.md")
+    names = {path.name + ("/" if path.is_dir() else "") for path in (home / "runs/cart_pole").iterdir()}
+    assert {file for file in names if not any(key.startswith(file) for key in table)} == set()
+
+
+def test_api_page_has_every_public_name():
+    page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
+    assert [public for public in pyes.__all__ if f"pyes.{public}" not in page] == []
