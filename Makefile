@@ -23,8 +23,9 @@ demo: $(VENV)/.installed-video ## train the default policy; draw its learning cu
 	@printf '\nthe run:             %s\nits learning curve:  %s\nits video:           %s\n' \
 		$(DEMO) $(DEMO)/learning_curve.png $(DEMO)/video.mp4
 
-bench: $(VENV)/.installed-dev ## measure kernels and rollouts against this machine's limits
-	$(BIN)/pyes bench
+bench: $(VENV)/.installed-dev ## measure kernels, rollouts and the node against this machine's limits
+	$(BIN)/pyes bench --full
+	$(BIN)/python benchmarks/node.py
 
 # --- develop ---
 

@@ -55,7 +55,7 @@ def scaling() -> None:
     ratio = statistics.median(two / one for one, two in zip(speeds[1], speeds[2], strict=True))
     print(
         f"LunarLander, population 256: 1 worker {statistics.median(speeds[1]):,.0f} steps/s, "
-        f"2 workers {statistics.median(speeds[2]):,.0f}: {ratio:.2f}  (asked: 1.9)"
+        f"2 workers {statistics.median(speeds[2]):,.0f}: {ratio:.2f}  (aim 1.9)"
     )
 
 
@@ -77,7 +77,7 @@ def generation() -> None:
             work = Batch(population.generation, population.offsets, population.scales, seeds, es.theta, 1)
             es.tell(cluster.evaluate(work).returns)
             times.append(time.perf_counter() - begun)
-    print(f"generation of 1,000 costless members: {statistics.median(times) * 1e3:.2f} ms  (asked: at most 10)")
+    print(f"generation of 1,000 costless members: {statistics.median(times) * 1e3:.2f} ms  (aim at most 10)")
 
 
 def startup() -> None:
@@ -95,7 +95,7 @@ def startup() -> None:
                     time.sleep(0.005)
                 times.append(time.perf_counter() - begun)
                 process.wait()
-    print(f"command to first generation, default run: {statistics.median(times):.2f} s  (asked: at most 4)")
+    print(f"command to first generation, default run: {statistics.median(times):.2f} s  (aim at most 4)")
 
 
 def memory() -> None:
@@ -108,7 +108,7 @@ def memory() -> None:
         for round_ in range(3):
             cluster.evaluate(batch(theta, 64, round_))
         for pid in workers():
-            print(f"a worker's own memory, Box2D included: {own_memory(pid) / 2**20:.1f} MiB  (asked: at most 30 MB)")
+            print(f"a worker's own memory, Box2D included: {own_memory(pid) / 2**20:.1f} MiB  (aim at most 30 MB)")
 
 
 def recovery() -> None:
@@ -130,7 +130,7 @@ def recovery() -> None:
             begun = time.perf_counter()
             cluster.evaluate(work)
             times.append(time.perf_counter() - begun - alone)
-    print(f"a killed worker is back at work after {statistics.median(times):.3f} s  (asked: at most 0.2)")
+    print(f"a killed worker is back at work after {statistics.median(times):.3f} s  (aim at most 0.2)")
 
 
 def start(cluster: Cluster, task: TaskConfig, table: NoiseTable, members: int) -> np.ndarray:

@@ -82,8 +82,9 @@ void pyes_stream_normals(int64_t n, uint64_t seed, uint32_t purpose, uint32_t ge
 /* ---- Noise (kernels/noise.c, normal.h) ------------------------------------------------------------------------- */
 
 /* Types of table entries. bfloat16 is the float32 rounded to nearest even. int8 counts steps of 1/32, rounded to
- * nearest even and held at +-127, that is +-3.97 standard deviations. It rounds a coarser normal (absolute error below 1e-4,
- * 1/300 of a step), so about two entries in a thousand are the neighbour of what the float32 would round to. */
+ * nearest even and held at +-127, that is +-3.97 standard deviations. It rounds a coarser normal, whose absolute error
+ * stays below 1e-4 (1/300 of a step); so about one entry in a thousand is the neighbour of what the float32 would round
+ * to. */
 enum pyes_dtype { PYES_FLOAT32 = 0, PYES_BFLOAT16 = 1, PYES_INT8 = 2 };
 
 /* Entries start .. start+n-1 of the noise table of a seed.

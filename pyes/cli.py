@@ -100,7 +100,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_video(add("video", _video, "film the center policy of a run"))
     _add_export(add("export", _export, "write the policy of a run for other programs"))
     add("info", _info, "show versions, CPU, memory and the default noise table")
-    add("bench", _bench, "measure kernels and rollouts against this machine's limits")
+    bench = add("bench", _bench, "measure kernels and rollouts against this machine's limits")
+    bench.add_argument("--full", action="store_true", help="more repetitions and a larger table: 2 GB, some minutes")
     return parser
 
 
@@ -195,7 +196,7 @@ def _export(options: argparse.Namespace) -> None:
 def _bench(options: argparse.Namespace) -> None:
     from pyes import bench
 
-    bench.run()
+    bench.run(full=options.full)
 
 
 def _info(options: argparse.Namespace) -> None:

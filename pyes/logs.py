@@ -47,9 +47,9 @@ def _forked(root: logging.Logger, writer: logging.Handler) -> Iterator[None]:
         yield None
     finally:
         root.removeHandler(handler)
-        # A worker that was killed while it wrote would keep the queue's lock for ever; do not wait for it.
-        handler.queue.cancel_join_thread()
         handler.close()
+        # A worker that was killed while it wrote keeps the queue's lock for ever; at exit, do not wait for that.
+        handler.queue.cancel_join_thread()
 
 
 @contextmanager

@@ -31,8 +31,8 @@ class Rollout:
 
         The runner must be loaded and its episode begun.
         """
-        act, step = self.runner.act, self.task.step
         observation = self.task.reset(seed)
+        act, step = self.runner.act, self.task.step  # after the reset, which may have made a new environment
         total = 0.0
         length = 0
         for length in range(1, (limit or sys.maxsize) + 1):  # noqa: B007

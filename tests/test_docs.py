@@ -21,7 +21,7 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import pyes
-from pyes import cli, training
+from pyes import cli, export, training
 from pyes.config import Section, TrainConfig, from_mapping
 from pyes.metrics import COLUMNS
 
@@ -60,7 +60,7 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the runs that the pages name, and the environment and options of the how-tos."""
+    """Return a folder with the runs, the policy, the environment and the options that the pages name."""
     folder = tmp_path_factory.mktemp("home")
     first, *others = (folder / run for run in RUNS)
     config = {
@@ -75,6 +75,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     training.train(config, display=False)
     for run in others:
         shutil.copytree(first, run)
+    export.export(folder / "runs/cart_pole", folder / "policy.pt")
     (folder / "corridor.py").write_text(block_that("entry_point=", "docs/howto/own_environment.md"))
     (folder / "my" / "experiment").mkdir(parents=True)
     mine = block_that("# @package", "docs/reference/configuration.md")
@@ -139,7 +140,6 @@ def test_index_lists_every_page():
 
 @pytest.mark.parametrize("text", PROGRAMS)
 def test_program_of_a_page_runs(text: str, home: Path, tmp_path: Path):
-    (home / "policy.pt").exists() or cli.main(["export", str(home / "runs/cart_pole"), "-o", str(home / "policy.pt")])
     shutil.copytree(home, tmp_path / "home")
     program = tmp_path / "home" / "program.py"
     program.write_text(text)

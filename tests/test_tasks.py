@@ -3,8 +3,10 @@ import numpy as np
 import pytest
 
 from pyes import tasks
-from pyes.config import TaskConfig
+from pyes.config import NetworkConfig, TaskConfig
 from pyes.errors import ConfigError, TaskError
+from pyes.networks import ActionHead, build
+from pyes.rollout import Rollout
 
 IDS = ["CartPole-v1", "LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "Pendulum-v1", "Acrobot-v1"]
 
@@ -95,6 +97,20 @@ def test_discrete_observations_become_numbers():
     with tasks.make(TaskConfig(env_id="FrozenLake-v1")) as task:
         assert task.observation_size == 16
         assert np.asarray(task.reset(0)).sum() == 1
+
+
+def test_remade_environment_is_the_one_that_is_stepped():
+    """A rollout takes the task's step anew after each reset."""
+    with tasks.make(TaskConfig(env_id="BipedalWalker-v3", remake=True)) as task:
+        head = ActionHead.for_space(task.action_space)
+        spec, theta = build(NetworkConfig(), task.observation_size, head, seed=0, observation_clip=5.0)
+        rollout = Rollout(task, spec.runner())
+        rollout.runner.load(theta)
+        results = []
+        for seed in (1, 2, 1):
+            rollout.runner.begin_episode(0, 0, 0, 0)
+            results.append(rollout.run(seed, 200))
+    assert results[0] == results[2] != results[1]
 
 
 def test_remake_builds_the_environment_for_every_episode():

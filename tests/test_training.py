@@ -160,14 +160,15 @@ def test_table_smaller_than_theta_is_refused(tmp_path):
         _train(tmp_path / "run", noise={"entries": 3})
 
 
-def _start(path, *overrides):
+def _start(path, *overrides, **options):
     command = [
         sys.executable, "-m", "pyes", "train", "task=gymnasium", "task.env_id=faulty:Faulty-v0",
         "+task.env_kwargs.sleep=0.002", "algorithm.population_size=8", "noise.entries=100000", "cluster.workers=2",
         "evaluation.every=0", f"run_dir={path}", *overrides,
     ]  # fmt: skip
     environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **pipes, **options)
 
 
 def _wait_for_rows(path, count):
@@ -234,3 +235,14 @@ def test_nothing_is_left_when_the_head_is_killed(tmp_path):
     while any(Path(f"/proc/{pid}").exists() for pid in family):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_signal_to_the_whole_group_ends_the_generation_and_saves(tmp_path):
+    """As Slurm sends it, and as a terminal sends Ctrl-C."""
+    with _start(tmp_path / "run", "generations=100000", start_new_session=True) as process:
+        _wait_for_rows(tmp_path / "run", 3)
+        os.killpg(process.pid, signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+    assert "go on with: pyes train resume=" in errors
+    assert process.returncode == 130

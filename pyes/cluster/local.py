@@ -7,7 +7,6 @@ before the head imports torch. Elsewhere, and on request, the head spawns them.
 import contextlib
 import logging
 import os
-import signal
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -15,7 +14,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from pyes.board import Board
-from pyes.cluster.supervisor import STOP, WAKE, Site, StartMethod, Supervisor, die_with_parent, wait_any
+from pyes.cluster.supervisor import (
+    WAKE,
+    Site,
+    StartMethod,
+    Supervisor,
+    die_with_parent,
+    leave_signals_to_the_head,
+    wait_any,
+)
 from pyes.config import ClusterConfig
 from pyes.errors import ClusterError
 from pyes.messages import Batch, Plan, Results
@@ -111,7 +118,7 @@ class LocalCluster:
             self._supervisor = None
         if self._nursery is not None:
             with contextlib.suppress(OSError):  # it may be dead
-                self._control.send_bytes(STOP)
+                self._control.send(None)
             self._control.close()
             self._nursery.join(5.0)
             if self._nursery.exitcode is None:
@@ -135,13 +142,14 @@ class LocalCluster:
 
 def _run_nursery(supervisor: Supervisor, control: Connection, head_end: Connection, head: int) -> None:
     """Fork the workers of one run, and keep them alive until the head closes its end of the pipe or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    leave_signals_to_the_head()
     die_with_parent(head)
     head_end.close()
     try:
-        site: Site = control.recv()
+        site: Site | None = control.recv()
     except EOFError:
+        return
+    if site is None:
         return
     supervisor.start(site)
     while control not in wait_any([control, *supervisor.sentinels], _POLL_SECONDS):

@@ -152,8 +152,7 @@ def run_worker(
     parent: int,
 ) -> None:
     """Run one worker process from start to end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the head decides
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    leave_signals_to_the_head()
     die_with_parent(parent)
     if prepare is not None:
         prepare()
@@ -169,6 +168,15 @@ def run_worker(
         sys.exit(1)
     except EOFError:  # the head is gone
         sys.exit(1)
+
+
+def leave_signals_to_the_head() -> None:
+    """Do nothing on Ctrl-C and SIGTERM, which may reach the whole process group: the head decides.
+
+    A handler, since an ignored signal would stay ignored in programs that an environment starts.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
 
 
 def die_with_parent(parent: int) -> None:

@@ -1,18 +1,11 @@
 """Speed of the kernels against this machine's limits: one thread, all ratios within one run.
 
 Owns the measurement; it changes nothing. Each figure is the best of several repetitions, taken in turns with the figure
-it is compared with, so that a slow moment of the machine hits both.
-
-Run: ``python benchmarks/kernels.py [--quick] [--level LEVEL]``. The full run needs 4.5 GB and about two minutes; it
-compiles a bare read with ``cc`` where there is one, and takes the fastest of that and NumPy's as the streaming read.
+it is compared with, so that a slow moment of the machine hits both. Compiles a bare read with ``cc`` where there is
+and takes the fastest of that and NumPy's as the streaming read. NumPy's own threads must be off
+(OPENBLAS_NUM_THREADS=1, as the command line sets it).
 """
 
-import os
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-import argparse
 import ctypes
 import functools
 import itertools
@@ -82,7 +75,7 @@ def line(what: str, figure: str, ratio: float | None = None, against: str = "", 
 
 def noise(level: str | None, repetitions: int) -> None:
     """Measure ``fill_noise`` against ``Generator.standard_normal``."""
-    n = 1 << 21
+    n = 1 << 18  # a buffer that stays in the cache: the kernels, not the memory
     random, normals = np.random.default_rng(0), np.empty(n, np.float32)
     jobs: dict[str, Job] = {"NumPy": lambda: random.standard_normal(dtype=np.float32, out=normals)}
     for name, dtype in (("float32", np.float32), ("bfloat16", np.uint16), ("int8", np.int8)):
@@ -139,12 +132,12 @@ def gathered(level: str | None, repetitions: int, entries: int) -> None:
     offsets = np.random.default_rng(0).integers(0, entries - dim + 1, n)
     weights, out = np.random.default_rng(1).standard_normal(n).astype(np.float32), np.empty(dim, np.float32)
 
-    windows = np.lib.stride_tricks.sliding_window_view(table, dim)
-
     def numpy_sum() -> None:
+        # As the published OpenAI code does it: slices gathered into one array a batch, then a matrix product.
         total = np.zeros(dim, np.float32)
         for first in range(0, n, batch):
-            total += weights[first : first + batch] @ windows[offsets[first : first + batch]]
+            slices = [table[offset : offset + dim] for offset in offsets[first : first + batch]]
+            total += np.dot(weights[first : first + batch], np.asarray(slices))
 
     times = best_times(
         {"ours": lambda: _core.weighted_sum(table, offsets, weights, out, level=level), "NumPy": numpy_sum}, repetitions
@@ -213,20 +206,18 @@ def policy(level: str | None, repetitions: int) -> None:
         line(f"PolicyRunner.act {'-'.join(map(str, sizes))}", f"{seconds * 1e6:.2f} us")
 
 
-def main() -> None:
-    """Measure everything and print one line a figure."""
-    parser = argparse.ArgumentParser(description="Speed of the kernels on one thread.")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions and a table of 2**26 entries")
-    parser.add_argument("--level", choices=_core.levels(), help="CPU level (the best one by default)")
-    options = parser.parse_args()
-    repetitions, entries = (2, 1 << 26) if options.quick else (5, 1 << 28)
-    print(f"levels: {', '.join(_core.levels())}; measured: {options.level or _core.levels()[-1]}")
-    noise(options.level, repetitions)
-    weighted_sum(options.level, repetitions, entries)
-    gathered(options.level, repetitions, 1 << 26)
-    vectors(options.level, repetitions)
-    policy(options.level, repetitions)
+def measure(*, full: bool = False, level: str | None = None) -> None:
+    """Print one line a figure.
 
-
-if __name__ == "__main__":
-    main()
+    Parameters
+    ----------
+    full : bool           more repetitions and a table of 2**28 entries: 2 GB and two minutes
+    level : str | None    CPU level; the best one by default
+    """
+    repetitions, entries = (5, 1 << 28) if full else (2, 1 << 26)
+    print(f"kernels: one thread, CPU level {level or _core.levels()[-1]} of {', '.join(_core.levels())}")
+    noise(level, repetitions)
+    weighted_sum(level, repetitions, entries)
+    gathered(level, repetitions, 1 << 26)
+    vectors(level, repetitions)
+    policy(level, repetitions)

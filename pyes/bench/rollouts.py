@@ -1,7 +1,5 @@
 """One worker's rollouts against the bare environment stepping the same actions.
 
-    python benchmarks/rollouts.py
-
 The bare loop is Gymnasium's own environment without checker, order and time-limit wrappers: the fastest it can be
 stepped. Both run the same episodes in turn, resets included; printed is the median of the ratios.
 """
@@ -28,12 +26,13 @@ CASES = {
 ROUNDS, SECONDS = 15, 0.25
 
 
-def main() -> None:
-    """Print one line a case: both speeds, their ratio, and the ratio that is asked for."""
+def measure() -> None:
+    """Print one line a case: both speeds, their ratio, and the ratio aimed at."""
+    print("rollouts: one worker against the bare environment")
     for name, (env_id, hidden, normalize, wanted) in CASES.items():
         ours, bare = compare(env_id, hidden, normalize)
         ratio = statistics.median(first / second for first, second in zip(ours, bare, strict=True))
-        asked = "" if wanted is None else f"  (asked: {wanted})"
+        asked = "" if wanted is None else f" (aim {wanted})"
         print(
             f"{name:<52} {statistics.median(ours):>10,.0f} steps/s, bare {statistics.median(bare):>10,.0f}: "
             f"{ratio:.2f}{asked}"
@@ -108,7 +107,3 @@ def speed(work: Any) -> float:
     while (elapsed := time.perf_counter() - begun) < SECONDS:
         steps += work()
     return float(steps / elapsed)
-
-
-if __name__ == "__main__":
-    main()
