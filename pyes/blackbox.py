@@ -64,9 +64,10 @@ def maximize(
     config = AlgorithmConfig(name=algorithm, **settings)
     start = np.array(theta, np.float32).ravel()
     cluster_config = ClusterConfig(name="inline") if workers == 1 else ClusterConfig(workers=workers)
-    with ExitStack() as stack:
+    with ExitStack() as outer, ExitStack() as stack:
         cluster = stack.enter_context(open_cluster(cluster_config, function))
-        table = stack.enter_context(NoiseTable(max(2**20, 256 * len(start)), seed=0, shared=True))
+        # Made after the workers' parent, as it has threads; given back after the workers, which read it.
+        table = outer.enter_context(NoiseTable(max(2**20, 256 * len(start)), seed=0, shared=True))
         cluster.start(_plan(seed, len(start), config.population_size), table)
         search = algorithms.make(
             config, optimizer or OptimizerConfig(), start, table, seed=seed, threads=usable_cores()

@@ -27,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, 1 (failure), 2 (bad input) or 130 (interrupted)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
+    sys.path.insert(0, os.getcwd())  # as `python -m pyes` has it: modules of one's own lie here
     _one_thread_per_process()
     try:
         _run([each for each in arguments if each != "--debug"])
@@ -366,7 +367,7 @@ def _directed(arguments: list[str]) -> list[str]:
     directory = _value(arguments, "run_dir")
     if directory is None:
         return arguments
-    if not _FLAGS_OF_SWEEPS.isdisjoint(arguments):
+    if not _FLAGS_OF_SWEEPS.isdisjoint(arguments) or _value(arguments, "sweep") not in (None, "null"):
         return [*arguments, f"hydra.sweep.dir={_hydra_value(directory)}"]
     if (Path(directory) / "metrics.csv").exists():  # before Hydra writes into it
         raise RunDirectoryError(

@@ -49,10 +49,19 @@ class RunDirectory:
             )
         try:
             self.snapshots.mkdir(parents=True, exist_ok=True)
-            write_file(self.config, (json.dumps(configuration.to_mapping(config), indent=2) + "\n").encode())
+            self.write_config(config)
         except (OSError, ConfigError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise RunDirectoryError(f"run_dir: cannot write to {self.path} ({reason}); choose another one") from error
+
+    def write_config(self, config: TrainConfig) -> None:
+        """Write the configuration, as it stands now.
+
+        Raises
+        ------
+        ConfigError    it cannot be written; the one before it stays
+        """
+        write_file(self.config, (json.dumps(configuration.to_mapping(config), indent=2) + "\n").encode())
 
     def read_config(self) -> TrainConfig:
         """Return the configuration that the run was started with.

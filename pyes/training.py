@@ -6,11 +6,12 @@ Knows nothing of how members are evaluated (the cluster) or how theta moves (the
 import contextlib
 import logging
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from pyes import algorithms, networks, streams, tasks
 from pyes import config as configuration
 from pyes.algorithms import EpisodeLimit
 from pyes.cluster import Cluster, open_cluster, worker_start_method
-from pyes.config import TrainConfig
+from pyes.config import NoiseConfig, TrainConfig
 from pyes.display import Display
-from pyes.errors import RunDirectoryError, TaskError
+from pyes.errors import ConfigError, RunDirectoryError, TaskError
 from pyes.hashing import theta_hash
 from pyes.logs import run_log
 from pyes.messages import Batch, Plan, Results
@@ -71,30 +72,30 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
     ClusterError    the workers cannot be kept alive
     """
     if not isinstance(config, TrainConfig):
-        config = configuration.from_mapping(config)
+        config = _from_mapping(config)
     directory = RunDirectory(config.resume or config.run_dir)
     if config.resume is None:
         directory.create(config)
-    with ExitStack() as stack:
+    else:
+        _check_same(directory.read_config(), config)
+    with ExitStack() as outer, ExitStack() as stack:
         shown = stack.enter_context(Display(config, enabled=display))
         prepare = stack.enter_context(run_log(directory.log, worker_start_method(config.cluster)))
         with tasks.make(config.task) as task:
             head = ActionHead.for_space(
                 task.action_space, config.task.action, bins=config.task.bins, noise=config.task.action_noise
             )
-            observation_size, most = task.observation_size, task.max_timesteps
+            observation_size, most = task.observation_size, task.max_timesteps or sys.maxsize
         # Before torch is imported and before threads start: the workers' parent is forked here.
         cluster = stack.enter_context(open_cluster(config.cluster, config.task, prepare))
         spec, theta = networks.build(config.network, observation_size, head, config.seed, config.task.observation_clip)
-        entries = (
-            default_entries(len(theta), config.noise.dtype) if config.noise.entries == "auto" else config.noise.entries
-        )
-        table = stack.enter_context(
-            NoiseTable(entries, config.noise.seed, config.noise.dtype, shared=True, threads=usable_cores())
-        )
+        config = _resolve(config, len(theta))
+        # Made after the workers' parent, as it takes threads; given back after the workers, which read it.
+        table = outer.enter_context(_make_table(config.noise))
+        directory.write_config(config)
         shown.note(
-            f"{config.task.env_id}: {len(theta):,} parameters, {cluster.workers} workers, noise table of {entries:,} "
-            f"{config.noise.dtype} entries ({table.array.nbytes / 2**20:,.0f} MiB)\n{directory.path}"
+            f"{config.task.env_id}: {len(theta):,} parameters, {cluster.workers} workers, "
+            f"noise table of {len(table):,} {config.noise.dtype} entries ({table.array.nbytes / 2**20:,.0f} MiB)\n{directory.path}"
         )
         run = _Run(config, directory, spec, theta, table, cluster, most, shown)
         metrics = stack.enter_context(
@@ -104,6 +105,60 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         )
         result = run.go(metrics)
     return result
+
+
+def _from_mapping(values: Mapping[str, Any]) -> TrainConfig:
+    """Check a configuration; of a run that goes on, what is left out is the run's."""
+    if values.get("resume") is None:
+        return configuration.from_mapping(values)
+    kept = configuration.to_mapping(RunDirectory(values["resume"]).read_config())
+    return configuration.from_mapping(_merge(kept, values))
+
+
+def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        both = isinstance(value, Mapping) and isinstance(base.get(key), Mapping)
+        merged[key] = _merge(base[key], value) if both else value
+    return merged
+
+
+#: What may change when a run goes on: nothing that decides theta.
+_FREE_ON_RESUME = (
+    "generations", "timesteps", "time_limit", "target_return", "run_dir", "resume", "cluster", "logger", "evaluation",
+    "snapshot",
+)  # fmt: skip
+
+
+def _check_same(old: TrainConfig, new: TrainConfig) -> None:
+    """Refuse to go on with settings that would have given another run."""
+    before, after = _flat(configuration.to_mapping(old)), _flat(configuration.to_mapping(new))
+    changed = [
+        f"{key} (was {before.get(key)!r}, got {after.get(key)!r})"
+        for key in sorted(before.keys() | after.keys())
+        if key.partition(".")[0] not in _FREE_ON_RESUME and before.get(key) != after.get(key)
+    ]
+    if changed:
+        raise ConfigError(f"resume: these settings decide the run and cannot change: {', '.join(changed)}")
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key: value}
+    return flat
+
+
+def _resolve(config: TrainConfig, dim: int) -> TrainConfig:
+    """Fix the size of the noise table: a run keeps the one it began with, whatever memory is free later."""
+    if config.noise.entries != "auto":
+        return config
+    return replace(config, noise=replace(config.noise, entries=default_entries(dim, config.noise.dtype)))
+
+
+def _make_table(config: NoiseConfig) -> NoiseTable:
+    assert config.entries != "auto"
+    return NoiseTable(config.entries, config.seed, config.dtype, shared=True, threads=usable_cores())
 
 
 class _Run:
@@ -117,28 +172,22 @@ class _Run:
         theta: NDArray[np.float32],
         table: NoiseTable,
         cluster: Cluster,
-        most: int | None,
+        most: int,
         display: Display,
     ) -> None:
         task, size = config.task, config.algorithm.population_size
-        self._config, self._directory, self._spec, self._cluster, self._display = (
-            config,
-            directory,
-            spec,
-            cluster,
-            display,
-        )
+        self._config, self._directory, self._display = config, directory, display
+        self._spec, self._cluster, self._most = spec, cluster, most
         self._algorithm = algorithms.make(
             config.algorithm, config.optimizer, theta, table, seed=config.seed, threads=usable_cores()
         )
         self._limit = EpisodeLimit(config.algorithm.episode_limit, most)
-        self._most = EpisodeLimit(configuration.EpisodeLimitConfig(), most).value
         self._stats = RunningStats(spec.program.observation_size) if task.normalize_observations else None
         self._stride = max(1, round(1 / task.statistics_share)) if task.normalize_observations else 0
         self._timesteps = self._episodes = 0
         self._failed = 0
         self._evaluation: tuple[float, float] | None = None
-        self._seconds_before = 0.0
+        self._seconds_before = 0.0  # of the parts of the run before this one
         if config.resume is not None:
             self._load(directory.newest_snapshot())
         cluster.start(
@@ -161,21 +210,20 @@ class _Run:
 
     def go(self, metrics: MetricsWriter) -> RunResult:
         """Run generations until a budget is reached or the user interrupts; save; draw."""
-        begun = time.perf_counter() - self._seconds_before
+        self._begun = time.perf_counter() - self._seconds_before
         with _interruptible() as interrupted:
-            stopped_by = self._reached(0.0)
+            stopped_by = self._reached() or self._target_reached()
             while stopped_by is None:
-                last = self._generation(begun, metrics)
-                stopped_by = "interrupt" if interrupted.is_set() else self._reached(last)
+                stopped_by = self._generation(metrics, interrupted)
         self._display.close()
-        self._save(time.perf_counter() - begun)
+        self._save()
         self._draw()
         self._summarize(stopped_by)
         objective = None if self._evaluation is None else self._evaluation[0]
         return RunResult(self._directory.path, objective, self.generation, self._timesteps, stopped_by)
 
-    def _generation(self, begun: float, metrics: MetricsWriter) -> float:
-        """Run one generation; return the run's seconds so far."""
+    def _generation(self, metrics: MetricsWriter, interrupted: threading.Event) -> str | None:
+        """Run one generation; return what ends the run after it, if anything."""
         config, algorithm = self._config, self._algorithm
         population, limit = algorithm.ask(), self._limit.value
         sigma, learning_rate = algorithm.sigma, algorithm.learning_rate
@@ -188,13 +236,13 @@ class _Run:
         self._timesteps += int(results.lengths.sum())
         self._episodes += len(population) * config.task.episodes
         self._failed += results.failed
-        evaluation = self._evaluate_if_due()
-        seconds = time.perf_counter() - begun
+        stopped_by = "interrupt" if interrupted.is_set() else self._reached()
+        evaluation = self._evaluate_if_due(stopped_by)
         row = Row(
             generation=population.generation,
             timesteps=self._timesteps,
             episodes=self._episodes,
-            seconds=seconds,
+            seconds=self._seconds(),
             **_summary(results.returns),
             length_mean=float(results.lengths.mean()) / config.task.episodes,
             eval_return_mean=None if evaluation is None else evaluation[0],
@@ -216,8 +264,8 @@ class _Run:
         metrics.write(row)
         self._display.show(row)
         if config.snapshot.every and self.generation % config.snapshot.every == 0:
-            self._save(seconds)
-        return seconds
+            self._save()
+        return stopped_by or self._target_reached()
 
     def _batch(self, population: Population) -> Batch:
         mean, inverse_std = self._normalizer()
@@ -261,24 +309,30 @@ class _Run:
         if self._stats is not None:
             self._stats.merge(results.sums, results.sum_lengths)
 
-    def _reached(self, seconds: float) -> str | None:
+    def _seconds(self) -> float:
+        """Wall clock since the run's first generation began, without the time between its parts."""
+        return time.perf_counter() - self._begun
+
+    def _reached(self) -> str | None:
         """Return the budget that has been reached, if any."""
         config = self._config
         if config.generations is not None and self.generation >= config.generations:
             return "generations"
         if config.timesteps is not None and self._timesteps >= config.timesteps:
             return "timesteps"
-        if config.time_limit is not None and seconds >= config.time_limit:
+        if config.time_limit is not None and self._seconds() >= config.time_limit:
             return "time_limit"
-        if config.target_return is not None and self._evaluation and self._evaluation[0] >= config.target_return:
-            return "target_return"
         return None
 
-    def _evaluate_if_due(self) -> tuple[float, float] | None:
-        """Evaluate the center every so many generations, and after the last one."""
-        config, generation = self._config, self.generation
-        last = generation == config.generations or (config.timesteps or self._timesteps + 1) <= self._timesteps
-        if not config.evaluation.every or not (last or generation % config.evaluation.every == 0):
+    def _target_reached(self) -> str | None:
+        target = self._config.target_return
+        return "target_return" if target is not None and self._evaluation and self._evaluation[0] >= target else None
+
+    def _evaluate_if_due(self, stopped_by: str | None) -> tuple[float, float] | None:
+        """Evaluate the center every so many generations, and after the last one unless the user is waiting."""
+        every = self._config.evaluation.every
+        last = stopped_by not in (None, "interrupt")
+        if not every or not (last or self.generation % every == 0):
             return None
         results = self._cluster.evaluate(self._center_batch())
         self._check(results)
@@ -300,7 +354,7 @@ class _Run:
             inverse_std=inverse_std,
         )
 
-    def _save(self, seconds: float) -> None:
+    def _save(self) -> None:
         """Write a snapshot and the policy."""
         state: dict[str, Any] = {
             "algorithm": self._algorithm.state_dict(),
@@ -308,7 +362,7 @@ class _Run:
             "episodes": self._episodes,
             "episode_limit": self._limit.value,
             "evaluation": self._evaluation,
-            "seconds": seconds,
+            "seconds": self._seconds(),
         }
         if self._stats is not None:
             state["observations"] = self._stats.state_dict()

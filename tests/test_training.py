@@ -13,6 +13,7 @@ import pyes
 from pyes.errors import ConfigError, TaskError
 from pyes.hashing import theta_hash
 from pyes.metrics import read_rows
+from pyes.run_directory import RunDirectory
 
 TINY = {
     "task": {"env_id": "faulty:Faulty-v0"},
@@ -246,3 +247,20 @@ def test_a_signal_to_the_whole_group_ends_the_generation_and_saves(tmp_path):
         _, errors = process.communicate(timeout=20)
     assert "go on with: pyes train resume=" in errors
     assert process.returncode == 130
+
+
+def test_resume_refuses_settings_that_would_change_the_run_and_names_them(tmp_path):
+    _train(tmp_path / "run", generations=2)
+    with pytest.raises(
+        ConfigError, match=r"cannot change: algorithm.sigma \(was 0.3, got 0.2\), seed \(was 0, got 1\)"
+    ):
+        _train("unused", resume=str(tmp_path / "run"), seed=1, algorithm={"sigma": 0.2})
+
+
+def test_resume_keeps_what_is_left_out(tmp_path):
+    _train(tmp_path / "run", generations=2, algorithm={"sigma": 0.2}, noise={"entries": "auto"})
+    result = pyes.train({"resume": str(tmp_path / "run"), "generations": 4}, display=False)
+    assert result.generations == 4
+    config = RunDirectory(tmp_path / "run").read_config()
+    assert (config.algorithm.sigma, config.generations) == (0.2, 4)
+    assert isinstance(config.noise.entries, int)

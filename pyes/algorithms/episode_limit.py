@@ -4,8 +4,6 @@ Early on, policies that merely survive waste most of the time; a short limit tha
 al. 2017, section 2.1, "we cap episode length at a constant m steps ..., which we dynamically adjust").
 """
 
-import sys
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,13 +16,13 @@ class EpisodeLimit:
     Parameters
     ----------
     config : EpisodeLimitConfig    initial limit, and when and by how much it grows
-    most : int | None              the task's own limit, never exceeded
+    most : int                     the task's own limit, never exceeded
     """
 
-    def __init__(self, config: EpisodeLimitConfig, most: int | None) -> None:
+    def __init__(self, config: EpisodeLimitConfig, most: int) -> None:
         self._config = config
-        self._most = sys.maxsize if most is None else most
-        self.value = min(config.initial or self._most, self._most)
+        self._most = most
+        self.value = min(config.initial or most, most)
 
     def update(self, lengths: NDArray[np.int64], episodes: int) -> None:
         """Grow when a large enough share of the members reached the limit in every one of their episodes."""

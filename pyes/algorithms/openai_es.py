@@ -56,6 +56,7 @@ class OpenAIES:
         self._seed, self._threads = seed, threads
         self._optimizer = optimizers.make(optimizer or OptimizerConfig(), dim)
         self._gradient = np.empty(dim, np.float32)
+        self._population: Population | None = None
         self.generation = 0
         self.sigma = self._config.sigma
         self.learning_rate = self._config.learning_rate
@@ -63,6 +64,11 @@ class OpenAIES:
 
     def ask(self) -> Population:
         """Return the members of the current generation."""
+        if self._population is None:
+            self._population = self._draw()
+        return self._population
+
+    def _draw(self) -> Population:
         config, size = self._config, self._config.population_size
         offsets = streams.offsets(self._seed, self.generation, size // 2 if config.mirrored else size, self._bound)
         scales = np.full(size, self.sigma, np.float32)
@@ -107,6 +113,7 @@ class OpenAIES:
 
     def _advance(self) -> None:
         config = self._config
+        self._population = None
         self.generation += 1
         self.sigma = max(self.sigma * config.sigma_decay, config.sigma_min)
         self.learning_rate = max(self.learning_rate * config.learning_rate_decay, config.learning_rate_min)
@@ -123,6 +130,7 @@ class OpenAIES:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
+        self._population = None
         self.theta[:] = state["theta"]
         self.generation = int(state["generation"])
         self.sigma, self.learning_rate = float(state["sigma"]), float(state["learning_rate"])

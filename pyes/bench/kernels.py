@@ -1,9 +1,9 @@
 """Speed of the kernels against this machine's limits: one thread, all ratios within one run.
 
 Owns the measurement; it changes nothing. Each figure is the best of several repetitions, taken in turns with the figure
-it is compared with, so that a slow moment of the machine hits both. Compiles a bare read with ``cc`` where there is
-and takes the fastest of that and NumPy's as the streaming read. NumPy's own threads must be off
-(OPENBLAS_NUM_THREADS=1, as the command line sets it).
+it is compared with, so that a slow moment of the machine hits both. The streaming read is the faster of NumPy's and of
+a loop compiled with ``cc``, where there is one. NumPy's own threads must be off (OPENBLAS_NUM_THREADS=1, as the command
+line sets it).
 """
 
 import ctypes

@@ -49,13 +49,15 @@ class GymnasiumTask:
 
     def _make(self) -> gymnasium.Env[Any, Any]:
         config = self._config
+        # An environment need not know of rendering until somebody wants to see it.
+        rendering = {} if self._render_mode is None else {"render_mode": self._render_mode}
         try:
             env = gymnasium.make(
                 _find_spec(config.env_id),
                 # The rollout keeps the episode limit itself: a wrapper for it would only cost time.
                 max_episode_steps=-1,
                 disable_env_checker=True,
-                render_mode=self._render_mode,
+                **rendering,
                 **config.env_kwargs,
             )
         except (gymnasium.error.Error, ImportError) as error:
