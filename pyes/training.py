@@ -93,9 +93,10 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         # Made after the workers' parent, as it takes threads; given back after the workers, which read it.
         table = outer.enter_context(_make_table(config.noise))
         directory.write_config(config)
+        size = table.array.nbytes / 2**20
         shown.note(
             f"{config.task.env_id}: {len(theta):,} parameters, {cluster.workers} workers, "
-            f"noise table of {len(table):,} {config.noise.dtype} entries ({table.array.nbytes / 2**20:,.0f} MiB)\n{directory.path}"
+            f"noise table of {len(table):,} {config.noise.dtype} entries ({size:,.0f} MiB)\n{directory.path}"
         )
         run = _Run(config, directory, spec, theta, table, cluster, most, shown)
         metrics = stack.enter_context(
