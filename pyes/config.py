@@ -84,7 +84,7 @@ class AlgorithmConfig(Section):
     PATH = "algorithm"
 
     name: Literal["openai_es"] = "openai_es"
-    population_size: Annotated[int, Range(minimum=2)] = 64  # members evaluated, mirrored ones counted
+    population_size: Annotated[int, Range(minimum=2)] = 48  # members evaluated, mirrored ones counted
     sigma: Annotated[float, Positive] = 0.3
     sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
     sigma_min: Annotated[float, NotNegative] = 0.0
@@ -218,7 +218,7 @@ class EvaluationConfig(Section):
     PATH = "evaluation"
 
     every: Annotated[int, NotNegative] = 5  # generations; 0: never
-    episodes: Annotated[int, AtLeastOne] = 100
+    episodes: Annotated[int, AtLeastOne] = 50
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class TrainConfig(Section):
     """A whole run. Of the budgets (the first four after seed), the first one reached ends it."""
 
     seed: Annotated[int, Seed] = 0
-    generations: Annotated[int, AtLeastOne] | None = 100
+    generations: Annotated[int, AtLeastOne] | None = 200
     timesteps: Annotated[int, AtLeastOne] | None = None
     time_limit: Annotated[float, Positive] | None = None  # seconds
     target_return: float | None = None  # mean return of an evaluation
