@@ -84,12 +84,12 @@ class AlgorithmConfig(Section):
     PATH = "algorithm"
 
     name: Literal["openai_es"] = "openai_es"
-    population_size: Annotated[int, Range(minimum=2)] = 48  # members evaluated, mirrored ones counted
+    population_size: Annotated[int, Range(minimum=2)] = 40  # members evaluated, mirrored ones counted
     sigma: Annotated[float, Positive] = 0.3
     sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
     sigma_min: Annotated[float, NotNegative] = 0.0
     learning_rate: Annotated[float, Positive] = 0.1
-    learning_rate_decay: Annotated[float, Share] = 1.0  # factor a generation
+    learning_rate_decay: Annotated[float, Share] = 0.995  # factor a generation
     learning_rate_min: Annotated[float, NotNegative] = 0.0
     weight_decay: Annotated[float, NotNegative] = 0.0
     weight_decay_mode: Literal["decoupled", "classic"] = "decoupled"
