@@ -89,7 +89,7 @@ class AlgorithmConfig(Section):
     sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
     sigma_min: Annotated[float, NotNegative] = 0.0
     learning_rate: Annotated[float, Positive] = 0.1
-    learning_rate_decay: Annotated[float, Share] = 0.995  # factor a generation
+    learning_rate_decay: Annotated[float, Share] = 1.0  # factor a generation
     learning_rate_min: Annotated[float, NotNegative] = 0.0
     weight_decay: Annotated[float, NotNegative] = 0.0
     weight_decay_mode: Literal["decoupled", "classic"] = "decoupled"
