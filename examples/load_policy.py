@@ -20,11 +20,11 @@ def main(run: str) -> None:
     for seed in range(3):
         observation, _ = env.reset(seed=seed)
         policy.reset()
-        total, done = 0.0, False
-        while not done:
+        total, over = 0.0, False
+        while not over:
             observation, reward, terminated, truncated, _ = env.step(policy(observation))
             total += float(reward)
-            done = terminated or truncated
+            over = terminated or truncated
         print(f"seed {seed}: return {total:.1f}")
     env.close()
 

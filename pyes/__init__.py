@@ -9,6 +9,7 @@
 Names are imported when first used, so that ``import pyes`` is quick and needs neither torch nor a simulator.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,10 @@ _HOMES = {
 }
 
 __all__ = ["Maximum", "NoiseTable", "OpenAIES", "Policy", "RunResult", "load", "maximize", "train"]
+
+
+# What a library logs is for those who ask for it: a run's train.log, or a handler of the user's.
+logging.getLogger("pyes").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

@@ -78,7 +78,8 @@ def maximize(
             batch = _batch(generation, population.offsets, population.scales, search.theta)
             results = cluster.evaluate(batch)
             if results.failed == len(population):
-                raise TaskError(f"the function failed for all {results.failed} members: {results.errors[0]}")
+                reason = results.errors[0] if results.errors else "their workers were killed or hung"
+                raise TaskError(f"the function failed for all {results.failed} members: {reason}")
             search.tell(results.returns)
             history[generation] = np.nanmean(results.returns)
         center = cluster.evaluate(_batch(generations, np.zeros(1, np.int64), np.zeros(1, np.float32), search.theta))

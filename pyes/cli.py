@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -27,14 +28,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, 1 (failure), 2 (bad input) or 130 (interrupted)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
-    sys.path.insert(0, os.getcwd())  # as `python -m pyes` has it: modules of one's own lie here
+    sys.path.insert(0, "")  # as `python -m pyes` has it: modules of one's own lie in the current folder
     _one_thread_per_process()
     try:
         _run([each for each in arguments if each != "--debug"])
         sys.stdout.flush()
         return 0
     except SystemExit as end:  # argparse and Hydra, after --help and the like
-        return end.code if isinstance(end.code, int) else 0
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone, as in `pyes info | head -1`
@@ -217,16 +218,11 @@ def _facts() -> Iterator[tuple[str, str]]:
     yield "platform", platform.platform()
     levels = _core.levels()
     yield "cpu level", f"{levels[-1]} (of {', '.join(levels)})"
-    yield "cores", str(_usable_cores())
+    yield "cores", str(noise.usable_cores())
     yield "memory", f"{memory.available() / 2**30:.1f} GiB available to this process"
     yield "shared memory", memory.default_kind()
     entries = noise.default_entries(1)
     yield "noise table", f"{entries:,} entries by default: {entries * 4 / 2**20:,.0f} MiB as float32"
-
-
-def _usable_cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _version(distribution: str) -> str:
@@ -363,7 +359,9 @@ def _directed(arguments: list[str]) -> list[str]:
     arguments = [f"++{text}" if text.startswith("task.env_kwargs") else text for text in arguments]  # any key will do
     resumed = _value(arguments, "resume")
     if resumed not in (None, "null"):
-        return [*_resumed(Path(resumed), arguments), *arguments]
+        # Where the first override stands: Hydra's parser wants all of them in one place.
+        first = next(i for i, text in enumerate(arguments) if "=" in text and not text.startswith("-"))
+        return [*arguments[:first], *_resumed(Path(resumed), arguments), *arguments[first:]]
     directory = _value(arguments, "run_dir")
     if directory is None:
         return arguments
@@ -408,7 +406,8 @@ def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
 def _hydra_value(value: Any) -> str:
     """Return a JSON value in Hydra's override grammar (which has no quotes around the keys of a mapping)."""
     if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        # Backslashes count only before a quote, and before the closing one.
+        return "'" + re.sub(r"(\\+)(?='|$)", r"\1\1", value).replace("'", "\\'") + "'"
     if isinstance(value, list):
         return "[" + ",".join(map(_hydra_value, value)) + "]"
     if isinstance(value, dict):

@@ -73,7 +73,7 @@ class EpisodeLimitConfig(Section):
     PATH = "algorithm.episode_limit"
 
     initial: Annotated[int, AtLeastOne] | None = None  # timesteps; None: no limit but the task's own
-    threshold: Annotated[float, Share] = 0.2  # the limit grows when this share of the episodes reached it ...
+    threshold: Annotated[float, Share] = 0.2  # the limit grows when this share of the members reached it ...
     growth: Annotated[float, Range(minimum=1, open_minimum=True)] = 1.5  # ... by this factor
 
 
@@ -350,7 +350,7 @@ def _match_scalar(hint: Any, value: Any) -> Any:
         return None if value is None else _MISMATCH
     if hint in (bool, str):
         return value if isinstance(value, hint) else _MISMATCH
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) == math.inf:
         return _MISMATCH
     if hint is float:
         return float(value)

@@ -1,24 +1,53 @@
 """The log of a run: what the head and its workers say, in order, in ``train.log``.
 
-Forked workers log through multiprocessing-logging, spawned ones through the standard library's queue handlers (that
-package serves forked processes only). Either way one thread of the head writes the file.
+The standard library's queue handlers, over a channel that survives any death of a worker: each record is one datagram,
+sent whole or not at all and under no lock. (A multiprocessing queue, and what is built on one, has a lock that a killed
+writer keeps for ever, which silences everybody else.) One thread of the head writes the file.
 """
 
 import logging
 import logging.handlers
 import multiprocessing
+import pickle
+import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 _FORMAT = "%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
+_LARGEST = 65_536  # bytes of a record; a longer text is cut
+
+
+class _Datagrams:
+    """A queue of log records over a pair of local datagram sockets, as the queue handlers want one."""
+
+    def __init__(self) -> None:
+        self._receiver, self._sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+    def put_nowait(self, record: logging.LogRecord | None) -> None:
+        """Send a record; None, the listener's sign to stop, too."""
+        data = pickle.dumps(record)
+        if record is not None and len(data) > _LARGEST:
+            record.msg = record.message = f"{record.msg[: _LARGEST // 8]} ... (cut)"
+            data = pickle.dumps(record)
+        self._sender.send(data)
+
+    def get(self, block: bool = True) -> Any:
+        """Wait for the next record."""
+        return pickle.loads(self._receiver.recv(2 * _LARGEST))
+
+    def close(self) -> None:
+        """Close both ends."""
+        self._receiver.close()
+        self._sender.close()
 
 
 @contextmanager
-def run_log(path: Path, start_method: Literal["fork", "spawn"]) -> Iterator[Callable[[], None] | None]:
-    """Log into ``path`` while the block runs; yields what a new worker process must call first, if anything.
+def run_log(path: Path) -> Iterator[Callable[[], None]]:
+    """Log into ``path`` while the block runs; yields what a new worker process must call first.
 
     Workers must be gone when the block ends.
     """
@@ -26,48 +55,25 @@ def run_log(path: Path, start_method: Literal["fork", "spawn"]) -> Iterator[Call
     level = root.level
     writer = logging.FileHandler(path, encoding="utf-8")
     writer.setFormatter(logging.Formatter(_FORMAT))
+    # Windows has no local datagrams; its workers are spawned and share a queue.
+    channel: Any = multiprocessing.get_context("spawn").Queue() if sys.platform == "win32" else _Datagrams()
+    listener = logging.handlers.QueueListener(channel, writer)
+    handler = logging.handlers.QueueHandler(channel)
     root.setLevel(min(level or logging.INFO, logging.INFO))
-    try:
-        with _forked(root, writer) if start_method == "fork" else _spawned(root, writer) as prepare:
-            yield prepare
-    finally:
-        root.setLevel(level)
-        writer.close()
-
-
-@contextmanager
-def _forked(root: logging.Logger, writer: logging.Handler) -> Iterator[None]:
-    from multiprocessing_logging import MultiProcessingHandler
-
-    # The class, not its install function: that would wrap the handlers of other people too, and insists on the
-    # interpreter's default start method, which says nothing about ours.
-    handler = MultiProcessingHandler("train.log", sub_handler=writer)
-    root.addHandler(handler)
-    try:
-        yield None
-    finally:
-        root.removeHandler(handler)
-        handler.close()
-        # A worker that was killed while it wrote keeps the queue's lock for ever; at exit, do not wait for that.
-        handler.queue.cancel_join_thread()
-
-
-@contextmanager
-def _spawned(root: logging.Logger, writer: logging.Handler) -> Iterator[Callable[[], None]]:
-    queue: Any = multiprocessing.get_context("spawn").Queue()
-    listener = logging.handlers.QueueListener(queue, writer)
-    handler = logging.handlers.QueueHandler(queue)
     root.addHandler(handler)
     listener.start()
     try:
-        yield partial(_log_to, queue)
+        yield partial(_log_to, channel)
     finally:
         root.removeHandler(handler)
+        root.setLevel(level)
         listener.stop()
-        queue.close()
+        channel.close()
+        writer.close()
 
 
-def _log_to(queue: Any) -> None:
+def _log_to(channel: Any) -> None:
+    """Send this worker's records to the head, and nowhere else: a forked one has the head's handlers."""
     root = logging.getLogger()
     root.setLevel(logging.INFO)
-    root.addHandler(logging.handlers.QueueHandler(queue))
+    root.handlers[:] = [logging.handlers.QueueHandler(channel)]

@@ -40,7 +40,8 @@ class Handle:
 
 def default_kind() -> Kind:
     """Return the backing that new blocks get on this machine."""
-    return "memfd" if sys.platform == "linux" else "shared_memory"
+    # Some distributions of Python for Linux are built against a C library without memfd_create.
+    return "memfd" if hasattr(os, "memfd_create") else "shared_memory"
 
 
 class SharedBlock:
@@ -174,8 +175,9 @@ def check_fits(size: int) -> None:
     free = available()
     if size > free:
         raise ConfigError(
-            f"a shared block of {size / 2**20:,.0f} MiB does not fit: {free / 2**20:,.0f} MiB of memory are available"
-            " (machine or container limit); try a smaller noise.entries, or noise.dtype=int8"
+            f"a block of {size / 2**20:,.0f} MiB does not fit: {free / 2**20:,.0f} MiB of memory are available"
+            " (machine or container limit); try a smaller noise table (noise.entries, noise.dtype=int8), population or"
+            " network"
         )
 
 

@@ -61,11 +61,6 @@ class Batch:
     statistics_stride: int = 0
     action_noise: bool = False
 
-    @property
-    def statistics_rows(self) -> int:
-        """Members whose observations are summed."""
-        return -(-len(self.offsets) // self.statistics_stride) if self.statistics_stride else 0
-
 
 @dataclass(frozen=True)
 class Results:

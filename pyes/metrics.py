@@ -73,7 +73,6 @@ class MetricsWriter:
         write_file(path, head.getvalue().encode())
         self._file = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115 - closed in close
         self._writer = csv.DictWriter(self._file, COLUMNS, lineterminator="\n")
-        self.seconds = float(rows[-1]["seconds"]) if rows else 0.0
 
     def write(self, row: Row) -> None:
         """Append one row."""

@@ -54,8 +54,12 @@ class NoiseTable:
         storage = np.dtype(STORAGE[dtype])
         if shared:
             self._block = memory.SharedBlock(entries * storage.itemsize)
-            _fill(self._block.array(storage, (entries,)), seed, threads)
-            self._block.seal()
+            try:
+                _fill(self._block.array(storage, (entries,)), seed, threads)
+                self._block.seal()
+            except BaseException:  # Ctrl-C, most likely
+                self._block.close()
+                raise
             self.array: NDArray[Any] = self._block.array(storage, (entries,))
         else:
             memory.check_fits(entries * storage.itemsize)

@@ -86,7 +86,7 @@ class SGD:
 class ClipUp(SGD):
     """ClipUp (Toklu et al. 2020): normalised gradient, momentum, velocity clipped to ``max_speed``."""
 
-    def __init__(self, dim: int, momentum: float = 0.9, max_speed: float = 0.15) -> None:
+    def __init__(self, dim: int, momentum: float = 0.9, max_speed: float = 0.3) -> None:
         super().__init__(dim, momentum)
         self._max_speed = max_speed
 

@@ -161,7 +161,7 @@ def _read(path: Path, x: XAxis) -> _Run:
     evaluations = [(row[x], row["eval_return_mean"]) for row in rows if "eval_return_mean" in row]
     points = evaluations or [(row[x], row["return_mean"]) for row in rows]
     curve = np.array(sorted(dict(points).items()), np.float64)
-    settings = {key: value for key, value in _flat(config).items() if key not in _NOT_A_SETTING}
+    settings = {key: value for key, value in _flat(config).items() if key.partition(".")[0] not in _NOT_A_SETTING}
     return _Run(path, settings or {"run": path.name}, config.get("seed"), curve[:, 0], curve[:, 1], bool(evaluations))
 
 

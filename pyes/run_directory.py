@@ -1,6 +1,8 @@
 """The run directory: the names of a run's files, its configuration, and its snapshots."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,18 @@ from pyes.config import TrainConfig
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.files import write_file
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 _SNAPSHOTS_KEPT = 3
 
 
 class RunDirectory:
     """The files of one run.
 
+    lock                 held by the process that writes the run
     config.json          the resolved configuration
     train.log            what the head and its workers said
     metrics.csv          one row a generation
@@ -29,12 +37,38 @@ class RunDirectory:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.lock_file = self.path / "lock"
         self.config = self.path / "config.json"
         self.log = self.path / "train.log"
         self.metrics = self.path / "metrics.csv"
         self.snapshots = self.path / "snapshots"
         self.learning_curve = self.path / "learning_curve.png"
         self.tensorboard = self.path / "tensorboard"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory for this process; the kernel gives it back however the process ends.
+
+        Raises
+        ------
+        RunDirectoryError    another process holds it, or it cannot be made
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = open(self.lock_file, "a")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise RunDirectoryError(
+                f"run_dir: cannot write to {self.path} ({error.strerror}); choose another one"
+            ) from error
+        with file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError as error:
+                    raise RunDirectoryError(
+                        f"run_dir: another process is writing to {self.path}; wait for it or choose another directory"
+                    ) from error
+            yield
 
     def create(self, config: TrainConfig) -> None:
         """Make the directory and write the configuration.

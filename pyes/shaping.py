@@ -1,4 +1,4 @@
-"""Fitness shaping: from the returns of a generation to the weights of its members.
+"""Shaping: from the returns of a generation to the weights of its members.
 
 A member that failed has the return NaN and counts as the worst under every shaping.
 """

@@ -21,7 +21,6 @@ class Purpose(IntEnum):
     ENVIRONMENT = 2
     ACTION = 3
     EVALUATION = 4
-    INITIALIZATION = 5
 
 
 def offsets(seed: int, generation: int, count: int, bound: int) -> NDArray[np.int64]:

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from pyes import algorithms, networks, streams, tasks
 from pyes import config as configuration
 from pyes.algorithms import EpisodeLimit
-from pyes.cluster import Cluster, open_cluster, worker_start_method
+from pyes.cluster import Cluster, open_cluster
 from pyes.config import NoiseConfig, TrainConfig
 from pyes.display import Display
-from pyes.errors import ConfigError, RunDirectoryError, TaskError
+from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
 from pyes.hashing import theta_hash
 from pyes.logs import run_log
 from pyes.messages import Batch, Plan, Results
@@ -74,19 +74,22 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
     if not isinstance(config, TrainConfig):
         config = _from_mapping(config)
     directory = RunDirectory(config.resume or config.run_dir)
-    if config.resume is None:
-        directory.create(config)
-    else:
-        _check_same(directory.read_config(), config)
+    if config.resume is not None:
+        old = directory.read_config()
+        _check_same(old, config)
+        config = replace(config, noise=old.noise)
     with ExitStack() as outer, ExitStack() as stack:
+        outer.enter_context(directory.locked())
+        if config.resume is None:
+            directory.create(config)
         shown = stack.enter_context(Display(config, enabled=display))
-        prepare = stack.enter_context(run_log(directory.log, worker_start_method(config.cluster)))
+        prepare = stack.enter_context(run_log(directory.log))
         with tasks.make(config.task) as task:
             head = ActionHead.for_space(
                 task.action_space, config.task.action, bins=config.task.bins, noise=config.task.action_noise
             )
             observation_size, most = task.observation_size, task.max_timesteps or sys.maxsize
-        # Before torch is imported and before threads start: the workers' parent is forked here.
+        # The workers' parent is forked here, before torch is imported.
         cluster = stack.enter_context(open_cluster(config.cluster, config.task, prepare))
         spec, theta = networks.build(config.network, observation_size, head, config.seed, config.task.observation_clip)
         config = _resolve(config, len(theta))
@@ -137,7 +140,7 @@ def _check_same(old: TrainConfig, new: TrainConfig) -> None:
     changed = [
         f"{key} (was {before.get(key)!r}, got {after.get(key)!r})"
         for key in sorted(before.keys() | after.keys())
-        if key.partition(".")[0] not in _FREE_ON_RESUME and before.get(key) != after.get(key)
+        if key.partition(".")[0] not in _FREE_ON_RESUME and before.get(key) != after.get(key) != "auto"
     ]
     if changed:
         raise ConfigError(f"resume: these settings decide the run and cannot change: {', '.join(changed)}")
@@ -214,8 +217,14 @@ class _Run:
         self._begun = time.perf_counter() - self._seconds_before
         with _interruptible() as interrupted:
             stopped_by = self._reached() or self._target_reached()
-            while stopped_by is None:
-                stopped_by = self._generation(metrics, interrupted)
+            self._save()  # from here on there is something to go on from
+            try:
+                while stopped_by is None:
+                    stopped_by = self._generation(metrics, interrupted)
+            except PyesError:
+                self._display.close()
+                self._save()  # what was reached before the task or the workers failed for good
+                raise
         self._display.close()
         self._save()
         self._draw()
@@ -266,7 +275,9 @@ class _Run:
         self._display.show(row)
         if config.snapshot.every and self.generation % config.snapshot.every == 0:
             self._save()
-        return stopped_by or self._target_reached()
+        if interrupted.is_set():  # perhaps during the evaluation
+            return "interrupt"
+        return stopped_by or self._reached() or self._target_reached()
 
     def _batch(self, population: Population) -> Batch:
         mean, inverse_std = self._normalizer()
@@ -337,8 +348,9 @@ class _Run:
             return None
         results = self._cluster.evaluate(self._center_batch())
         self._check(results)
-        summary = _summary(results.returns)
-        self._evaluation = summary["return_mean"], summary["return_std"]
+        self._failed += results.failed
+        # NaN when an episode failed: a mean over the others would flatter the policy.
+        self._evaluation = float(results.returns.mean()), float(results.returns.std())
         return self._evaluation
 
     def _center_batch(self) -> Batch:
@@ -406,7 +418,7 @@ class _Run:
         if self._evaluation is not None:
             show(f"evaluation: {self._evaluation[0]:.2f} ± {self._evaluation[1]:.2f}")
         if self._failed:
-            show(f"{self._failed} members failed; {self._directory.log} says why")
+            show(f"{self._failed} members or evaluation episodes failed; {self._directory.log} says why")
         if stopped_by == "interrupt":
             show(f"go on with: pyes train resume={self._directory.path}")
 

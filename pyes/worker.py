@@ -67,7 +67,7 @@ class Worker:
                 episode_return, episode_length = self._evaluator.episode(member, episode, seed)
                 total += episode_return
                 length += episode_length
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._fail(error, f"generation {batch.generation}, member {member}, seed {seeds[episode]}")
             self._board.sums_of(member)  # what a failed member observed does not count
             return math.nan, 0, Status.RAISED
@@ -81,7 +81,7 @@ class Worker:
             return math.nan, length, Status.NOT_FINITE
         return total / len(seeds), length, Status.OK
 
-    def _fail(self, error: Exception, where: str) -> None:
+    def _fail(self, error: BaseException, where: str) -> None:
         """Tell the head, and go on with a new environment: the old one may be in any state."""
         text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
         self._board.report(self._slot, f"{text} ({where})")

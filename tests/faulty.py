@@ -1,7 +1,10 @@
 """Environments that fail in every way there is; ``env_id`` is "faulty:Faulty-v0", with this folder on the path."""
 
 import ctypes
+import multiprocessing
 import os
+import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -24,9 +27,16 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
         self, fault: str = "", every: int = 4, once: str = "", sleep: float = 0.0, render_mode: str | None = None
     ) -> None:
         self.render_mode = render_mode
-        self._fault, self._every, self._once, self._sleep = fault, every, once, sleep
+        self._fault = "" if fault.endswith("_at_start") else fault  # what an episode does
+        self._every, self._once, self._sleep = every, once, sleep
         if fault == "make":
             raise RuntimeError("cannot be made")
+        if multiprocessing.parent_process() is not None:  # in workers only
+            if fault == "kill_at_start":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if fault == "hang_at_start" and not (Path(once) / "hung").exists():
+                (Path(once) / "hung").touch()
+                time.sleep(3600)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
@@ -63,6 +73,8 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
             ctypes.string_at(0)
         if self._fault == "exit":
             os._exit(3)
+        if self._fault == "sys_exit":
+            sys.exit("leaving")
         if self._fault == "hang":
             time.sleep(3600)
         if self._fault == "hold_gil":

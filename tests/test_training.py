@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pyes
+from pyes.cluster.inline import InlineCluster
 from pyes.errors import ConfigError, TaskError
 from pyes.hashing import theta_hash
 from pyes.metrics import read_rows
@@ -45,7 +46,7 @@ def test_run_leaves_what_it_promises(tmp_path):
     result = _train(tmp_path / "run")
     files = {path.name for path in (tmp_path / "run").iterdir()}
     assert files == {
-        "config.json", "train.log", "metrics.csv", "snapshots", "policy.safetensors", "policy.json",
+        "lock", "config.json", "train.log", "metrics.csv", "snapshots", "policy.safetensors", "policy.json",
         "learning_curve.png",
     }  # fmt: skip
     rows = read_rows(tmp_path / "run" / "metrics.csv")
@@ -107,16 +108,51 @@ def test_reported_returns_are_the_tasks_own_whatever_the_offset(tmp_path):
     assert [row["return_mean"] for row in first] == [row["return_mean"] for row in second]
 
 
-@pytest.mark.parametrize("sharing", ["none", "pair", "generation"])
-def test_common_random_numbers_share_environment_seeds(tmp_path, sharing):
-    seeds = {"none": 8, "pair": 4, "generation": 1}[sharing]
-    # Every return is a function of the seed alone when the perturbation is tiny.
+@pytest.mark.parametrize(("sharing", "seeds"), [("none", 8), ("pair", 4), ("generation", 1)])
+def test_common_random_numbers_share_environment_seeds(tmp_path, monkeypatch, sharing, seeds):
+    seen = []
+
+    def spy(cluster, batch, evaluate=InlineCluster.evaluate):
+        seen.append(batch.seeds)
+        return evaluate(cluster, batch)
+
+    monkeypatch.setattr(InlineCluster, "evaluate", spy)
     _train(
-        tmp_path / "run", task={"common_random_numbers": sharing}, algorithm={"sigma": 1e-30}, generations=1,
-        network={"init": "zero"},
-    )  # fmt: skip
-    (row,) = read_rows(tmp_path / "run" / "metrics.csv")
-    assert (float(row["return_std"]) < 1e-6) == (seeds == 1)
+        tmp_path / "run",
+        task={"common_random_numbers": sharing, "episodes": 3},
+        cluster={"name": "inline"},
+        generations=2,
+        evaluation={"every": 0},
+    )
+    for batch in seen:
+        assert batch.shape == (8, 3)
+        assert len(np.unique(batch)) == 3 * seeds
+        if sharing == "pair":
+            np.testing.assert_array_equal(batch[::2], batch[1::2])
+    assert not np.isin(seen[0], seen[1]).any()
+
+
+def test_a_failed_evaluation_episode_makes_the_evaluation_unknown(tmp_path):
+    result = _train(
+        tmp_path / "run",
+        task={"env_kwargs": {"fault": "raise", "every": 2}, "common_random_numbers": "none"},
+        target_return=-1e9,
+    )
+    assert np.isnan(result.objective)
+    assert result.stopped_by == "generations"
+
+
+def test_two_runs_cannot_write_to_one_directory(tmp_path):
+    directory = RunDirectory(tmp_path / "run")
+    with directory.locked(), pytest.raises(ConfigError, match="another process is writing"):
+        _train(tmp_path / "run")
+    _train(tmp_path / "run")
+
+
+def test_what_was_reached_is_saved_when_the_task_fails_for_good(tmp_path):
+    with pytest.raises(TaskError):
+        _train(tmp_path / "run", task={"env_kwargs": {"fault": "raise", "every": 1}}, snapshot={"every": 0})
+    assert pyes.load(tmp_path / "run").generation == 0
 
 
 def test_resume_goes_on_exactly(tmp_path):

@@ -8,7 +8,7 @@ from pyes.cluster.base import Cluster
 from pyes.config import ClusterConfig
 from pyes.rollout import Workload
 
-__all__ = ["Cluster", "open_cluster", "worker_start_method"]
+__all__ = ["Cluster", "open_cluster"]
 
 
 def open_cluster(config: ClusterConfig, workload: Workload, prepare: Callable[[], None] | None = None) -> Cluster:
@@ -25,10 +25,10 @@ def open_cluster(config: ClusterConfig, workload: Workload, prepare: Callable[[]
         return InlineCluster(workload)
     from pyes.cluster.local import LocalCluster
 
-    return LocalCluster(config, worker_start_method(config), workload, prepare)
+    return LocalCluster(config, _start_method(config), workload, prepare)
 
 
-def worker_start_method(config: ClusterConfig) -> Literal["fork", "spawn"]:
+def _start_method(config: ClusterConfig) -> Literal["fork", "spawn"]:
     """Return how workers are started: forked on Linux, spawned elsewhere, unless the configuration says."""
     if config.start_method != "auto":
         return config.start_method

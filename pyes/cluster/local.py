@@ -21,6 +21,8 @@ from pyes.cluster.supervisor import (
     Supervisor,
     die_with_parent,
     leave_signals_to_the_head,
+    receive,
+    send,
     wait_any,
 )
 from pyes.config import ClusterConfig
@@ -91,7 +93,7 @@ class LocalCluster:
         assert self._board is not None, "start comes before evaluate"
         self._board.open(batch)
         for _, writer in self._wakes:
-            writer.send_bytes(WAKE)
+            send(writer, WAKE)
         while self._board.remaining():
             self._wait()
         return self._board.results()
@@ -106,7 +108,7 @@ class LocalCluster:
         elif self._nursery.exitcode is not None:
             raise ClusterError("the parent of the workers was killed; run again, or resume the run")
         while self._done.poll():
-            self._done.recv_bytes()
+            receive(self._done)
         if self._board.fatal:
             reasons = self._board.errors() or ["see train.log"]
             raise ClusterError(f"workers die as soon as they start: {reasons[0]}")

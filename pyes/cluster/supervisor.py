@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 
 StartMethod = Literal["fork", "spawn"]
 
-STOP = b"stop"
-WAKE = b"wake"
+STOP = b"s"
+WAKE = b"w"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ class Supervisor:
         self._processes: list[Any] = []
         self._site: Site | None = None
         self._board: Board | None = None
-        self._fruitless = 0  # workers in a row that died without a member in hand
+        self._fruitless = 0  # workers in a row that died without a member in hand and without any progress
+        self._progress = (0, 0)
 
     def start(self, site: Site) -> None:
         """Start all workers."""
@@ -112,10 +113,12 @@ class Supervisor:
     def _replace(self, slot: int, process: Any) -> None:
         assert self._board is not None
         member = self._board.recover(slot, self._attempts)
-        self._fruitless = self._fruitless + 1 if member < 0 else 0
-        if self._fruitless > 3 * len(self._processes) and process.exitcode != -signal.SIGKILL:
+        progress = (self._board.ticket, self._board.remaining())
+        self._fruitless = self._fruitless + 1 if member < 0 and progress == self._progress else 0
+        self._progress = progress
+        if self._fruitless > 3 * len(self._processes):
             self._board.fatal = True
-            self._done.send_bytes(b"!")
+            send(self._done, WAKE)
             return
         holding = f"over member {member}" if member >= 0 else "between members"
         logger.warning("worker %d died %s (exit code %s): replaced", slot, holding, process.exitcode)
@@ -123,13 +126,13 @@ class Supervisor:
         self._processes[slot] = self._start_worker(slot)
         # A member may be free again, and the batch may have ended here.
         for _, writer in self._wakes:
-            writer.send_bytes(WAKE)
-        self._done.send_bytes(b"!")
+            send(writer, WAKE)
+        send(self._done, WAKE)
 
     def close(self) -> None:
         """End all workers: ask, then kill."""
         for _, writer in self._wakes:
-            writer.send_bytes(STOP)
+            send(writer, STOP)
         deadline = time.monotonic() + 2.0
         for process in self._processes:
             process.join(max(0.0, deadline - time.monotonic()))
@@ -159,14 +162,14 @@ def run_worker(
     board = Board(site.plan, site.workers, site.board)
     table = NoiseTable.attach(site.table, site.table_seed, site.table_dtype)
     try:
+        board.started[slot] = time.monotonic()  # making the environment may hang, too
         worker = Worker(slot, workload, site.plan, board, table.array)
-        serve(worker, board, lambda: wake.recv_bytes() != STOP, lambda: done.send_bytes(b"."))
+        board.started[slot] = 0.0
+        serve(worker, board, lambda: receive(wake) == WAKE, lambda: send(done, WAKE))
         worker.close()
     except Exception as error:
         board.report(slot, f"{type(error).__name__}: {error}")
         logger.exception("worker %d stopped", slot)
-        sys.exit(1)
-    except EOFError:  # the head is gone
         sys.exit(1)
 
 
@@ -186,6 +189,21 @@ def die_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
         if os.getppid() != parent:  # it died before the line above
             os._exit(1)
+
+
+def send(pipe: Connection, token: bytes) -> None:
+    """Write one byte: whole or not at all, so that a process killed here leaves nothing half said."""
+    if sys.platform == "win32":
+        pipe.send_bytes(token)
+    else:
+        os.write(pipe.fileno(), token)
+
+
+def receive(pipe: Connection) -> bytes:
+    """Wait for one byte; empty when all writers are gone."""
+    if sys.platform == "win32":
+        return pipe.recv_bytes()
+    return os.read(pipe.fileno(), 1)
 
 
 def wait_any(objects: list[Any], timeout: float) -> list[Any]:

@@ -65,13 +65,14 @@ class GymnasiumTask:
             raise ConfigError(f"task.env_id: {config.env_id!r} cannot be made: {message}") from error
         except Exception as error:
             raise TaskError(f"task.env_id: making {config.env_id!r} failed: {type(error).__name__}: {error}") from error
-        if not isinstance(env.observation_space, spaces.Box):
+        if env.observation_space.is_np_flattenable and not isinstance(env.observation_space, spaces.Box):
             env = gymnasium.wrappers.FlattenObservation(env)
         return env
 
     def _check_observations(self) -> int:
         space = self._env.observation_space
-        assert space.shape is not None  # a Box, by now
+        if space.shape is None:
+            raise ConfigError(f"task.env_id: observations of {self._config.env_id!r} have no fixed size: {space}")
         size = math.prod(space.shape)
         if size == 0:
             raise ConfigError(f"task.env_id: {self._config.env_id!r} observes nothing: {space}")
