@@ -90,8 +90,9 @@ def test_nothing_is_left_behind_however_the_owner_ends(ending):
     before = set(os.listdir("/dev/shm"))
     script = textwrap.dedent(
         """
-        import sys
+        import signal, sys
         from pyes.noise import NoiseTable
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit it ignored
         table = NoiseTable(2**20, 0, shared=True)
         print("ready", flush=True)
         sys.stdin.read()
