@@ -157,7 +157,7 @@ def test_noise_slices_do_not_correlate() -> None:
 
 @pytest.mark.statistical
 def test_noise_table_does_not_repeat() -> None:
-    """No run of four entries comes twice in 2**22, nor across the 32-bit edge of the block counter."""
+    """No aligned run of four entries comes twice in 2**22, nor across the 32-bit edge of the block counter."""
     table = np.concatenate([filled(np.float32, 2**22, seed=6), filled(np.float32, 2**12, seed=6, start=2**34 - 2**11)])
     runs = np.ascontiguousarray(table).view(np.uint32).reshape(-1, 4)
     assert len(np.unique(runs, axis=0)) == len(runs)
