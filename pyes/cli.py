@@ -1,4 +1,4 @@
-"""The command line: ``pyes train | evaluate | plot | video | export | info | bench``.
+"""The command line: ``pyes train | evaluate | replay | plot | map | video | export | info | bench``.
 
 Owns arguments, exit statuses and what an error looks like: one line on standard error, status 2 (bad input) or 1
 (failure), a traceback only with ``--debug``. Standard output is for results. The only module that knows Hydra. Imports
@@ -54,6 +54,25 @@ def _one_thread_per_process() -> None:
         os.environ.setdefault(name, "1")
 
 
+@contextlib.contextmanager
+def _standard_output() -> Iterator[None]:
+    """Keep standard output for results: what environments print meanwhile goes to standard error."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # it is closed
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            os.dup2(2, 1)
+        yield
+        sys.stdout.flush()
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 def _describe(error: Exception) -> str:
     """Return an error as one line."""
     if isinstance(error, PyesError):
@@ -98,7 +117,9 @@ def _parser() -> argparse.ArgumentParser:
 
     commands.add_parser("train", help=_TRAIN_HELP, add_help=False)
     _add_evaluate(add("evaluate", _evaluate, "run the center policy of a run on fixed seeds and report its returns"))
+    _add_replay(add("replay", _replay, "rebuild one individual of a run and run its episodes again: the same return"))
     _add_plot(add("plot", _plot, "draw learning curves of one or more runs"))
+    _add_map(add("map", _map, "draw all individuals of a run on a plane, and the path of the center through them"))
     _add_video(add("video", _video, "film the center policy of a run"))
     _add_export(add("export", _export, "write the policy of a run for other programs"))
     add("info", _info, "show versions, CPU, memory and the default noise table")
@@ -138,16 +159,33 @@ def _add_episodes(parser: argparse.ArgumentParser, default: int) -> None:
     parser.add_argument("--seed", metavar="S", type=_seed, help="of the episodes (default: the run's own)")
 
 
+def _index(text: str) -> int:
+    return _integer(text, 0, 2**32 - 1)
+
+
+def _add_generation(parser: argparse.ArgumentParser) -> None:
+    text = "whose center, rebuilt from the journal (default: the policy that the run has saved last)"
+    parser.add_argument("--generation", metavar="G", type=_index, help=text)
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")
+
+
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     _add_run(parser)
+    _add_generation(parser)
     _add_episodes(parser, 100)
-    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")
+    _add_json(parser)
 
 
 def _evaluate(options: argparse.Namespace) -> None:
     from pyes import replay
 
-    evaluation = replay.evaluate(options.run, episodes=options.episodes, seed=options.seed)
+    with _standard_output():
+        evaluation = replay.evaluate(
+            options.run, episodes=options.episodes, seed=options.seed, generation=options.generation
+        )
     if options.json:
         print(json.dumps(evaluation.to_dict()))
         return
@@ -155,6 +193,35 @@ def _evaluate(options: argparse.Namespace) -> None:
     print(f"return {evaluation.return_mean:.2f} ± {evaluation.return_std:.2f} over {len(lengths)} episodes", end=" ")
     print(f"(min {min(evaluation.returns):.2f}, max {max(evaluation.returns):.2f})", end=", ")
     print(f"length {sum(lengths) / len(lengths):.1f}")
+
+
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    _add_run(parser)
+    parser.add_argument("--generation", metavar="G", type=_index, required=True, help="the individual's generation")
+    parser.add_argument("--member", metavar="M", type=_index, required=True, help="its number in the generation")
+    parser.add_argument("--video", metavar="FILE", type=Path, help="film it, for example as member.mp4")
+    _add_json(parser)
+
+
+def _replay(options: argparse.Namespace) -> None:
+    from pyes import replay, video
+
+    with _standard_output():
+        if options.video is None:
+            with replay.open(options.run) as individuals:
+                playback = individuals.play(options.generation, options.member)
+        else:
+            playback = video.record_member(options.run, options.video, options.generation, options.member)
+    if options.json:
+        print(json.dumps(playback.to_dict()))
+    else:
+        seeds = ", ".join(map(str, playback.seeds))
+        print(f"return {playback.return_:.9g}, length {playback.length}, environment seed {seeds}")
+    if not playback.exact:
+        raise PyesError(
+            f"the journal has return {playback.recorded_return!r} and length {playback.recorded_length}, "
+            f"got {playback.return_!r} and {playback.length}: is the environment deterministic and the same?"
+        )
 
 
 def _add_plot(parser: argparse.ArgumentParser) -> None:
@@ -171,8 +238,24 @@ def _plot(options: argparse.Namespace) -> None:
     print(options.output)
 
 
+def _add_map(parser: argparse.ArgumentParser) -> None:
+    _add_run(parser)
+    _add_output(parser, "picture to write, for example map.png")
+    choices = ("pca", "umap")
+    parser.add_argument("--method", choices=choices, default="pca", help="projection (default: pca)")
+
+
+def _map(options: argparse.Namespace) -> None:
+    from pyes import maps
+
+    with _standard_output():
+        maps.draw(options.run, options.output, method=options.method)
+    print(options.output)
+
+
 def _add_video(parser: argparse.ArgumentParser) -> None:
     _add_run(parser)
+    _add_generation(parser)
     _add_output(parser, "video to write, for example video.mp4")
     _add_episodes(parser, 1)
 
@@ -180,7 +263,10 @@ def _add_video(parser: argparse.ArgumentParser) -> None:
 def _video(options: argparse.Namespace) -> None:
     from pyes import video
 
-    video.record(options.run, options.output, episodes=options.episodes, seed=options.seed)
+    with _standard_output():
+        video.record(
+            options.run, options.output, episodes=options.episodes, seed=options.seed, generation=options.generation
+        )
     print(options.output)
 
 
@@ -282,7 +368,8 @@ def _run_job(config: Any) -> float | None:
         checked = _checked(config, run_dir)
         from pyes import training
 
-        result = training.train(checked)
+        with _standard_output():
+            result = training.train(checked)
     except Exception as error:
         _log_failure(run_dir, error)
         if _sweeping():
@@ -357,39 +444,57 @@ def _command_line(arguments: list[str]) -> Iterator[None]:
 def _directed(arguments: list[str]) -> list[str]:
     """Tell Hydra about the directories that our own keys name: the run's to go on with, a new one's, or a sweep's."""
     arguments = [f"++{text}" if text.startswith("task.env_kwargs") else text for text in arguments]  # any key will do
-    resumed = _value(arguments, "resume")
-    if resumed not in (None, "null"):
+    resumed, directory = _path(arguments, "resume"), _path(arguments, "run_dir")
+    arguments = [_quoted(text) for text in arguments]
+    sweeps = not _FLAGS_OF_SWEEPS.isdisjoint(arguments) or any(
+        text.startswith("sweep=") and text != "sweep=null" for text in arguments
+    )
+    if resumed is not None:
+        if sweeps:
+            raise ConfigError("resume: one run goes on at a time; leave out -m and sweep")
+        if directory is not None:
+            raise ConfigError("run_dir: a resumed run stays where it is; leave out run_dir, or resume")
         # Where the first override stands: Hydra's parser wants all of them in one place.
         first = next(i for i, text in enumerate(arguments) if "=" in text and not text.startswith("-"))
         return [*arguments[:first], *_resumed(Path(resumed), arguments), *arguments[first:]]
-    directory = _value(arguments, "run_dir")
     if directory is None:
         return arguments
-    if not _FLAGS_OF_SWEEPS.isdisjoint(arguments) or _value(arguments, "sweep") not in (None, "null"):
+    if sweeps:
         return [*arguments, f"hydra.sweep.dir={_hydra_value(directory)}"]
-    if (Path(directory) / "metrics.csv").exists():  # before Hydra writes into it
-        raise RunDirectoryError(
-            f"run_dir: {directory} already holds a run; go on with it (resume={directory}) or choose another"
-        )
+    from pyes.run_directory import RunDirectory
+
+    RunDirectory(directory).check_free()  # before Hydra writes into it
     return arguments
 
 
-def _value(arguments: list[str], key: str) -> str | None:
-    """Return the last value that the command line gives a key."""
-    values = [text.partition("=")[2].strip("'\"") for text in arguments if text.startswith(f"{key}=")]
-    return values[-1] if values else None
+def _path(arguments: list[str], key: str) -> str | None:
+    """Return the last path that the command line gives a key, without the quotes of Hydra's grammar."""
+    values = [text.partition("=")[2] for text in arguments if text.startswith(f"{key}=")]
+    if not values or values[-1] in ("", "null"):
+        return None
+    text = values[-1]
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1].replace(f"\\{text[0]}", text[0])
+    return text
+
+
+def _quoted(text: str) -> str:
+    """Return an override of ours whose value is a path so that Hydra takes it as it is: commas, spaces, any letter."""
+    key = text.partition("=")[0]
+    path = _path([text], key) if key in ("resume", "run_dir") else None
+    return text if path is None else f"{key}={_hydra_value(path)}"
 
 
 def _resumed(run: Path, arguments: list[str]) -> list[str]:
     """Return a run's whole configuration as overrides, less the groups that the command line chooses anew."""
-    from pyes.config import to_mapping
+    from pyes import resume
     from pyes.run_directory import RunDirectory
 
     chosen = {text.partition("=")[0] for text in arguments}
     for group in chosen.intersection(_GROUPS_WITHOUT_KEYS):
         raise ConfigError(f"{group}: a resumed run keeps its configuration; override single keys, or start a new run")
-    values = to_mapping(RunDirectory(run).read_config())
-    kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir"}}
+    values = resume.kept(RunDirectory(run))
+    kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
     directory = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
     return [*_overrides(kept), *directory]
 

@@ -241,6 +241,7 @@ class TrainConfig(Section):
     target_return: float | None = None  # mean return of an evaluation
     run_dir: str = field(default_factory=lambda: time.strftime("runs/%Y-%m-%d/%H-%M-%S"))
     resume: str | None = None
+    force: bool = False  # with resume: go another way from here on when settings that decide theta have changed
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
@@ -256,6 +257,15 @@ class TrainConfig(Section):
         if self.task.common_random_numbers == "pair" and not self.algorithm.mirrored:
             expected = "'none' or 'generation' with algorithm.mirrored=false"
             raise refusal("task.common_random_numbers", "pair", expected)
+        if self.force and self.resume is None:
+            raise refusal("force", True, "false without resume=RUN")
+
+
+#: Keys, and sections, that do not decide theta: they may change whenever a run goes on.
+FREE = (
+    "generations", "timesteps", "time_limit", "target_return", "run_dir", "resume", "force", "cluster", "logger",
+    "evaluation", "snapshot",
+)  # fmt: skip
 
 
 def from_mapping(mapping: Mapping[str, Any]) -> TrainConfig:
@@ -271,6 +281,26 @@ def from_mapping(mapping: Mapping[str, Any]) -> TrainConfig:
 def to_mapping(config: Section) -> dict[str, Any]:
     """Return a config as nested dicts and lists of plain JSON values; `from_mapping` is the inverse."""
     return typing.cast(dict[str, Any], _plain(dataclasses.asdict(config)))
+
+
+def deciding(config: TrainConfig) -> dict[str, Any]:
+    """Return the settings that decide theta, as `to_mapping` has them."""
+    return {key: value for key, value in to_mapping(config).items() if key not in FREE}
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the keys in which two nested mappings differ, dotted and sorted, each with its old and its new value."""
+    old, new = flat(before), flat(after)
+    keys = sorted(old.keys() | new.keys())
+    return {key: (old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)}
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings as one, with dotted keys."""
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        result |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key: value}
+    return result
 
 
 def refusal(key: str, got: object, expected: str) -> ConfigError:

@@ -3,9 +3,9 @@
 Writes to standard error; standard output is for results.
 """
 
+import logging
 import sys
 import time
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from pyes.closing import Closing
 from pyes.config import TrainConfig
 from pyes.metrics import Row
 
@@ -21,8 +22,8 @@ _LINES_EVERY = 2.0  # seconds, without a terminal
 _FRAMES_EVERY = 0.1  # seconds, on a terminal
 
 
-class Display:
-    """Shows the rows of a run as they come.
+class Display(Closing):
+    """Shows the rows of a run as they come, and the errors that the head logs meanwhile.
 
     Parameters
     ----------
@@ -38,6 +39,11 @@ class Display:
         self._shown = 0.0
         self._evaluation: tuple[float, float] | None = None
         self._best = -float("inf")
+        self._errors = _Errors(self)
+
+    def __enter__(self) -> Self:
+        logging.getLogger("pyes").addHandler(self._errors)
+        return self
 
     def note(self, text: str) -> None:
         """Show one line that stays."""
@@ -123,17 +129,22 @@ class Display:
 
     def close(self) -> None:
         """Leave the last frame on the screen."""
+        logging.getLogger("pyes").removeHandler(self._errors)
         if self._live is not None:
             self._live.stop()
             self._live = None
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+class _Errors(logging.Handler):
+    """Shows what needs the user's hand (a full disk, for one), beside the log file that it goes to."""
+
+    def __init__(self, display: Display) -> None:
+        super().__init__(logging.ERROR)
+        self._display = display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one record."""
+        self._display.note(record.getMessage())
 
 
 def _duration(seconds: float) -> str:

@@ -3,6 +3,7 @@
     PyesError                exit status 1   something failed while running
     ├── ConfigError          exit status 2   the user's input cannot be used
     │   └── RunDirectoryError                a run directory is missing, damaged or not writable
+    │       └── JournalError                 its journal is missing, damaged, or not of this run
     ├── TaskError            exit status 1   the environment failed
     └── ClusterError         exit status 1   workers or nodes failed
 
@@ -25,6 +26,10 @@ class ConfigError(PyesError):
 
 class RunDirectoryError(ConfigError):
     """A run directory that is missing, incomplete, damaged or not writable."""
+
+
+class JournalError(RunDirectoryError):
+    """A journal that is missing, damaged, or that does not lead to the recorded theta."""
 
 
 class TaskError(PyesError):

@@ -1,15 +1,25 @@
-"""Whole files or none: how pyes puts a file on disk.
+"""Whole or not at all: how pyes puts bytes on disk.
 
-Owns the one way to replace a file; knows nothing of what is in it. Invariant: whoever opens the path, at any moment and
-after any crash, finds either the old bytes or all of the new ones.
+Owns the one way to replace a file and the one way to let one grow; knows nothing of what is in it. Invariant: whoever
+opens a replaced file, at any moment and after any crash, finds either the old bytes or all of the new ones.
 """
 
+import errno
+import logging
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pyes.closing import Closing
 from pyes.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between the tries to append to a full disk: about four minutes in all.
+_DELAYS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -44,9 +54,7 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(beside, path)
         _flush(path.parent)
     except OSError as error:
-        raise ConfigError(
-            f"cannot write {path}: {error.strerror or error}; choose a place that can be written"
-        ) from error
+        raise _refusal(path, error) from error
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
@@ -61,3 +69,78 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class AppendFile(Closing):
+    """A file that grows by whole pieces: each is in it entirely, or not at all.
+
+    A full disk is waited for, since somebody may make room; everything else that goes wrong is an error at once.
+
+    Parameters
+    ----------
+    path : Path    made if it is missing
+    size : int     bytes to keep of what is there; the rest is cut off
+
+    Raises
+    ------
+    ConfigError    the file cannot be opened or cut
+    """
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path = path
+        self.size = size
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+        except OSError as error:
+            raise _refusal(path, error) from error
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise _refusal(path, error) from error
+
+    def append(self, data: bytes) -> None:
+        """Append ``data``.
+
+        Raises
+        ------
+        ConfigError    it cannot be written, or the disk stayed full for some minutes; the file is as it was
+        """
+        for delay in (*_DELAYS, None):
+            try:
+                self._write(data)
+                return
+            except OSError as error:
+                if error.errno not in _FULL or delay is None:
+                    raise _refusal(self.path, error) from error
+                logger.error(
+                    "%s: %s; make room: it is tried again in %g s, and nothing is lost",
+                    self.path,
+                    error.strerror,
+                    delay,
+                )
+            time.sleep(delay)
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except BaseException:  # a full disk, or Ctrl-C between two parts
+            os.ftruncate(self._descriptor, self.size)
+            raise
+        self.size += len(data)
+
+    def sync(self) -> None:
+        """Force to disk what was appended; an OSError when the disk refuses."""
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _refusal(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot write {path}: {error.strerror or error}; choose a place that can be written")

@@ -15,12 +15,12 @@ import tempfile
 from dataclasses import dataclass
 from multiprocessing import shared_memory
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pyes.closing import Closing
 from pyes.errors import ConfigError
 
 if sys.platform == "linux":
@@ -44,7 +44,7 @@ def default_kind() -> Kind:
     return "memfd" if hasattr(os, "memfd_create") else "shared_memory"
 
 
-class SharedBlock:
+class SharedBlock(Closing):
     """A block of zeroed bytes that other processes can attach to.
 
     Parameters
@@ -149,14 +149,6 @@ class SharedBlock:
                 self._memory.unlink()
             elif self.kind == "file":
                 Path(self._name).unlink(missing_ok=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def available() -> int:

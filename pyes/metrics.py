@@ -2,22 +2,24 @@
 
 import csv
 import io
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from pyes.closing import Closing
 from pyes.errors import ConfigError
-from pyes.files import write_file
+from pyes.files import AppendFile
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class Row:
     """What is recorded of a generation.
 
     ``timesteps`` and ``episodes`` are cumulative and count training only; ``seconds`` is the wall clock since the first
     generation began, evaluations included, and goes on across a resume; the others are the generation's own. Returns
-    are the task's own, without any reward offset. None becomes an empty field.
+    are the task's own, without any reward offset. None becomes an empty field: a figure of the clock that was lost with
+    a killed head, or an evaluation that was not due.
     """
 
     generation: int
@@ -29,33 +31,33 @@ class Row:
     return_min: float
     return_max: float
     length_mean: float
-    eval_return_mean: float | None
-    eval_return_std: float | None
+    eval_return_mean: float | None = None
+    eval_return_std: float | None = None
     theta_norm: float
     gradient_norm: float
     sigma: float
     learning_rate: float
     episode_limit: int
     theta_hash: str
-    steps_per_second: float
-    evaluate_seconds: float
-    update_seconds: float
-    idle_fraction: float
+    steps_per_second: float | None = None
+    evaluate_seconds: float | None = None
+    update_seconds: float | None = None
+    idle_fraction: float | None = None
     failed_members: int
-    bytes_sent: int
-    bytes_received: int
+    bytes_sent: int = 0
+    bytes_received: int = 0
 
 
-COLUMNS = tuple(field.name for field in fields(Row))
+COLUMNS = tuple(each.name for each in fields(Row))
 
 
-class MetricsWriter:
-    """Appends rows to metrics.csv, each flushed when written, and to TensorBoard.
+class MetricsWriter(Closing):
+    """Appends rows to metrics.csv, each written at once and whole, and to TensorBoard.
 
     Parameters
     ----------
-    path : Path                 metrics.csv; rows of an earlier part of the run stay
-    generation : int            the first one to come: rows from there on are dropped (they will be written again)
+    path : Path                 metrics.csv; its rows of generations 0, 1, ... stay as far as they go without a gap
+    generations : int           rows of this generation and later ones are dropped
     tensorboard : Path | None   where TensorBoard events go
 
     Raises
@@ -63,39 +65,48 @@ class MetricsWriter:
     ConfigError    TensorBoard is wanted and not installed, or the file cannot be written
     """
 
-    def __init__(self, path: Path, generation: int = 0, tensorboard: Path | None = None) -> None:
+    def __init__(self, path: Path, generations: int = 0, tensorboard: Path | None = None) -> None:
         self._tensorboard = None if tensorboard is None else _open_tensorboard(tensorboard)
-        rows = [row for row in read_rows(path) if int(row["generation"]) < generation] if path.exists() else []
-        head = io.StringIO(newline="")
-        kept = csv.DictWriter(head, COLUMNS, lineterminator="\n")
-        kept.writeheader()
-        kept.writerows(rows)
-        write_file(path, head.getvalue().encode())
-        self._file = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115 - closed in close
-        self._writer = csv.DictWriter(self._file, COLUMNS, lineterminator="\n")
+        header = _line(COLUMNS)
+        size, self.generation, self.seconds = 0, 0, 0.0
+        if path.exists():
+            data = path.read_bytes()
+            if data.startswith(header):
+                size = len(header)
+                for line, row in _whole_rows(data[size:], generations):
+                    size += len(line)
+                    self.generation += 1
+                    self.seconds = float(row["seconds"])
+        self._file = AppendFile(path, size)
+        if not size:
+            self._file.append(header)
 
     def write(self, row: Row) -> None:
-        """Append one row."""
-        self._writer.writerow({key: _text(value) for key, value in asdict(row).items()})
-        self._file.flush()
+        """Append one row, of generation ``self.generation``.
+
+        Raises
+        ------
+        ConfigError    the file cannot be written; the rows before are as they were
+        """
+        assert row.generation == self.generation
+        self._file.append(_line([_text(value) for value in asdict(row).values()]))
+        self.generation += 1
+        self.seconds = row.seconds
         if self._tensorboard is not None:
             for key, value in asdict(row).items():
                 if isinstance(value, int | float) and key != "timesteps":
                     self._tensorboard.add_scalar(key, value, row.timesteps)
+
+    def sync(self) -> None:
+        """Force the rows to disk."""
+        self._file.sync()
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
         if self._tensorboard is not None:
             self._tensorboard.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+            self._tensorboard = None
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
@@ -103,6 +114,31 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     return list(csv.DictReader(whole.splitlines()))
+
+
+def _whole_rows(data: bytes, generations: int) -> Iterator[tuple[bytes, dict[str, str]]]:
+    """Yield the lines of generations 0, 1, ... up to ``generations``, to the first one that is damaged or missing."""
+    for generation, line in enumerate(data.splitlines(keepends=True)[:generations]):
+        values = next(csv.reader([line.decode(errors="replace")]), [])
+        row = dict(zip(COLUMNS, values, strict=False))
+        whole = line.endswith(b"\n") and len(values) == len(COLUMNS) and row["generation"] == str(generation)
+        if not whole or not _is_number(row["seconds"]):
+            return
+        yield line, row
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _line(values: Any) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerow(values)
+    return text.getvalue().encode()
 
 
 def _text(value: Any) -> Any:

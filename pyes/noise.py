@@ -7,13 +7,13 @@ that builds a table of one seed and dtype has the same bytes, however it splits 
 import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyes import _core, memory
+from pyes.closing import Closing
 from pyes.errors import ConfigError
 
 DtypeName = Literal["float32", "bfloat16", "int8"]
@@ -25,7 +25,7 @@ _DEFAULT_ENTRIES = 2**26
 _SLICES = 256  # the default table holds at least this many disjoint slices of theta
 
 
-class NoiseTable:
+class NoiseTable(Closing):
     """A table of standard normals.
 
     Parameters
@@ -122,14 +122,6 @@ class NoiseTable:
         self.array = np.empty(0, STORAGE[self.dtype])
         if self._block is not None:
             self._block.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def default_entries(dim: int, dtype: DtypeName = "float32") -> int:

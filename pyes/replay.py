@@ -1,21 +1,29 @@
-"""What a run's policies do, run again: the returns of the center on fixed seeds.
+"""What a run's policies do, run again: the center on fixed seeds, and any individual that ever lived.
 
 Owns the episodes that are run after training, in this process. Invariant: the same policy, seed and episode give the
 return that the run itself reported.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyes import config as configuration
-from pyes import streams, tasks
+from pyes import journal, streams, tasks
+from pyes.closing import Closing
+from pyes.config import TrainConfig
 from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
+from pyes.history import History, setup_of
+from pyes.journal import Generation
 from pyes.networks import Policy
-from pyes.rollout import Rollout
+from pyes.rollout import Rollout, TaskEvaluator
+from pyes.run_directory import RunDirectory
 from pyes.tasks import Task
 
 
@@ -51,24 +59,41 @@ class Evaluation:
         }
 
 
-def evaluate(run: str | Path, *, episodes: int = 100, seed: int | None = None) -> Evaluation:
+def evaluate(
+    run: str | Path, *, episodes: int = 100, seed: int | None = None, generation: int | None = None
+) -> Evaluation:
     """Run the center policy of a run for some episodes, without action noise.
 
     Parameters
     ----------
-    run         run directory, or an exported .safetensors file
-    episodes    1 or more; the first ones are the same whatever their number
-    seed        of the evaluation episodes; None takes the run's own, and so the episodes of its own evaluations
+    run           run directory, or an exported .safetensors file
+    episodes      1 or more; the first ones are the same whatever their number
+    seed          of the evaluation episodes; None takes the run's own, and so the episodes of its own evaluations
+    generation    whose center, rebuilt from the journal; None takes the policy that the run has saved last
 
     Raises
     ------
-    ConfigError         episodes or seed is impossible
+    ConfigError         episodes, seed or generation is impossible
     RunDirectoryError   the policy is missing, damaged, or does not fit its task
     TaskError           the environment failed
     """
-    policy = Policy.load(run)
+    policy = center(run, generation)
     with open_task(policy) as task:
         return run_episodes(policy, task, episodes, seed)
+
+
+def center(run: str | Path, generation: int | None = None) -> Policy:
+    """Return the center policy of a generation of a run; None takes the policy that the run has saved last.
+
+    Raises
+    ------
+    ConfigError          the run has not come that far
+    RunDirectoryError    there is no policy, or no whole journal
+    """
+    if generation is None:
+        return Policy.load(run)
+    with open(run) as replay:
+        return replay.policy(generation)
 
 
 def open_task(policy: Policy, render_mode: str | None = None) -> Task:
@@ -111,11 +136,181 @@ def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) ->
 
 def _episode(policy: Policy, rollout: Rollout, environment_seed: int) -> tuple[float, int]:
     policy.reset()
-    try:
+    with _named(policy.task.get("env_id", "the environment"), environment_seed):
         return rollout.run(environment_seed, rollout.task.max_timesteps)
+
+
+@contextmanager
+def _named(name: str, environment_seed: int) -> Iterator[None]:
+    """Say of which episode an environment's error is; it may raise anything."""
+    try:
+        yield
     except PyesError:
         raise
-    except Exception as error:  # an environment may raise anything
+    except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        name = policy.task.get("env_id", "the environment")
         raise TaskError(f"{name} raised in the episode of environment seed {environment_seed}: {reason}") from error
+
+
+# Individuals
+
+
+@dataclass(frozen=True)
+class Playback:
+    """What a member's episodes came to when they were run again.
+
+    Attributes
+    ----------
+    return_ : float             mean over its episodes
+    length : int                timesteps of all of them together
+    seeds : tuple of int        environment seed of each
+    recorded_return, recorded_length    what the journal has; a return of NaN where the member failed
+    """
+
+    return_: float
+    length: int
+    seeds: tuple[int, ...]
+    recorded_return: float
+    recorded_length: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether the episodes came out as they are recorded."""
+        if not math.isfinite(self.recorded_return):  # it failed by a return that was not finite
+            return not math.isfinite(self.return_)
+        return (self.return_, self.length) == (self.recorded_return, self.recorded_length)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was seen as JSON values; ``seed`` is a list where a member has several episodes."""
+        seed = self.seeds[0] if len(self.seeds) == 1 else list(self.seeds)
+        return {"return": self.return_, "length": self.length, "seed": seed}
+
+
+def open(run: str | Path) -> "Replay":
+    """Open the journal of a run; it alone is enough, and it may still be growing.
+
+    Raises
+    ------
+    RunDirectoryError    there is no journal (a JournalError when it is damaged or empty)
+    ConfigError          its task or its noise table cannot be made on this machine
+    """
+    return Replay(run)
+
+
+class Replay(Closing):
+    """Every individual that ever lived in a run, rebuilt from its journal.
+
+    Generations are rebuilt one after the other, so asking in ascending order is quick; each is proved by the digest of
+    theta in the journal.
+
+    Examples
+    --------
+    >>> with pyes.replay.open("runs/lander") as replay:
+    ...     best = int(np.nanargmax(replay.returns(37)))
+    ...     theta = replay.member(37, best)
+    """
+
+    def __init__(self, run: str | Path) -> None:
+        path = RunDirectory(run).journal
+        if not path.exists():
+            raise RunDirectoryError(f"no journal at {path}; give the run directory that pyes train has printed")
+        self._recording = journal.read(path)
+        self._places = {
+            entry.generation: index
+            for index, entry in enumerate(self._recording.entries)
+            if entry.kind == journal.Kind.GENERATION
+        }
+        setup = setup_of(self._recording)
+        self._table = setup.make_table()
+        try:
+            self._history = History(self._recording, setup, self._table)
+        except BaseException:
+            self._table.close()
+            raise
+
+    @property
+    def generations(self) -> int:
+        """Generations that are recorded."""
+        return self._recording.generations
+
+    @property
+    def config(self) -> TrainConfig:
+        """Settings at the generation that was asked for last."""
+        return self._history.state.setup.config
+
+    def population_size(self, generation: int) -> int:
+        """Return how many members a generation has."""
+        return len(self._record(generation).returns)
+
+    def returns(self, generation: int) -> NDArray[np.float64]:
+        """Return what was recorded: float64 (n,), the task's own returns in member order; NaN where one failed."""
+        return self._record(generation).returns
+
+    def lengths(self, generation: int) -> NDArray[np.int64]:
+        """Return the recorded timesteps of all episodes of each member: int64 (n,)."""
+        return self._record(generation).lengths.astype(np.int64)
+
+    def theta(self, generation: int) -> NDArray[np.float32]:
+        """Return the center of a generation: float32 (dim,), after that many updates; up to ``generations``."""
+        return self._history.seek(generation).algorithm.theta.copy()
+
+    def member(self, generation: int, index: int) -> NDArray[np.float32]:
+        """Return a member's parameters: float32 (dim,)."""
+        self._check_member(generation, index)
+        return self._history.seek(generation).algorithm.member(index)
+
+    def policy(self, generation: int) -> Policy:
+        """Return the center of a generation as a policy."""
+        return self._history.seek(generation).policy()
+
+    def play(self, generation: int, index: int, task: Task | None = None) -> Playback:
+        """Run a member's episodes again, under the same seeds, limit and action noise.
+
+        Parameters
+        ----------
+        task    where to play, closed afterwards; None makes the run's own
+
+        Raises
+        ------
+        ConfigError    there is no such generation or member
+        TaskError      the environment raised, as it may have done in the run
+        """
+        record = self._check_member(generation, index)
+        state = self._history.seek(generation)
+        batch, config = state.batch(), state.setup.config
+        seeds = tuple(batch.seeds[index].tolist())
+        evaluator = TaskEvaluator(task or tasks.make(config.task), state.setup.plan(capacity=1))
+        total, length = 0.0, 0
+        try:
+            evaluator.begin(batch)
+            evaluator.load(state.algorithm.member(index), None)
+            for episode, seed in enumerate(seeds):
+                with _named(config.task.env_id, seed):
+                    episode_return, episode_length = evaluator.episode(index, episode, seed)
+                total += episode_return
+                length += episode_length
+        finally:
+            evaluator.close()
+        recorded = float(record.returns[index]), int(record.lengths[index])
+        return Playback(total / len(seeds), length, seeds, *recorded)
+
+    def _check_member(self, generation: int, index: int) -> Generation:
+        record = self._record(generation)
+        if not 0 <= index < len(record.returns):
+            raise ConfigError(
+                f"member: got {index}, expected 0 to {len(record.returns) - 1} in generation {generation}"
+            )
+        return record
+
+    def _record(self, generation: int) -> Generation:
+        if generation not in self._places:
+            if not self._places:
+                raise ConfigError(f"generation: got {generation}, but the run has not finished one yet")
+            raise ConfigError(f"generation: got {generation}, expected 0 to {self.generations - 1}")
+        record = self._recording[self._places[generation]]
+        assert isinstance(record, Generation)
+        return record
+
+    def close(self) -> None:
+        """Give the noise table back."""
+        self._table.close()

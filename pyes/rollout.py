@@ -61,12 +61,12 @@ class Evaluator(Protocol):
 
 
 class TaskEvaluator:
-    """Members are policies in a task."""
+    """Members are policies in a task, which belongs to the evaluator."""
 
-    def __init__(self, config: TaskConfig, plan: Plan) -> None:
+    def __init__(self, task: Task, plan: Plan) -> None:
         assert plan.policy is not None
         self._seed = plan.seed
-        self._rollout = Rollout(tasks.make(config), plan.policy.runner())
+        self._rollout = Rollout(task, plan.policy.runner())
         self._clip = plan.policy.observation_clip
         self._limit = 0
         self._generation = 0
@@ -122,5 +122,5 @@ Workload = TaskConfig | Function
 def open_evaluator(workload: Workload, plan: Plan) -> Evaluator:
     """Make the evaluator of a workload."""
     if isinstance(workload, TaskConfig):
-        return TaskEvaluator(workload, plan)
+        return TaskEvaluator(tasks.make(workload), plan)
     return FunctionEvaluator(workload)

@@ -1,10 +1,15 @@
 """The run directory: the names of a run's files, its configuration, and its snapshots."""
 
+import hashlib
 import json
+import logging
+import os
+import socket
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import safetensors.numpy
@@ -20,17 +25,25 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+logger = logging.getLogger(__name__)
+
 _SNAPSHOTS_KEPT = 3
+
+#: Lock files that this process holds. Forked children let go of them: a lock must end with the process that took it.
+_held: "weakref.WeakSet[IO[str]]" = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: [file.close() for file in list(_held)])
 
 
 class RunDirectory:
     """The files of one run.
 
-    lock                 held by the process that writes the run
+    lock                 held by the process that writes the run, and names it
     config.json          the resolved configuration
+    journal.bin          what the members of each generation came to: the run itself
     train.log            what the head and its workers said
     metrics.csv          one row a generation
-    snapshots/           whole states to go on from, the newest few
+    snapshots/           whole states to go on from quickly, the newest few
     policy.safetensors   the center policy, with policy.json
     learning_curve.png   drawn at the end
     """
@@ -39,6 +52,7 @@ class RunDirectory:
         self.path = Path(path)
         self.lock_file = self.path / "lock"
         self.config = self.path / "config.json"
+        self.journal = self.path / "journal.bin"
         self.log = self.path / "train.log"
         self.metrics = self.path / "metrics.csv"
         self.snapshots = self.path / "snapshots"
@@ -54,8 +68,8 @@ class RunDirectory:
         RunDirectoryError    another process holds it, or it cannot be made
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            file = open(self.lock_file, "a")  # noqa: SIM115 - closed below
+            self.snapshots.mkdir(parents=True, exist_ok=True)
+            file = open(self.lock_file, "a+", encoding="utf-8")  # noqa: SIM115 - closed below
         except OSError as error:
             raise RunDirectoryError(
                 f"run_dir: cannot write to {self.path} ({error.strerror}); choose another one"
@@ -65,9 +79,17 @@ class RunDirectory:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError as error:
+                    file.seek(0)
+                    holder = f" ({file.read().strip()})" if os.fstat(file.fileno()).st_size else ""
                     raise RunDirectoryError(
-                        f"run_dir: another process is writing to {self.path}; wait for it or choose another directory"
+                        f"run_dir: another process{holder} is writing to {self.path}; "
+                        "wait for it or choose another directory"
                     ) from error
+            _held.add(file)
+            with suppress(OSError):  # a full disk: the lock holds without a name, too
+                file.truncate(0)
+                file.write(f"{os.getpid()}@{socket.gethostname()}\n")
+                file.flush()
             yield
 
     def create(self, config: TrainConfig) -> None:
@@ -77,16 +99,30 @@ class RunDirectory:
         ------
         RunDirectoryError    it cannot be made or written, or it holds another run
         """
-        if self.metrics.exists():
-            raise RunDirectoryError(
-                f"run_dir: {self.path} already holds a run; go on with it (resume={self.path}) or choose another one"
-            )
+        self.check_free()
         try:
             self.snapshots.mkdir(parents=True, exist_ok=True)
             self.write_config(config)
         except (OSError, ConfigError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise RunDirectoryError(f"run_dir: cannot write to {self.path} ({reason}); choose another one") from error
+
+    def check_free(self) -> None:
+        """Refuse to begin a run where there is one.
+
+        Raises
+        ------
+        RunDirectoryError    it holds a run
+        """
+        if (self.journal.exists() and self.journal.stat().st_size > 0) or self.has_results():
+            raise RunDirectoryError(
+                f"run_dir: {self.path} already holds a run; go on with it (resume={self.path}) or choose another one"
+            )
+
+    def has_results(self) -> bool:
+        """Whether there is anything that only a run with a journal can have left."""
+        rows = self.metrics.read_bytes().count(b"\n") - 1 if self.metrics.exists() else 0
+        return rows > 0 or bool(self._snapshots())
 
     def write_config(self, config: TrainConfig) -> None:
         """Write the configuration, as it stands now.
@@ -119,31 +155,38 @@ class RunDirectory:
         ConfigError    it cannot be written; the older snapshots are as they were
         """
         arrays: dict[str, Any] = {}
-        values = _split(state, "", arrays)
-        data = safetensors.numpy.save(arrays, {"values": json.dumps(values), "generation": str(generation)})
+        values = json.dumps(_split(state, "", arrays))
+        data = safetensors.numpy.save(arrays, {"values": values, "checksum": _checksum(values, arrays)})
         write_file(self.snapshots / f"generation-{generation:08d}.safetensors", data)
         for path in self._snapshots()[:-_SNAPSHOTS_KEPT]:
             path.unlink(missing_ok=True)
 
-    def newest_snapshot(self) -> dict[str, Any]:
-        """Return the newest state that is whole.
-
-        Raises
-        ------
-        RunDirectoryError    there is none
-        """
+    def whole_snapshots(self) -> Iterator[dict[str, Any]]:
+        """Yield the states on disk that are whole, the newest first; the others are named in the log."""
         for path in reversed(self._snapshots()):
             try:
                 data = path.read_bytes()
                 arrays = safetensors.numpy.load(data)
-                header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-                return _join(json.loads(header["__metadata__"]["values"]), arrays)
-            except (OSError, SafetensorError, KeyError, ValueError):
-                continue  # half a file, or a damaged one: the one before it serves
-        raise RunDirectoryError(f"{self.path} holds no snapshot to go on from; start the run again")
+                values = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+                if values["checksum"] != _checksum(values["values"], arrays):
+                    raise ValueError("its checksum does not hold")
+                state = _join(json.loads(values["values"]), arrays)
+            except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+                logger.warning("snapshot %s is damaged (%s): the one before it serves", path.name, error)
+                continue
+            yield state
 
     def _snapshots(self) -> list[Path]:
         return sorted(self.snapshots.glob("generation-*.safetensors"))
+
+
+def _checksum(values: str, arrays: dict[str, Any]) -> str:
+    """Digest of everything that a snapshot holds."""
+    digest = hashlib.blake2b(values.encode(), digest_size=16)
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
 
 
 def _split(state: dict[str, Any], prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:

@@ -20,8 +20,8 @@ class RunningStats:
         self.count = 0
         self._sums = np.zeros((2, size))
 
-    def merge(self, sums: NDArray[np.float64], lengths: NDArray[np.int64]) -> None:
-        """Add the observations of some members.
+    def merged(self, sums: NDArray[np.float64], lengths: NDArray[np.int64]) -> tuple[int, NDArray[np.float64]]:
+        """Return count and sums with the observations of some members added; what is held stays as it is.
 
         Parameters
         ----------
@@ -29,12 +29,18 @@ class RunningStats:
         lengths : int64 (rows,)           observations behind each row
 
         Rows that are not finite (an environment that observed NaN) are left out.
+
+        Returns
+        -------
+        int, float64 (2, size)
         """
+        count, total = self.count, self._sums.copy()
         # One row after the other: the order of additions is the order of members, whoever computed them.
         for row, length in zip(sums, lengths.tolist(), strict=True):
             if np.isfinite(row).all():
-                self._sums += row
-                self.count += length
+                total += row
+                count += length
+        return count, total
 
     def normalizer(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         """Return (mean, 1 / standard deviation), float32 (size,) each; None before the first observation."""

@@ -1,4 +1,4 @@
-"""A rollout of the center as an mp4 video.
+"""A rollout of the center, or of any individual, as an mp4 video.
 
 Owns frames and their encoding; the episodes are those of ``pyes.replay``. Invariant: what is seen is the episode whose
 return is reported: the same task, policy and seed, with a picture taken at every timestep.
@@ -15,22 +15,26 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pyes import replay
 from pyes.errors import ConfigError, PyesError
 from pyes.files import replacing
 from pyes.networks import Policy
-from pyes.replay import Evaluation, open_task, run_episodes
+from pyes.replay import Evaluation, Playback, center, open_task, run_episodes
 from pyes.tasks import Task
 
 
-def record(run: str | Path, output: str | Path, episodes: int = 1, seed: int | None = None) -> Evaluation:
+def record(
+    run: str | Path, output: str | Path, episodes: int = 1, seed: int | None = None, generation: int | None = None
+) -> Evaluation:
     """Film the first evaluation episodes of a run's center policy, one after the other.
 
     Parameters
     ----------
-    run         run directory, or an exported .safetensors file
-    output      .mp4 file to write: H.264, yuv420p, in real time by the task's frame rate
-    episodes    1 or more
-    seed        of the evaluation episodes; None takes the run's own
+    run           run directory, or an exported .safetensors file
+    output        .mp4 file to write: H.264, yuv420p, in real time by the task's frame rate
+    episodes      1 or more
+    seed          of the evaluation episodes; None takes the run's own
+    generation    whose center, rebuilt from the journal; None takes the policy that the run has saved last
 
     Returns
     -------
@@ -42,15 +46,45 @@ def record(run: str | Path, output: str | Path, episodes: int = 1, seed: int | N
     RunDirectoryError    the policy is missing or damaged
     PyesError            the environment gives no pictures, or the encoder failed
     """
-    output = Path(output)
-    if output.suffix != ".mp4":
-        raise ConfigError(f"cannot write a video to {output}: suffix {output.suffix!r}, expected .mp4")
-    encoder = _find_encoder()
-    policy = Policy.load(run)
+    encoder = _find_encoder(Path(output))
+    policy = center(run, generation)
+    with _filmed(policy, encoder, Path(output)) as task:
+        return run_episodes(policy, task, episodes, seed)
+
+
+def record_member(run: str | Path, output: str | Path, generation: int, member: int) -> Playback:
+    """Film the episodes of one individual of a run, run again under the same seeds.
+
+    Parameters
+    ----------
+    run                   run directory
+    output                .mp4 file to write
+    generation, member    which one
+
+    Returns
+    -------
+    Playback    what is seen
+
+    Raises
+    ------
+    ConfigError          as `record`, or there is no such generation or member
+    RunDirectoryError    the journal is missing or damaged
+    PyesError            the environment gives no pictures or raised, or the encoder failed
+    """
+    encoder = _find_encoder(Path(output))
+    with replay.open(run) as individuals:
+        policy = individuals.policy(generation)
+        with _filmed(policy, encoder, Path(output)) as task:
+            return individuals.play(generation, member, task)
+
+
+@contextmanager
+def _filmed(policy: Policy, encoder: str, output: Path) -> Iterator["_FilmedTask"]:
+    """Lend the task of a policy, with every timestep going on film; the film is at ``output`` when all is well."""
     with _no_window(), open_task(policy, render_mode="rgb_array") as task, replacing(output) as beside:
         frames_per_second = task.render_fps / policy.task.get("frame_skip", 1)
         with _Film(encoder, beside, frames_per_second) as film:
-            return run_episodes(policy, _FilmedTask(task, film), episodes, seed)
+            yield _FilmedTask(task, film)
 
 
 class _Film:
@@ -167,8 +201,10 @@ def _no_window() -> Iterator[None]:
             del os.environ["SDL_VIDEODRIVER"]
 
 
-def _find_encoder() -> str:
-    """Return the path of ffmpeg; ConfigError says how to get one."""
+def _find_encoder(output: Path) -> str:
+    """Return the path of ffmpeg; ConfigError says how to get one, or that it writes no such file."""
+    if output.suffix != ".mp4":
+        raise ConfigError(f"cannot write a video to {output}: suffix {output.suffix!r}, expected .mp4")
     try:
         path: str = importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
     except ImportError as error:

@@ -158,7 +158,10 @@ def test_from_mapping_odd_population_without_mirroring_is_allowed():
 @pytest.mark.parametrize(
     ("mapping", "expected"),
     [
-        ({"sede": 1}, "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, evaluation, generations,"),
+        (
+            {"sede": 1},
+            "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, evaluation, force, generations,",
+        ),
         ({"algorithm": {"sigm": 1}}, "unknown key 'algorithm.sigm': did you mean 'algorithm.sigma'? allowed: "),
         (
             {"algorithm": {"episode_limit": {"x": 1}}},

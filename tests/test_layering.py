@@ -13,12 +13,12 @@ PACKAGE = Path(__file__).parent.parent / "pyes"
 
 # A module imports from its own layer or from those above it in this list, never from one below it.
 LAYERS = """
-leaves   _core errors hashing files streams memory noise shaping optimizers running_stats reference config
+leaves   _core errors hashing files closing interrupts streams memory noise shaping optimizers running_stats reference config
 nouns    population networks tasks messages board
 verbs    rollout algorithms protocol
-runtime  worker cluster journal metrics logs run_directory
-loop     training display plots
-edge     replay video export launch blackbox bench cli __main__
+runtime  worker cluster journal run_state history metrics logs run_directory
+loop     resume training display figures plots
+edge     replay maps video export launch blackbox bench cli __main__
 """
 RANKS = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()[1:]}
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -1,3 +1,8 @@
+import multiprocessing
+import os
+import socket
+import time
+
 import numpy as np
 import pytest
 
@@ -33,14 +38,14 @@ def test_configuration_comes_back_as_it_was(directory):
 
 def test_snapshot_comes_back_as_it_was(directory):
     directory.save_snapshot(10, STATE)
-    _assert_state(directory.newest_snapshot())
+    _assert_state(next(directory.whole_snapshots()))
 
 
 def test_only_the_newest_snapshots_are_kept(directory):
     for generation in range(0, 100, 10):
         directory.save_snapshot(generation, {"generation": generation})
     assert len(list(directory.snapshots.iterdir())) == 3
-    assert directory.newest_snapshot() == {"generation": 90}
+    assert next(directory.whole_snapshots()) == {"generation": 90}
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
@@ -52,16 +57,47 @@ def test_the_snapshot_before_a_damaged_one_serves(directory, damage):
     if damage == "flip":
         data[9] ^= 0xFF
     newest.write_bytes({"cut": data[: len(data) // 2], "flip": data, "empty": b""}[damage])
-    _assert_state(directory.newest_snapshot())
+    _assert_state(next(directory.whole_snapshots()))
 
 
-def test_no_snapshot_is_one_line(directory):
-    with pytest.raises(RunDirectoryError, match="no snapshot"):
-        directory.newest_snapshot()
+def test_any_flipped_byte_of_a_snapshot_is_found(directory):
+    directory.save_snapshot(10, STATE)
+    directory.save_snapshot(20, STATE | {"seconds": 99.0})
+    newest = sorted(directory.snapshots.iterdir())[-1]
+    data = newest.read_bytes()
+    for place in range(0, len(data), 7):
+        newest.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        assert len(list(directory.whole_snapshots())) == 1
+    newest.write_bytes(data)
+    assert len(list(directory.whole_snapshots())) == 2
+
+
+def test_no_snapshot_is_none(directory):
+    assert list(directory.whole_snapshots()) == []
+
+
+def test_lock_names_its_holder_and_a_stale_one_is_no_hindrance(directory):
+    directory.lock_file.write_text("99999@elsewhere\n")
+    with directory.locked():
+        assert directory.lock_file.read_text() == f"{os.getpid()}@{socket.gethostname()}\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_does_not_keep_the_lock(directory):
+    with directory.locked():
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        child.start()
+    try:
+        with directory.locked():
+            pass
+    finally:
+        child.kill()
+        child.join()
+        child.close()
 
 
 def test_a_directory_that_holds_a_run_is_not_overwritten(directory):
-    directory.metrics.touch()
+    directory.journal.write_bytes(b"x")
     with pytest.raises(RunDirectoryError, match="already holds a run"):
         directory.create(TrainConfig())
 

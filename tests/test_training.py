@@ -46,7 +46,7 @@ def test_run_leaves_what_it_promises(tmp_path):
     result = _train(tmp_path / "run")
     files = {path.name for path in (tmp_path / "run").iterdir()}
     assert files == {
-        "lock", "config.json", "train.log", "metrics.csv", "snapshots", "policy.safetensors", "policy.json",
+        "lock", "config.json", "train.log", "metrics.csv", "snapshots", "journal.bin", "policy.safetensors", "policy.json",
         "learning_curve.png",
     }  # fmt: skip
     rows = read_rows(tmp_path / "run" / "metrics.csv")
@@ -144,7 +144,7 @@ def test_a_failed_evaluation_episode_makes_the_evaluation_unknown(tmp_path):
 
 def test_two_runs_cannot_write_to_one_directory(tmp_path):
     directory = RunDirectory(tmp_path / "run")
-    with directory.locked(), pytest.raises(ConfigError, match="another process is writing"):
+    with directory.locked(), pytest.raises(ConfigError, match=rf"another process \({os.getpid()}@.*\) is writing"):
         _train(tmp_path / "run")
     _train(tmp_path / "run")
 

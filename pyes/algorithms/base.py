@@ -23,6 +23,9 @@ class Algorithm(Protocol):
     def tell(self, returns: NDArray[np.float64]) -> None:
         """Take the members' returns, in member order (NaN: failed), and go on to the next generation."""
 
+    def member(self, index: int) -> NDArray[np.float32]:
+        """Return theta of one member of the current generation: float32 (dim,), a new array."""
+
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on, as arrays and numbers."""
 

@@ -1,0 +1,43 @@
+"""Ctrl-C and SIGTERM: the first one asks a run to end after its generation, a second one ends it at once."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Interrupt:
+    """Whether the user wants the run to end.
+
+    A plain flag and no `threading.Event`: a handler may run while the main thread holds an event's lock, and would then
+    wait for it for ever.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def __bool__(self) -> bool:
+        return self.requested
+
+
+@contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """Turn the first Ctrl-C or SIGTERM into a request; a second one raises KeyboardInterrupt."""
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():  # only there can handlers be set
+        yield interrupt
+        return
+
+    def handle(number: int, frame: object) -> None:
+        if interrupt.requested:
+            raise KeyboardInterrupt
+        interrupt.requested = True
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interrupt
+    finally:
+        for number, handler in previous.items():
+            with contextlib.suppress(TypeError):  # a handler that was not set from Python cannot be put back
+                signal.signal(number, handler)
