@@ -9,7 +9,7 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*.py
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-learning test-c lint types check bench wheel clean
+.PHONY: help demo test test-learning soak test-c lint types check bench wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,11 +29,14 @@ bench: $(VENV)/.installed-dev ## measure kernels, rollouts and the node against 
 
 # --- develop ---
 
-test: $(VENV)/.installed-dev ## run all tests but those that learn
-	$(BIN)/pytest -m "not learning" $(ARGS)
+test: $(VENV)/.installed-dev ## run all tests but the long ones
+	$(BIN)/pytest -m "not learning and not soak" $(ARGS)
 
 test-learning: $(VENV)/.installed-dev ## train on real tasks until policies are good (minutes)
 	$(BIN)/pytest -m learning $(ARGS)
+
+soak: $(VENV)/.installed-dev ## kill runs fifty times, replay whole runs, run ten thousand generations (half an hour)
+	$(BIN)/pytest -m soak $(ARGS)
 
 test-c: ## run the tests of the C kernels under sanitizers
 	$(MAKE) -C csrc/tests

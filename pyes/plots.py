@@ -1,7 +1,7 @@
 """Learning curves of runs as one figure.
 
-Owns the reading of metrics.csv for drawing, the grouping of runs, and the look of the figure. Knows nothing of a run in
-progress. Invariant: matplotlib's global state is as it was, and equal runs give an equal picture.
+Owns the reading of metrics.csv for drawing, the grouping of runs, and the lines and bands of the figure. Knows nothing
+of a run in progress. Invariant: equal runs give an equal picture.
 
 A *group* is runs whose configurations differ in nothing but the seed: a mean line and a band from the least to the
 greatest of them, drawn where all of them have data.
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from pyes import figures
 from pyes.errors import ConfigError, RunDirectoryError
-from pyes.files import replacing
 from pyes.metrics import read_rows
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
 
-SUFFIXES = (".png", ".svg", ".pdf")
 #: What may differ between the runs of one group.
 _NOT_A_SETTING = ("seed", "run_dir", "resume", "logger", "snapshot")
 #: Keys whose value speaks for itself.
@@ -38,34 +37,6 @@ _NAMES = ("name", "env_id", "run")
 #: Colours that stay apart for colour-blind readers (Okabe & Ito 2008), the darkest yellow left out.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
 _DASHES = ("-", "--", ":", "-.")
-_WIDTH, _HEIGHT = 7.2, 4.5  # inches
-_STYLE: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 10,
-    "axes.titlesize": 12,
-    "axes.titleweight": "bold",
-    "axes.titlepad": 12,
-    "axes.labelsize": 10,
-    "axes.labelcolor": "#333333",
-    "axes.edgecolor": "#888888",
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.xmargin": 0.0,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
-    "xtick.color": "#555555",
-    "ytick.color": "#555555",
-    "figure.constrained_layout.h_pad": 0.08,
-    "figure.constrained_layout.w_pad": 0.08,
-    "lines.solid_capstyle": "round",
-    "legend.frameon": False,
-    "legend.fontsize": 9,
-    "svg.hashsalt": "pyes",
-}
 
 Float64Array = NDArray[np.float64]
 
@@ -96,26 +67,13 @@ def plot(runs: Sequence[str | Path], output: str | Path, x: XAxis = "timesteps")
     ConfigError          no runs given, ``x`` or the suffix is unknown, or the figure cannot be written
     RunDirectoryError    a run is missing, or has no metrics yet
     """
-    output = Path(output)
-    if output.suffix not in SUFFIXES:
-        raise ConfigError(f"cannot plot to {output}: suffix {output.suffix!r}, expected one of {', '.join(SUFFIXES)}")
+    output = figures.check_output(output)
     if x not in get_args(XAxis):
         raise ConfigError(f"x is {x!r}, expected one of {', '.join(get_args(XAxis))}")
     if not runs:
         raise ConfigError("no runs to plot; name one or more run directories")
     groups = _group(_read_all([Path(run) for run in runs], x))
-
-    import matplotlib
-
-    with matplotlib.rc_context():
-        # The picture is the same whatever a user's own matplotlibrc says.
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_STYLE)
-        figure = _draw(groups, x)
-        # Without dates, equal input gives equal files.
-        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}}
-        with replacing(output) as beside:
-            figure.savefig(beside, dpi=150, metadata=metadata[output.suffix])
+    figures.write(output, lambda figure: _draw(figure, groups, x))
     return output
 
 
@@ -272,21 +230,17 @@ def _title(runs: Sequence[_Run]) -> str:
 # Drawing
 
 
-def _draw(groups: Sequence[list[_Run]], x: XAxis) -> "Figure":
-    from matplotlib.figure import Figure
-
+def _draw(figure: "Figure", groups: Sequence[list[_Run]], x: XAxis) -> None:
     runs = [run for group in groups for run in group]
-    figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
     axes = figure.add_subplot()
     handles = [_draw_group(axes, group, index) for index, group in enumerate(groups)]
     axes.set_title(_title(runs) or "Learning curves", loc="left")
     axes.set_ylabel(_y_label(runs))
     axes.margins(y=0.06)
     axes.tick_params(length=3)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}"))
+    axes.yaxis.set_major_formatter(figures.format_number)
     _scale_x(axes, x, max(float(run.x[-1]) for run in runs))
     _explain(figure, axes, groups, handles)
-    return figure
 
 
 def _explain(figure: "Figure", axes: "Axes", groups: Sequence[list[_Run]], handles: Sequence[Any]) -> None:
@@ -296,11 +250,11 @@ def _explain(figure: "Figure", axes: "Axes", groups: Sequence[list[_Run]], handl
         labels = _with_counts(_labels(groups), groups)
         columns = max(1, min(len(labels), 90 // (max(map(len, labels)) + 8)))
         rows = math.ceil(len(labels) / columns)
-        figure.set_size_inches(_WIDTH, _HEIGHT + 0.2 * (rows - 1))
+        figure.set_size_inches(figures.WIDTH, figures.HEIGHT + 0.2 * (rows - 1))
         legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=caption or None)
         legend.get_title().set(fontsize=8, color="#666666")
     elif caption:
-        axes.set_title(caption, loc="right", fontsize=8, fontweight="normal", color="#666666")
+        figures.set_caption(axes, caption)
 
 
 def _draw_group(axes: "Axes", group: Sequence[_Run], index: int) -> Any:

@@ -220,6 +220,7 @@ class Replay(Closing):
             for index, entry in enumerate(self._recording.entries)
             if entry.kind == journal.Kind.GENERATION
         }
+        self._last: Generation | None = None  # members are asked for one after the other
         setup = setup_of(self._recording)
         self._table = setup.make_table()
         try:
@@ -244,7 +245,7 @@ class Replay(Closing):
 
     def returns(self, generation: int) -> NDArray[np.float64]:
         """Return what was recorded: float64 (n,), the task's own returns in member order; NaN where one failed."""
-        return self._record(generation).returns
+        return self._record(generation).returns.copy()
 
     def lengths(self, generation: int) -> NDArray[np.int64]:
         """Return the recorded timesteps of all episodes of each member: int64 (n,)."""
@@ -307,9 +308,11 @@ class Replay(Closing):
             if not self._places:
                 raise ConfigError(f"generation: got {generation}, but the run has not finished one yet")
             raise ConfigError(f"generation: got {generation}, expected 0 to {self.generations - 1}")
-        record = self._recording[self._places[generation]]
-        assert isinstance(record, Generation)
-        return record
+        if self._last is None or self._last.generation != generation:
+            record = self._recording[self._places[generation]]
+            assert isinstance(record, Generation)
+            self._last = record
+        return self._last
 
     def close(self) -> None:
         """Give the noise table back."""

@@ -194,6 +194,60 @@ def test_train_interrupt_saves_and_says_how_to_go_on(cluster: str, tmp_path: Pat
     assert (tmp_path / "run" / "policy.safetensors").exists()
 
 
+@pytest.mark.parametrize("name", ["a b,c'd", "lauf-ä", "x=y"])
+def test_train_and_resume_take_any_path(name: str, tmp_path: Path):
+    for arguments in (["run_dir=" + name, *TINY, "generations=1"], ["resume=" + name, "generations=2"]):
+        done = pyes("train", *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"{tmp_path / name}\n"
+    assert (tmp_path / name / "metrics.csv").read_text().count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["seed=1,2", "-m"], "resume: one run goes on at a time; leave out -m and sweep"),
+        (["run_dir=elsewhere"], "run_dir: a resumed run stays where it is; leave out run_dir, or resume"),
+        (["seed=7"], "resume: these settings decide the run and cannot change: seed (was 0, got 7); force=true"),
+    ],
+)
+def test_train_resume_refuses_in_one_line(overrides: list[str], expected: str, run: Path):
+    line = error_line(pyes("train", f"resume={run}", *overrides, cwd=run.parent), 2)
+    assert line.startswith(expected)
+    assert not (run.parent / "elsewhere").exists()
+
+
+def test_train_with_an_environment_that_prints_has_the_run_directory_alone_on_stdout(tmp_path: Path):
+    (tmp_path / "talking_env.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Talking(CartPoleEnv):\n"
+        "    def step(self, action):\n"
+        "        print('a step')\n"
+        "        return super().step(action)\n"
+        "print('hello')\n"
+        "gymnasium.register('Talking-v0', Talking, max_episode_steps=20)\n"
+    )
+    overrides = ("debug=default", "task=gymnasium", "task.env_id=talking_env:Talking-v0", "run_dir=run")
+    for cluster in ("inline", "local"):
+        done = pyes("train", *overrides[:-1], f"run_dir={cluster}", f"cluster={cluster}", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"{tmp_path / cluster}\n"
+    done = pyes("evaluate", "local", "--episodes", "1", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["lengths"]
+
+
+def test_replay_json_is_what_the_journal_has(run: Path):
+    done = pyes("replay", run, "--generation", "1", "--member", "2", "--json", cwd=run.parent)
+    assert done.returncode == 0, done.stderr
+    playback = json.loads(done.stdout)
+    assert set(playback) == {"return", "length", "seed"}
+    from pyes import replay
+
+    with replay.open(run) as individuals:
+        assert (playback["return"], playback["length"]) == (individuals.returns(1)[2], individuals.lengths(1)[2])
+
+
 def test_evaluate_json_is_all_there_is_on_stdout(run: Path):
     done = pyes("evaluate", run, "--episodes", "3", "--json", cwd=run.parent)
     assert done.returncode == 0, done.stderr
@@ -212,8 +266,9 @@ def test_evaluate_seed_decides_the_episodes(run: Path):
     assert own != out("--seed", "1")
 
 
-def test_plot_video_and_export_write_their_files(run: Path, tmp_path: Path):
-    for command, name in (("plot", "curve.png"), ("video", "film.mp4"), ("export", "policy.onnx")):
+def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
+    commands = (("plot", "curve.png"), ("map", "map.png"), ("video", "film.mp4"), ("export", "policy.onnx"))
+    for command, name in commands:
         done = pyes(command, run, "-o", name, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout == f"{name}\n"
@@ -229,6 +284,12 @@ def test_plot_video_and_export_write_their_files(run: Path, tmp_path: Path):
         (["evaluate", "nope"], "no policy at nope"),
         (["evaluate", "x", "--episodes", "0"], "argument --episodes: got '0', expected an integer >= 1"),
         (["evaluate", "x", "--seed", "-1"], "argument --seed: got '-1', expected an integer >= 0"),
+        (["evaluate", "nope", "--generation", "3"], "no journal at nope"),
+        (["replay", "nope", "--generation", "0", "--member", "0"], "no journal at nope"),
+        (["replay", "nope", "--member", "0"], "the following arguments are required: --generation"),
+        (["replay", "nope", "--generation", "-1", "--member", "0"], "--generation: got '-1', expected an integer >= 0"),
+        (["map", "nope", "-o", "x.png"], "nope"),
+        (["map", "nope", "-o", "x.png", "--method", "y"], "argument --method: invalid choice: 'y'"),
         (["plot", "nope", "-o", "x.png"], "nope"),
         (["plot", "nope"], "the following arguments are required: -o/--output"),
         (["plot", "x", "-o", "x.png", "--x", "y"], "argument --x: invalid choice: 'y'"),

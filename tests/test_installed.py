@@ -31,6 +31,7 @@ EXTRAS = {
     "tensorboard",
     "video",
     "onnx",
+    "umap",
     "dev",
     "all",
 }

@@ -5,7 +5,11 @@ import numpy as np
 import pytest
 
 import pyes
-from pyes.errors import ConfigError, RunDirectoryError, TaskError
+import pyes.replay
+from pyes import cli, journal
+from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
+from pyes.hashing import theta_hash
+from pyes.journal import Generation, Journal
 from pyes.metrics import read_rows
 from pyes.networks import ActionHead, Instruction, Policy, PolicySpec, Program
 from pyes.replay import Evaluation, evaluate
@@ -123,3 +127,105 @@ def test_evaluate_refuses_a_policy_of_another_task(tmp_path):
     assert "observes 4 numbers, the policy expects 5" in _error(RunDirectoryError, _policy(tmp_path / "a", size=5))
     assert "names no task" in _error(RunDirectoryError, _policy(tmp_path / "b", task={}))
     assert "task.env_di" in _error(ConfigError, _policy(tmp_path / "c", task={"env_di": "CartPole-v1"}))
+
+
+# Individuals
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Return a run with everything on that a replay must repeat."""
+    path = tmp_path_factory.mktemp("replay") / "run"
+    task = {
+        "env_id": "Pendulum-v1",
+        "episodes": 2,
+        "action_noise": 0.2,
+        "max_timesteps": 30,
+        "normalize_observations": True,
+        "reward_offset_per_step": 1.0,
+        "common_random_numbers": "pair",
+    }
+    algorithm = {"population_size": 6, "episode_limit": {"initial": 10, "threshold": 0.5}}
+    pyes.train({**_config(path, **task), "algorithm": algorithm, "generations": 4}, display=False)
+    return path
+
+
+def test_every_member_replays_to_its_recorded_return(run):
+    with pyes.replay.open(run) as replay:
+        assert replay.generations == 4
+        for generation in (3, 0, 2, 1):  # backwards, too
+            returns, lengths = replay.returns(generation), replay.lengths(generation)
+            assert len(returns) == replay.population_size(generation) == 6
+            for member in range(6):
+                playback = replay.play(generation, member)
+                assert playback.exact
+                assert (playback.return_, playback.length) == (returns[member], lengths[member])
+                assert len(set(playback.seeds)) == 2
+
+
+def test_replay_needs_the_journal_alone(run, tmp_path):
+    (tmp_path / "journal.bin").write_bytes((run / "journal.bin").read_bytes())
+    with pyes.replay.open(tmp_path) as bare, pyes.replay.open(run) as whole:
+        np.testing.assert_array_equal(bare.theta(4), whole.theta(4))
+        assert bare.play(2, 3) == whole.play(2, 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["journal.bin"]
+
+
+def test_theta_and_members_are_those_of_the_run(run):
+    rows = read_rows(run / "metrics.csv")
+    with pyes.replay.open(run) as replay:
+        for generation in range(4):
+            assert theta_hash(replay.theta(generation + 1)) == rows[generation]["theta_hash"]
+            center, plus, minus = replay.theta(generation), replay.member(generation, 0), replay.member(generation, 1)
+            np.testing.assert_allclose((plus + minus) / 2, center, atol=1e-6)
+            assert np.abs(plus - center).max() > 0.1
+        np.testing.assert_array_equal(replay.theta(4), pyes.load(run).theta)
+
+
+def test_evaluate_a_generation_gives_what_the_run_reported_there(run):
+    rows = read_rows(run / "metrics.csv")
+    for generation in range(1, 5):
+        evaluation = evaluate(run, episodes=4, generation=generation)
+        assert f"{evaluation.return_mean:.9g}" == rows[generation - 1]["eval_return_mean"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "expected"),
+    [
+        (lambda replay: replay.play(4, 0), "generation: got 4, expected 0 to 3"),
+        (lambda replay: replay.member(0, 6), "member: got 6, expected 0 to 5 in generation 0"),
+        (lambda replay: replay.returns(-1), "generation: got -1, expected 0 to 3"),
+        (lambda replay: replay.theta(5), "generation: got 5, expected 0 to 4"),
+    ],
+)
+def test_replay_refuses_what_was_not_recorded(run, ask, expected):
+    with pyes.replay.open(run) as replay, pytest.raises(ConfigError, match=expected):
+        ask(replay)
+
+
+def test_replay_of_no_run_or_a_damaged_one_is_one_line(run, tmp_path):
+    with pytest.raises(RunDirectoryError, match="no journal at"):
+        pyes.replay.open(tmp_path)
+    data = bytearray((run / "journal.bin").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "journal.bin").write_bytes(data)
+    with pytest.raises(JournalError, match="is damaged: record"):
+        pyes.replay.open(tmp_path)
+
+
+def test_a_replay_that_comes_out_differently_is_said(run, tmp_path, capfd):
+    """As with another version of the environment: here the journal has another return, under digests that hold."""
+    recording = journal.read(run / "journal.bin")
+    with Journal(journal.read(tmp_path / "journal.bin")) as writer:
+        for index in range(len(recording)):
+            record = recording[index]
+            if isinstance(record, Generation) and record.generation == 3:
+                record.returns[1] += 1e-9
+            writer.append(record)
+    with pyes.replay.open(tmp_path) as replay:
+        assert replay.play(3, 0).exact
+        assert not replay.play(3, 1).exact
+    assert cli.main(["replay", str(tmp_path), "--generation", "3", "--member", "0", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out).keys() == {"return", "length", "seed"}
+    assert cli.main(["replay", str(tmp_path), "--generation", "3", "--member", "1"]) == 1
+    assert "is the environment deterministic and the same?" in capfd.readouterr().err

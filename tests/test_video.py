@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+import pyes
 from pyes import video
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.networks import ActionHead, Instruction, Policy, PolicySpec, Program
@@ -52,6 +53,38 @@ def test_video_shows_the_evaluation_episodes(run, tmp_path):
     # The cart moves: the pictures are not all alike, and not blank.
     assert np.abs(frames[0].astype(int) - frames[evaluation.lengths[0]]).max() > 100
     assert sorted(os.listdir(tmp_path)) == ["center.mp4", "run"]
+
+
+def test_video_of_a_member_shows_its_episodes(tmp_path):
+    config = {
+        "run_dir": str(tmp_path / "run"),
+        "generations": 2,
+        "algorithm": {"population_size": 4},
+        "task": {"env_id": "CartPole-v1", "max_timesteps": 25, "episodes": 2},
+        "noise": {"entries": 10_000},
+        "cluster": {"name": "inline"},
+    }
+    pyes.train(config, display=False)
+    playback = video.record_member(tmp_path / "run", tmp_path / "member.mp4", generation=1, member=2)
+    assert playback.exact
+    assert len(_frames(tmp_path / "member.mp4")[1]) == playback.length + 2
+    with pytest.raises(ConfigError, match="member: got 9, expected 0 to 3 in generation 1"):
+        video.record_member(tmp_path / "run", tmp_path / "none.mp4", generation=1, member=9)
+    assert not (tmp_path / "none.mp4").exists()
+
+
+def test_video_of_an_earlier_center_is_that_ones(tmp_path):
+    config = {
+        "run_dir": str(tmp_path / "run"),
+        "generations": 2,
+        "algorithm": {"population_size": 4},
+        "task": {"env_id": "CartPole-v1", "max_timesteps": 25},
+        "noise": {"entries": 10_000},
+        "cluster": {"name": "inline"},
+    }
+    pyes.train(config, display=False)
+    evaluation = video.record(tmp_path / "run", tmp_path / "first.mp4", generation=0)
+    assert evaluation == evaluate(tmp_path / "run", episodes=1, generation=0)
 
 
 def test_video_runs_in_real_time_where_frames_are_skipped(tmp_path):
