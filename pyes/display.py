@@ -6,6 +6,8 @@ Writes to standard error; standard output is for results.
 import logging
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -33,8 +35,8 @@ class Display(Closing):
 
     def __init__(self, config: TrainConfig, *, enabled: bool = True) -> None:
         self._config = config
-        self._enabled = enabled
-        self._console = Console(file=sys.stderr, highlight=False)
+        self._enabled = enabled and sys.stderr is not None
+        self._console = _Console(file=sys.stderr, highlight=False)
         self._live: Live | None = None
         self._shown = 0.0
         self._evaluation: tuple[float, float] | None = None
@@ -47,8 +49,9 @@ class Display(Closing):
 
     def note(self, text: str) -> None:
         """Show one line that stays."""
-        if self._enabled:
-            self._console.print(text, soft_wrap=True, markup=False)
+        with self._while_read():
+            if self._enabled:
+                self._console.print(text, soft_wrap=True, markup=False)
 
     def show(self, row: Row) -> None:
         """Show a generation; on a terminal at most ten times a second, elsewhere every two seconds."""
@@ -61,19 +64,28 @@ class Display(Closing):
         if not self._enabled or (now - self._shown < every and not evaluated):
             return
         self._shown = now
-        if self._console.is_terminal:
+        with self._while_read():
+            if not self._console.is_terminal:
+                self._console.print(self._line(row), soft_wrap=True, markup=False)
+                return
             if self._live is None:
                 # No refresh thread: the loop comes by often enough.
                 self._live = Live(console=self._console, auto_refresh=False, transient=False)
                 self._live.start()
             self._live.update(self._frame(row), refresh=True)
-        else:
-            self._console.print(self._line(row), soft_wrap=True, markup=False)
+
+    @contextmanager
+    def _while_read(self) -> Iterator[None]:
+        """Show nothing more once the reader of standard error has gone: the run goes on without it."""
+        try:
+            yield
+        except OSError:
+            self._enabled = False
 
     def _line(self, row: Row) -> str:
         text = (
             f"generation {row.generation:>5}  timesteps {row.timesteps:>11,}  return {row.return_mean:>9.2f}"
-            f"  {row.steps_per_second:>9,.0f} steps/s  {_duration(row.seconds):>7}"
+            f"  {_rate(row.steps_per_second):>9} steps/s  {_duration(row.seconds):>7}"
         )
         if row.eval_return_mean is not None:
             text += f"  evaluation {row.eval_return_mean:.2f} ± {row.eval_return_std:.2f}"
@@ -96,13 +108,13 @@ class Display(Closing):
             "episode length",
             f"{row.length_mean:.0f}",
             "steps/s",
-            f"{row.steps_per_second:,.0f}",
+            _rate(row.steps_per_second),
         )
         table.add_row(
             "time",
             _duration(row.seconds),
             "workers idle",
-            f"{row.idle_fraction:.0%}",
+            "-" if row.idle_fraction is None else f"{row.idle_fraction:.0%}",
             "failed members",
             f"{row.failed_members}",
         )
@@ -131,8 +143,17 @@ class Display(Closing):
         """Leave the last frame on the screen."""
         logging.getLogger("pyes").removeHandler(self._errors)
         if self._live is not None:
-            self._live.stop()
+            with self._while_read():
+                self._live.stop()
             self._live = None
+
+
+class _Console(Console):
+    """A console that says when its reader has gone; rich's own ends the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Pass it on."""
+        raise BrokenPipeError
 
 
 class _Errors(logging.Handler):
@@ -145,6 +166,11 @@ class _Errors(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Show one record."""
         self._display.note(record.getMessage())
+
+
+def _rate(steps_per_second: float | None) -> str:
+    """Return a figure that is not known of a generation whose head was killed."""
+    return "-" if steps_per_second is None else f"{steps_per_second:,.0f}"
 
 
 def _duration(seconds: float) -> str:

@@ -7,6 +7,7 @@ opens a replaced file, at any moment and after any crash, finds either the old b
 import errno
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between the tries to append to a full disk: about four minutes in all.
 _DELAYS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+#: What `replacing` calls the file beside.
+_BESIDE = re.compile(r"\..+\.(\d+)(\.\w+)?")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -69,6 +72,27 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what processes that were killed while they replaced a file of this folder have left beside it."""
+    for path in folder.glob(".*"):
+        match = _BESIDE.fullmatch(path.name)
+        if match and not _lives(int(match[1])):
+            with suppress(OSError):
+                path.unlink()
+
+
+def _lives(pid: int) -> bool:
+    if os.name == "nt":
+        return True  # there is no harmless question; what is left stays
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
 
 
 class AppendFile(Closing):

@@ -12,7 +12,7 @@ import pickle
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,18 @@ class _Datagrams:
         self._sender.close()
 
 
+class _LogFile(logging.FileHandler):
+    """A log that loses what a full disk does not take: a run does not end over its log."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Go on without the record."""
+
+    def close(self) -> None:
+        """Close the file, whatever is still to be written."""
+        with suppress(OSError):
+            super().close()
+
+
 @contextmanager
 def run_log(path: Path) -> Iterator[Callable[[], None]]:
     """Log into ``path`` while the block runs; yields what a new worker process must call first.
@@ -53,7 +65,7 @@ def run_log(path: Path) -> Iterator[Callable[[], None]]:
     """
     root = logging.getLogger()
     level = root.level
-    writer = logging.FileHandler(path, encoding="utf-8")
+    writer = _LogFile(path, encoding="utf-8")
     writer.setFormatter(logging.Formatter(_FORMAT))
     # Windows has no local datagrams; its workers are spawned and share a queue.
     channel: Any = multiprocessing.get_context("spawn").Queue() if sys.platform == "win32" else _Datagrams()
@@ -77,3 +89,4 @@ def _log_to(channel: Any) -> None:
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     root.handlers[:] = [logging.handlers.QueueHandler(channel)]
+    logging.raiseExceptions = False  # what cannot be sent is lost with the head: nobody wants a traceback of that

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from pyes import config as configuration
 from pyes.config import TrainConfig
 from pyes.errors import ConfigError, RunDirectoryError
-from pyes.files import write_file
+from pyes.files import remove_leftovers, write_file
 
 try:
     import fcntl
@@ -90,6 +90,8 @@ class RunDirectory:
                 file.truncate(0)
                 file.write(f"{os.getpid()}@{socket.gethostname()}\n")
                 file.flush()
+            for folder in (self.path, self.snapshots):
+                remove_leftovers(folder)
             yield
 
     def create(self, config: TrainConfig) -> None:

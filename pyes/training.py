@@ -22,7 +22,7 @@ from pyes.display import Display
 from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
 from pyes.history import History, setup_of
 from pyes.interrupts import Interrupt, interruptible
-from pyes.journal import Evaluation, Generation, Journal, Recording
+from pyes.journal import Evaluation, Generation, Journal, Kind, Recording
 from pyes.logs import run_log
 from pyes.messages import Results
 from pyes.metrics import MetricsWriter, Row
@@ -105,7 +105,10 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
 
 def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainConfig) -> MetricsWriter:
     tensorboard = directory.tensorboard if config.logger.tensorboard else None
-    return MetricsWriter(directory.metrics, recording.generations, tensorboard)
+    generations, every = recording.generations, config.evaluation.every
+    if generations and recording.entries[-1].kind == Kind.GENERATION and every and generations % every == 0:
+        generations -= 1  # a row is there once its evaluation is, and that one is still to be done
+    return MetricsWriter(directory.metrics, generations, tensorboard)
 
 
 def _caught_up(

@@ -1,4 +1,6 @@
 import io
+import logging
+import sys
 
 from rich.console import Console
 from samples import row
@@ -47,3 +49,32 @@ def test_disabled_display_is_silent():
         display.note("hello")
         display.show(row(0))
     assert stream.getvalue() == ""
+
+
+def test_display_shows_rows_whose_clock_figures_were_lost(capsys):
+    with Display(TrainConfig(generations=10)) as display:
+        display.show(row(3, steps_per_second=None, idle_fraction=None))
+    assert "- steps/s" in capsys.readouterr().err
+
+
+class _NobodyReads(io.StringIO):
+    def flush(self):
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_display_goes_on_when_nobody_reads_it_any_more(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", _NobodyReads())
+    with Display(TrainConfig(generations=10)) as display:
+        display.note("nobody sees this")
+        display.show(row(3))
+
+
+def test_display_shows_errors_that_are_logged(capsys):
+    with Display(TrainConfig(generations=10)):
+        logging.getLogger("pyes.files").error("the disk is full")
+        logging.getLogger("pyes.files").warning("only for the log")
+    logging.getLogger("pyes.files").error("too late")
+    shown = capsys.readouterr().err
+    assert "the disk is full" in shown
+    assert "only for the log" not in shown
+    assert "too late" not in shown

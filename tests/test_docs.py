@@ -23,6 +23,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 import pyes
 from pyes import cli, export, training
 from pyes.config import Section, TrainConfig, from_mapping
+from pyes.journal import Evaluation, Generation, Start
 from pyes.metrics import COLUMNS
 
 ROOT = Path(__file__).parent.parent
@@ -31,7 +32,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 #: Runs that the pages name: run directories, and the jobs of sweeps.
 RUNS = ("runs/lander", "runs/walker", "runs/cart_pole", "runs/corridor", "runs/sigma/0", "runs/sigma/1", "runs/dtypes")
-COMMANDS_THAT_RUN = ("evaluate", "plot", "export", "video", "info")
+COMMANDS_THAT_RUN = ("evaluate", "replay", "plot", "map", "export", "video", "info")
 
 Block = tuple[str, str, str]  # page and line, language, text
 
@@ -60,17 +61,20 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the runs, the policy, the environment and the options that the pages name."""
+    """Return a folder with the runs, the policy, the environment and the options that the pages name.
+
+    The runs have the generations and the members that the pages name, too.
+    """
     folder = tmp_path_factory.mktemp("home")
     first, *others = (folder / run for run in RUNS)
     config = {
         "run_dir": str(first),
-        "generations": 2,
+        "generations": 40,
         "task": {"env_id": "CartPole-v1", "max_timesteps": 30},
-        "algorithm": {"population_size": 4},
+        "algorithm": {"population_size": 8},
         "noise": {"entries": 100_000},
         "cluster": {"name": "inline"},
-        "evaluation": {"every": 1, "episodes": 2},
+        "evaluation": {"every": 5, "episodes": 2},
     }
     training.train(config, display=False)
     for run in others:
@@ -148,7 +152,7 @@ def test_program_of_a_page_runs(text: str, home: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name)
 def test_example_runs(path: Path, home: Path, tmp_path: Path):
-    arguments = {"load_policy.py": [str(home / "runs/cart_pole")]}.get(path.name, [])
+    arguments = [str(home / "runs/cart_pole")] if path.name in ("load_policy.py", "replay_run.py") else []
     assert run_python(path, *arguments, cwd=tmp_path)
 
 
@@ -170,12 +174,12 @@ def test_command_of_a_page_is_accepted(
     elif words[0] == "pyes" and words[1] in COMMANDS_THAT_RUN:
         skip_without_extra(words)
         assert cli.main(words[1:]) == 0, capsys.readouterr().err
-        output = words[words.index("-o") + 1] if "-o" in words else "."
-        assert Path(output).exists()
+        for option in {"-o", "--video"}.intersection(words):
+            assert Path(words[words.index(option) + 1]).exists()
     elif words[0] == "pyes":
         assert f"\n    {words[1]} " in help_text([], capsys)
     else:
-        assert words[0] in ("pip", "cut"), f"not known to this test: {line}"
+        assert words[0] in ("pip", "cut", "cmp"), f"not known to this test: {line}"
 
 
 def make_targets() -> set[str]:
@@ -183,7 +187,7 @@ def make_targets() -> set[str]:
 
 
 def skip_without_extra(words: list[str]) -> None:
-    if words[1] == "video":
+    if words[1] == "video" or "--video" in words:
         pytest.importorskip("imageio_ffmpeg")
     if words[-1].endswith(".onnx"):
         pytest.importorskip("onnx")
@@ -287,7 +291,7 @@ def test_page_has_every_option_of_every_group(page: str):
         assert option in table or f"`{path.stem}`" in table[path.parent.name][1], option
 
 
-@pytest.mark.parametrize("command", ["evaluate", "plot", "video", "export", "info", "bench"])
+@pytest.mark.parametrize("command", ["evaluate", "replay", "plot", "map", "video", "export", "info", "bench"])
 def test_commands_page_has_every_option(command: str, capsys: pytest.CaptureFixture[str]):
     page = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
     (section,) = re.findall(rf"^## pyes {command}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
@@ -311,6 +315,26 @@ def test_files_page_has_every_file_of_a_run(home: Path):
     table = rows(DOCS / "reference" / "files.md")
     names = {path.name + ("/" if path.is_dir() else "") for path in (home / "runs/cart_pole").iterdir()}
     assert {file for file in names if not any(key.startswith(file) for key in table)} == set()
+
+
+def functions(path: Path) -> set[str]:
+    """Return the names of the test functions of a file."""
+    return set(re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_faults_page_names_tests_that_exist_and_all_of_test_faults():
+    table = re.findall(r"^\|.*\|$", (DOCS / "explanation" / "faults.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = set(re.findall(r"`(test_\w+)`", "\n".join(table)))
+    assert named - set().union(*map(functions, (ROOT / "tests").glob("test_*.py"))) == set()
+    assert functions(ROOT / "tests" / "test_faults.py") - named == set()
+
+
+def test_files_page_has_every_key_of_the_journal():
+    page = (DOCS / "reference" / "files.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## journal.bin$(.*?)(?=^## )", page, re.MULTILINE | re.DOTALL)
+    for record in (Start, Generation, Evaluation):
+        for field in dataclasses.fields(record):
+            assert field.name == "generation" or f"`{field.name}`" in section, field.name
 
 
 def test_api_page_has_every_public_name():

@@ -1,5 +1,6 @@
 import errno
 import os
+import subprocess
 
 import pytest
 
@@ -125,3 +126,17 @@ def test_an_interrupt_in_the_middle_of_an_append_leaves_no_half(tmp_path, monkey
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="cannot write"):
         AppendFile(tmp_path / "missing" / "a.bin", 0)
+
+
+def test_remove_leftovers_takes_only_what_the_dead_have_left(tmp_path):
+    with files.replacing(tmp_path / "mine.json") as beside:
+        beside.write_bytes(b"{}")
+        dead = subprocess.Popen(["true"])
+        dead.wait()
+        for name in (f".theirs.{dead.pid}.json", f".generation-00000010.{dead.pid}.safetensors", f".lock.{dead.pid}"):
+            (tmp_path / name).touch()
+        for name in (".hydra", ".config", "policy.123.json", ".gitignore.txt"):
+            (tmp_path / name).touch()
+        files.remove_leftovers(tmp_path)
+        left = sorted(os.listdir(tmp_path))
+    assert left == sorted([beside.name, ".hydra", ".config", "policy.123.json", ".gitignore.txt"])

@@ -85,15 +85,25 @@ def test_lock_names_its_holder_and_a_stale_one_is_no_hindrance(directory):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_does_not_keep_the_lock(directory):
     with directory.locked():
-        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
         child.start()
     try:
-        with directory.locked():
-            pass
+        deadline = time.monotonic() + 60
+        while not _can_be_locked(directory):  # as soon as the child has run its first instructions
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
     finally:
         child.kill()
         child.join()
         child.close()
+
+
+def _can_be_locked(directory):
+    try:
+        with directory.locked():
+            return True
+    except RunDirectoryError:
+        return False
 
 
 def test_a_directory_that_holds_a_run_is_not_overwritten(directory):
