@@ -16,7 +16,7 @@ from pyes.messages import Batch, Plan, Results, Status
 _ERROR_BYTES = 1024
 
 # Places in the header (int64).
-_TICKET, _COUNT, _GENERATION, _EPISODES, _LIMIT, _STRIDE, _NORMALIZED, _NOISE, _FATAL = range(9)
+_TICKET, _COUNT, _GENERATION, _EPISODES, _LIMIT, _STRIDE, _NORMALIZED, _NOISE, _FATAL, _BEAT = range(10)
 
 
 class Board:
@@ -49,6 +49,8 @@ class Board:
         self._status: NDArray[np.uint8] = view["status"]
         self._sums: NDArray[np.float64] = view["sums"]
         self._errors: NDArray[np.uint8] = view["errors"]
+        #: Process of each worker; 0 before it is ready to claim, and once its death is settled.
+        self.pids: NDArray[np.int64] = view["pids"]
         #: Times (monotonic seconds) at which each worker began its current episode; 0 between episodes.
         self.started: NDArray[np.float64] = view["started"]
         #: Seconds each worker has spent on the open batch.
@@ -152,20 +154,26 @@ class Board:
 
     # --- the supervisor's side
 
-    def recover(self, worker: int, attempts: int) -> int:
+    def recover(self, worker: int, attempts: int = 0, blame: str = "") -> int:
         """Settle the member that a dead worker had claimed; return it, or -1 if it had none.
 
         It is set free for another worker, or recorded as failed once it has cost ``attempts`` workers.
+
+        Parameters
+        ----------
+        blame : str    what the member did to its worker; empty: the worker died of something else, which costs nothing
         """
-        self.started[worker] = 0.0
+        self.pids[worker], self.started[worker] = 0, 0.0
         claimed = np.flatnonzero(self._states[: self._header[_COUNT]] == worker + 1)
         if not len(claimed):
             return -1
         member = int(claimed[0])
-        self.attempts[member] += 1
-        if self.attempts[member] < attempts:
+        self.attempts[member] += bool(blame)
+        if not blame or self.attempts[member] < attempts:
             _core.board_release(self._states, int(self._header[_COUNT]), worker)
         else:
+            where = f"generation {self._header[_GENERATION]}, member {member}"
+            self.report(worker, f"{blame} ({where}, which has cost {attempts} workers)")
             self.sums_of(member)
             self.finish(worker, member, (np.nan, 0, Status.KILLED))
         return member
@@ -178,6 +186,15 @@ class Board:
     @fatal.setter
     def fatal(self, value: bool) -> None:
         self._header[_FATAL] = value
+
+    @property
+    def beat(self) -> int:
+        """How often the supervisor has looked after the workers."""
+        return int(self._header[_BEAT])
+
+    def count_beat(self) -> None:
+        """Tell the head that the supervisor is at work."""
+        self._header[_BEAT] += 1
 
     def errors(self) -> list[str]:
         """Return the workers' latest errors."""
@@ -207,6 +224,7 @@ def _fields(plan: Plan, workers: int) -> list[tuple[str, Any, tuple[int, ...]]]:
         ("lengths", np.int64, (members,)),
         ("status", np.uint8, (members,)),
         ("sums", np.float64, (plan.statistics_rows, 2, observations)),
+        ("pids", np.int64, (workers,)),
         ("started", np.float64, (workers,)),
         ("busy", np.float64, (workers,)),
         ("errors", np.uint8, (workers, _ERROR_BYTES)),

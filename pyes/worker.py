@@ -29,10 +29,21 @@ class Worker:
     slot : int           this worker's number on the board
     workload : Workload  a task's configuration, or a function of theta
     table : array        the noise table
+    own_process : bool   whether want of memory ends the worker, since the process may be damaged, and not the member
     """
 
-    def __init__(self, slot: int, workload: Workload, plan: Plan, board: Board, table: NDArray[np.generic]) -> None:
+    def __init__(
+        self,
+        slot: int,
+        workload: Workload,
+        plan: Plan,
+        board: Board,
+        table: NDArray[np.generic],
+        *,
+        own_process: bool = False,
+    ) -> None:
         self._slot, self._workload, self._plan, self._board, self._table = slot, workload, plan, board, table
+        self._own_process = own_process
         self._theta = np.empty(plan.dim, np.float32)
         self._ticket = -1
         self._batch: Batch | None = None
@@ -53,7 +64,12 @@ class Worker:
             board.finish(slot, member, result)
 
     def _evaluate(self, member: int, batch: Batch) -> tuple[float, int, Status]:
-        """Run the member's episodes; an environment that raises makes the member fail, not the worker."""
+        """Run the member's episodes; an environment that raises makes the member fail, not the worker.
+
+        Raises
+        ------
+        MemoryError    there was too little memory; in a process of its own only
+        """
         seeds = batch.seeds[member].tolist()
         episode = 0
         try:
@@ -68,6 +84,8 @@ class Worker:
                 total += episode_return
                 length += episode_length
         except (Exception, SystemExit) as error:
+            if self._own_process and isinstance(error, MemoryError):
+                raise
             self._fail(error, f"generation {batch.generation}, member {member}, seed {seeds[episode]}")
             self._board.sums_of(member)  # what a failed member observed does not count
             return math.nan, 0, Status.RAISED

@@ -1,6 +1,7 @@
 """Environments that fail in every way there is; ``env_id`` is "faulty:Faulty-v0", with this folder on the path."""
 
 import ctypes
+import json
 import multiprocessing
 import os
 import signal
@@ -17,26 +18,43 @@ from gymnasium import spaces
 class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
     """Ten timesteps of tracking a target drawn from the seed; one seed in ``every`` fails as ``fault`` says.
 
-    A fault with a ``once`` folder happens once for each seed, then never again: the mark is a file there.
+    A fault with a ``once`` folder happens once for each seed, then never again: the mark is a file there. The settings
+    in the environment variable FAULTY, JSON of the keywords, win: the same run with and without faults.
     """
 
     observation_space = spaces.Box(-10, 10, (3,))
     action_space = spaces.Box(-1, 1, (2,))
 
     def __init__(
-        self, fault: str = "", every: int = 4, once: str = "", sleep: float = 0.0, render_mode: str | None = None
+        self,
+        fault: str = "",
+        every: int = 4,
+        once: str = "",
+        sleep: float = 0.0,
+        cgroup: str = "",
+        render_mode: str | None = None,
     ) -> None:
         self.render_mode = render_mode
+        settings = {"fault": fault, "every": every, "once": once, "sleep": sleep, "cgroup": cgroup}
+        settings |= json.loads(os.environ.get("FAULTY", "{}"))
+        fault = settings["fault"]
         self._fault = "" if fault.endswith("_at_start") else fault  # what an episode does
-        self._every, self._once, self._sleep = every, once, sleep
+        self._every, self._once, self._sleep = settings["every"], settings["once"], settings["sleep"]
+        self._cgroup = settings["cgroup"]  # of limited memory, for the fault "oom"
         if fault == "make":
             raise RuntimeError("cannot be made")
-        if multiprocessing.parent_process() is not None:  # in workers only
-            if fault == "kill_at_start":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if fault == "hang_at_start" and not (Path(once) / "hung").exists():
-                (Path(once) / "hung").touch()
-                time.sleep(3600)
+        if fault.endswith("_at_start") and multiprocessing.parent_process() is not None:  # in workers only
+            self._fail_at_start(fault)
+
+    def _fail_at_start(self, fault: str) -> None:
+        if fault == "kill_at_start":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if fault == "kill_parent_at_start":
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(3600)  # until the kernel ends this process, too
+        if fault == "hang_at_start" and not (Path(self._once) / "hung").exists():
+            (Path(self._once) / "hung").touch()
+            time.sleep(3600)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
@@ -52,7 +70,10 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
         self._time += 1
         if self._sleep:
             time.sleep(self._sleep)
-        if self._fault and self._time == 5 and self._seed % self._every == 0 and self._first():
+        if self._fault == "talk":
+            print("standard output" * 100)
+            print("standard error" * 100, file=sys.stderr)
+        elif self._fault and self._time == 5 and self._seed % self._every == 0 and self._first():
             return self._fail()
         reward = -float(((np.asarray(action) - self._target) ** 2).sum())
         return self._observe(), reward, self._time >= 10, False, {}
@@ -69,12 +90,20 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
     def _fail(self) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         if self._fault == "raise":
             raise RuntimeError("the simulator is unhappy")
+        if self._fault == "memory":
+            raise MemoryError("there is none left")
+        if self._fault == "oom":
+            self._take_memory()
         if self._fault == "segfault":
             ctypes.string_at(0)
         if self._fault == "exit":
             os._exit(3)
         if self._fault == "sys_exit":
             sys.exit("leaving")
+        if self._fault == "kill":  # as if from outside
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._fault == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
         if self._fault == "hang":
             time.sleep(3600)
         if self._fault == "hold_gil":
@@ -82,6 +111,12 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
         reward = {"nan": float("nan"), "inf": float("inf")}.get(self._fault, 0.0)
         observation = np.zeros(7, np.float32) if self._fault == "shape" else self._observe()
         return observation, reward, False, False, {}
+
+    def _take_memory(self) -> None:
+        """Take up to a gigabyte within the memory control group, whose limit is far below that."""
+        (Path(self._cgroup) / "cgroup.procs").write_text(str(os.getpid()))
+        taken = [b"x" * 2**20 for _ in range(1024)]
+        raise RuntimeError(f"{len(taken)} MiB were there to take")
 
 
 gymnasium.register("Faulty-v0", entry_point=Faulty)

@@ -64,16 +64,29 @@ def test_a_smaller_batch_after_a_larger_one_offers_its_own_members_only(board):
 def test_the_member_of_a_dead_worker_is_free_again_until_it_has_cost_too_many(board):
     board.open(_batch(2, statistics_stride=2))
     assert board.claim(0) == 0
-    assert board.recover(0, attempts=2) == 0
-    assert board.recover(0, attempts=2) == -1
+    assert board.recover(0, attempts=2, blame="it crashed") == 0
+    assert board.recover(0, attempts=2, blame="it crashed") == -1
     assert [board.claim(1), board.claim(1)] == [1, 0]
     board.sums_of(0)[:] = 5.0
-    assert board.recover(1, attempts=2) == 0
+    assert board.recover(1, attempts=2, blame="it crashed") == 0
     board.finish(1, 1, (1.0, 1, Status.OK))
     results = board.results()
     np.testing.assert_array_equal(results.status, [Status.KILLED, Status.OK])
     assert np.isnan(results.returns[0])
     assert (results.sums[0] == 0).all()
+    assert results.errors == ["it crashed (generation 7, member 0, which has cost 2 workers)"]
+
+
+def test_recover_without_blame_sets_the_member_free_any_number_of_times(board):
+    board.open(_batch(1))
+    for _ in range(10):
+        assert board.claim(0) == 0
+        board.pids[0], board.started[0] = 123, 4.5
+        assert board.recover(0) == 0
+        assert (board.pids[0], board.started[0], board.attempts[0]) == (0, 0.0, 0)
+    assert board.claim(0) == 0
+    assert board.recover(0, attempts=1, blame="it crashed") == 0
+    assert board.remaining() == 0
 
 
 def test_sums_are_kept_for_every_so_manyth_member(board):

@@ -1,16 +1,14 @@
 """The inline cluster: everything in this process, for debuggers and for learning how it works."""
 
-from types import TracebackType
-from typing import Self
-
 from pyes.board import Board
+from pyes.closing import Closing
 from pyes.messages import Batch, Plan, Results
 from pyes.noise import NoiseTable
 from pyes.rollout import Workload
 from pyes.worker import Worker
 
 
-class InlineCluster:
+class InlineCluster(Closing):
     """One worker, in the head's own process; see `pyes.cluster.base.Cluster`."""
 
     workers = 1
@@ -41,11 +39,3 @@ class InlineCluster:
         if self._board is not None:
             self._board.close()
             self._board = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

@@ -1,10 +1,10 @@
-"""The parent of a node's workers: starts them, replaces the dead, ends the hung.
+"""The parent of a node's workers: starts them, replaces the dead, ends the hung and the stopped.
 
 Runs in the nursery where workers are forked and in the head where they are spawned. It settles the member of a dead
 worker on the board before it starts the replacement, so no member is lost and none is counted twice.
 """
 
-import ctypes
+import errno
 import logging
 import os
 import signal
@@ -12,12 +12,15 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import connection, get_context
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 from pyes import memory
 from pyes.board import Board
+from pyes.cluster.pipes import STOP, WAKE, receive, send
+from pyes.cluster.process import holding_signals, kernel_memory_kills, prepare, state_of
+from pyes.cluster.watch import OutOfMemory, Watch
 from pyes.messages import Plan
 from pyes.noise import DtypeName, NoiseTable
 from pyes.rollout import Workload
@@ -27,13 +30,13 @@ logger = logging.getLogger(__name__)
 
 StartMethod = Literal["fork", "spawn"]
 
-STOP = b"s"
-WAKE = b"w"
+POLL_SECONDS = 0.2  # how often the hung and the stopped are looked for
+_STOPPED_SECONDS = 3.0  # after which a stopped worker is replaced
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a worker finds the shared memory, and the pipes through which it is woken and answers."""
+    """Where a worker finds the shared memory."""
 
     plan: Plan
     workers: int
@@ -53,7 +56,7 @@ class Supervisor:
     done : Connection  the pipe on which the head waits for the end of a batch
     episode_time_limit : float    seconds after which a worker's episode counts as hung
     attempts : int     workers that a member may cost before it is recorded as failed
-    prepare : callable    run first in a new worker (its logging)
+    log : callable     run first in a new worker (its logging)
     """
 
     def __init__(
@@ -65,32 +68,48 @@ class Supervisor:
         *,
         episode_time_limit: float,
         attempts: int,
-        prepare: Callable[[], None] | None = None,
+        log: Callable[[], None] | None = None,
     ) -> None:
         self._context: Any = get_context(start_method)
-        self._workload, self._wakes, self._done, self._prepare = workload, wakes, done, prepare
+        self._workload, self._wakes, self._done, self._log = workload, wakes, done, log
         self._episode_time_limit, self._attempts = episode_time_limit, attempts
         self._processes: list[Any] = []
         self._site: Site | None = None
         self._board: Board | None = None
+        self._looked = 0.0
+        self._episodes, self._stops = Watch(), Watch()
         self._fruitless = 0  # workers in a row that died without a member in hand and without any progress
         self._progress = (0, 0)
 
     def start(self, site: Site) -> None:
-        """Start all workers."""
+        """Start all workers, once those of a dead supervisor are gone."""
         self._site = site
         self._board = Board(site.plan, site.workers, site.board)
+        self._out_of_memory = OutOfMemory(kernel_memory_kills())
+        for slot in range(site.workers):
+            self._take_over(slot)
         self._processes = [self._start_worker(slot) for slot in range(site.workers)]
 
+    def _take_over(self, slot: int) -> None:
+        """Wait for the end of a worker whose supervisor died (the kernel kills it), and free its member."""
+        assert self._board is not None
+        while (pid := int(self._board.pids[slot])) and state_of(pid) not in ("", "Z", "X"):
+            self._board.count_beat()
+            time.sleep(0.002)
+        self._board.recover(slot)
+
     def _start_worker(self, slot: int) -> Any:
+        assert self._board is not None
         process = self._context.Process(
             target=run_worker,
-            args=(slot, self._site, self._workload, self._wakes[slot][0], self._done, self._prepare, os.getpid()),
+            args=(slot, self._site, self._workload, self._wakes[slot][0], self._done, self._log, os.getpid()),
             name=f"worker-{slot}",
             # A daemon may have no children of its own, but environments may want some (a simulator's server).
             daemon=False,
         )
-        process.start()
+        with holding_signals():
+            process.start()
+        self._board.count_beat()
         return process
 
     @property
@@ -99,29 +118,61 @@ class Supervisor:
         return [process.sentinel for process in self._processes]
 
     def check(self) -> None:
-        """Replace the dead, end the hung."""
+        """Replace the dead, end the hung and the stopped."""
         assert self._board is not None
+        now = time.monotonic()
+        ended: dict[int, tuple[str, bool]] = {}
+        if now - self._looked >= POLL_SECONDS:
+            self._looked = now
+            self._board.count_beat()
+            self._out_of_memory.look(now, kernel_memory_kills())
+            ended = self._end_the_late(now)
         for slot, process in enumerate(self._processes):
-            started = self._board.started[slot]
-            if started and time.monotonic() - started > self._episode_time_limit:
-                logger.warning("worker %d: its episode ran for more than %g s: ended", slot, self._episode_time_limit)
-                process.kill()
-                process.join()
             if process.exitcode is not None and not self._board.fatal:
-                self._replace(slot, process)
+                self._replace(slot, process, *(ended.get(slot) or self._cause(process.exitcode)))
 
-    def _replace(self, slot: int, process: Any) -> None:
+    def _end_the_late(self, now: float) -> dict[int, tuple[str, bool]]:
+        """Kill who hangs in an episode or was stopped for too long; return the slots with why, and if to be blamed."""
         assert self._board is not None
-        member = self._board.recover(slot, self._attempts)
+        stopped = [process.pid if state_of(process.pid) == "T" else 0 for process in self._processes]
+        running = [0.0 if stop else began for stop, began in zip(stopped, self._board.started.tolist(), strict=True)]
+        ended = {}
+        for slot, seconds in enumerate(self._stops.look(now, stopped)):
+            if seconds > _STOPPED_SECONDS:
+                ended[slot] = (f"stopped for more than {_STOPPED_SECONDS:g} s", False)
+        for slot, seconds in enumerate(self._episodes.look(now, running)):
+            if seconds > self._episode_time_limit:
+                ended[slot] = (f"its episode ran for more than {self._episode_time_limit:g} s", True)
+        for slot in ended:
+            self._processes[slot].kill()
+            self._processes[slot].join()
+        return ended
+
+    def _cause(self, code: int) -> tuple[str, bool]:
+        """Return why a worker ended, and whether the member in its hands may be to blame."""
+        if code == -signal.SIGKILL:
+            # Killed by somebody, as long as it was not the kernel for want of memory.
+            if self._out_of_memory.look(time.monotonic(), kernel_memory_kills()):
+                return "killed: out of memory", True
+            return "killed from outside", False
+        if code == errno.ENOMEM:
+            return "MemoryError", True
+        if code < 0:
+            return f"killed by signal {-code} ({signal.strsignal(-code)})", True
+        return f"exit code {code}", True
+
+    def _replace(self, slot: int, process: Any, why: str, blamed: bool) -> None:
+        assert self._board is not None
+        member = self._board.recover(slot, self._attempts, why if blamed else "")
         progress = (self._board.ticket, self._board.remaining())
         self._fruitless = self._fruitless + 1 if member < 0 and progress == self._progress else 0
         self._progress = progress
-        if self._fruitless > 3 * len(self._processes):
+        if self._fruitless > 10 + 3 * len(self._processes):
             self._board.fatal = True
             send(self._done, WAKE)
             return
         holding = f"over member {member}" if member >= 0 else "between members"
-        logger.warning("worker %d died %s (exit code %s): replaced", slot, holding, process.exitcode)
+        logger.warning("worker %d ended %s (%s): replaced", slot, holding, why)
         process.close()
         self._processes[slot] = self._start_worker(slot)
         # A member may be free again, and the batch may have ended here.
@@ -151,61 +202,27 @@ def run_worker(
     workload: Workload,
     wake: Connection,
     done: Connection,
-    prepare: Callable[[], None] | None,
+    log: Callable[[], None] | None,
     parent: int,
 ) -> None:
     """Run one worker process from start to end."""
-    leave_signals_to_the_head()
-    die_with_parent(parent)
-    if prepare is not None:
-        prepare()
-    board = Board(site.plan, site.workers, site.board)
-    table = NoiseTable.attach(site.table, site.table_seed, site.table_dtype)
+    prepare(parent)
+    if log is not None:
+        log()
     try:
+        board = Board(site.plan, site.workers, site.board)
+        table = NoiseTable.attach(site.table, site.table_seed, site.table_dtype)
+    except OSError as error:  # most likely the head has just ended, and the memory with it
+        logger.warning("worker %d cannot attach to the memory of the head: %s", slot, error)
+        sys.exit(1)
+    try:
+        board.pids[slot] = os.getpid()
         board.started[slot] = time.monotonic()  # making the environment may hang, too
-        worker = Worker(slot, workload, site.plan, board, table.array)
+        worker = Worker(slot, workload, site.plan, board, table.array, own_process=True)
         board.started[slot] = 0.0
         serve(worker, board, lambda: receive(wake) == WAKE, lambda: send(done, WAKE))
         worker.close()
     except Exception as error:
         board.report(slot, f"{type(error).__name__}: {error}")
         logger.exception("worker %d stopped", slot)
-        sys.exit(1)
-
-
-def leave_signals_to_the_head() -> None:
-    """Do nothing on Ctrl-C and SIGTERM, which may reach the whole process group: the head decides.
-
-    A handler, since an ignored signal would stay ignored in programs that an environment starts.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-
-
-def die_with_parent(parent: int) -> None:
-    """Have the kernel end this process when its parent dies, however that happens (Linux; elsewhere pipes tell)."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the line above
-            os._exit(1)
-
-
-def send(pipe: Connection, token: bytes) -> None:
-    """Write one byte: whole or not at all, so that a process killed here leaves nothing half said."""
-    if sys.platform == "win32":
-        pipe.send_bytes(token)
-    else:
-        os.write(pipe.fileno(), token)
-
-
-def receive(pipe: Connection) -> bytes:
-    """Wait for one byte; empty when all writers are gone."""
-    if sys.platform == "win32":
-        return pipe.recv_bytes()
-    return os.read(pipe.fileno(), 1)
-
-
-def wait_any(objects: list[Any], timeout: float) -> list[Any]:
-    """Wait until one of the connections or sentinels is ready, for at most ``timeout`` seconds."""
-    return connection.wait(objects, timeout)
+        sys.exit(errno.ENOMEM if isinstance(error, MemoryError) else 1)
