@@ -1,4 +1,4 @@
-"""Imports run downward through six layers, without cycles; Hydra and torch are imported only where they may be."""
+"""Imports run downward through these layers, without cycles; Hydra and torch are imported only where they may be."""
 
 import ast
 import subprocess
@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).parent.parent / "pyes"
 
 # A module imports from its own layer or from those above it in this list, never from one below it.
 LAYERS = """
-leaves   _core errors hashing files closing interrupts streams memory noise shaping optimizers running_stats reference config
+basics   _core errors hashing closing interrupts
+leaves   files streams memory noise shaping optimizers running_stats reference config
 nouns    population networks tasks messages board
 verbs    rollout algorithms protocol
 runtime  worker cluster journal run_state history metrics logs run_directory
