@@ -199,7 +199,7 @@ class ClusterConfig(Section):
     workers: Annotated[int, AtLeastOne] | Literal["auto"] = "auto"  # auto: one a core this process may use
     start_method: Literal["auto", "fork", "spawn"] = "auto"
     episode_time_limit: Annotated[float, Positive] = 300.0  # seconds; then its worker is replaced
-    attempts: Annotated[int, AtLeastOne] = 3  # a member that killed this many workers is recorded as failed
+    attempts: Annotated[int, AtLeastOne] = 3  # a member that cost this many workers is recorded as failed
 
 
 @dataclass(frozen=True)

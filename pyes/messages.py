@@ -18,7 +18,7 @@ class Status(IntEnum):
     OK = 0
     RAISED = 1  # the environment or the function raised
     NOT_FINITE = 2  # its return was NaN or infinite
-    KILLED = 3  # it killed, or hung, its worker as often as cluster.attempts allows
+    KILLED = 3  # it crashed or hung its worker, or took all memory, as often as cluster.attempts allows
 
 
 @dataclass(frozen=True)

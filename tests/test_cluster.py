@@ -160,7 +160,7 @@ def test_a_member_that_kills_or_hangs_its_worker_once_is_evaluated_again(fault, 
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("segfault", "killed by signal 11"), ("exit", "exit code 3"), ("memory", "MemoryError")],
+    [("segfault", "killed by signal "), ("exit", "exit code 3"), ("memory", "MemoryError")],
 )
 def test_a_member_that_kills_three_workers_is_recorded_as_failed(fault, reason, table):
     config = ClusterConfig(workers=2)

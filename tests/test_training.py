@@ -1,9 +1,4 @@
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -195,102 +190,6 @@ def test_a_task_that_always_fails_ends_with_its_reason(tmp_path):
 def test_table_smaller_than_theta_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="the table has 3 entries, theta has 8 parameters"):
         _train(tmp_path / "run", noise={"entries": 3})
-
-
-def _start(path, *overrides, **options):
-    command = [
-        sys.executable, "-m", "pyes", "train", "task=gymnasium", "task.env_id=faulty:Faulty-v0",
-        "+task.env_kwargs.sleep=0.002", "algorithm.population_size=8", "noise.entries=100000", "cluster.workers=2",
-        "evaluation.every=0", f"run_dir={path}", *overrides,
-    ]  # fmt: skip
-    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, env=environment, **pipes, **options)
-
-
-def _wait_for_rows(path, count):
-    deadline = time.monotonic() + 30
-    while not (Path(path) / "metrics.csv").exists() or len(read_rows(Path(path) / "metrics.csv")) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_ends_the_generation_saves_and_says_how_to_go_on(tmp_path, number):
-    with _start(tmp_path / "run", "generations=100000") as process:
-        _wait_for_rows(tmp_path / "run", 3)
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=20)
-    assert "go on with: pyes train resume=" in errors
-    assert process.returncode == 130
-    rows = _hashes(tmp_path / "run")
-    assert theta_hash(pyes.load(tmp_path / "run").theta) == rows[-1]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_workers_killed_all_the_time_change_nothing(tmp_path):
-    with _start(tmp_path / "calm", "generations=20", "cluster.attempts=1000") as process:
-        process.communicate(timeout=60)
-    kills = 0
-    chance = random.Random(1)
-    with _start(tmp_path / "storm", "generations=20", "cluster.attempts=1000") as process:
-        while process.poll() is None:
-            time.sleep(chance.uniform(0.02, 0.1))
-            for worker in _grandchildren(process.pid)[:1]:
-                try:
-                    os.kill(worker, signal.SIGKILL)
-                    kills += 1
-                except ProcessLookupError:
-                    pass
-        _, errors = process.communicate()
-    assert process.returncode == 0, errors
-    assert kills >= 5
-    assert _hashes(tmp_path / "calm") == _hashes(tmp_path / "storm")
-
-
-def _children(pid):
-    try:
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return []
-    return [int(child) for child in found]
-
-
-def _grandchildren(pid):
-    return [worker for nursery in _children(pid) for worker in _children(nursery)]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_nothing_is_left_when_the_head_is_killed(tmp_path):
-    with _start(tmp_path / "run", "generations=100000") as process:
-        _wait_for_rows(tmp_path / "run", 3)
-        family = [*_children(process.pid), *_grandchildren(process.pid)]
-        assert len(family) == 3
-        process.kill()
-        process.communicate()
-    deadline = time.monotonic() + 5
-    while any(Path(f"/proc/{pid}").exists() for pid in family):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_signal_to_the_whole_group_ends_the_generation_and_saves(tmp_path):
-    """As Slurm sends it, and as a terminal sends Ctrl-C."""
-    with _start(tmp_path / "run", "generations=100000", start_new_session=True) as process:
-        _wait_for_rows(tmp_path / "run", 3)
-        os.killpg(process.pid, signal.SIGTERM)
-        _, errors = process.communicate(timeout=20)
-    assert "go on with: pyes train resume=" in errors
-    assert process.returncode == 130
-
-
-def test_resume_refuses_settings_that_would_change_the_run_and_names_them(tmp_path):
-    _train(tmp_path / "run", generations=2)
-    with pytest.raises(
-        ConfigError, match=r"cannot change: algorithm.sigma \(was 0.3, got 0.2\), seed \(was 0, got 1\)"
-    ):
-        _train("unused", resume=str(tmp_path / "run"), seed=1, algorithm={"sigma": 0.2})
 
 
 def test_resume_keeps_what_is_left_out(tmp_path):
