@@ -51,7 +51,7 @@ class Head:
     prefix         command to run it under, which must become the head by exec (nsenter, for one)
     program        what Python runs
     environment    variables to add
-    options        of `subprocess.Popen`, which otherwise gets temporary files as standard output and error
+    options        of `subprocess.Popen`, which otherwise keeps standard error for `errors`, and no standard output
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class Head:
         environment: dict[str, str] | None = None,
         **options: Any,
     ) -> None:
-        self._output, self._errors = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115 - closed on leaving
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed on leaving
         variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), **(environment or {})}
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": self._output, "stderr": self._errors}
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": self._errors}
         command = [*prefix, sys.executable, *program, "train", *arguments]
         self.process = subprocess.Popen(command, env=variables, start_new_session=True, **(pipes | options))
         self.pid = self.process.pid
@@ -75,14 +75,10 @@ class Head:
         return self.process.poll() is None
 
     @property
-    def output(self) -> str:
-        """What it has said on standard output so far."""
-        return _text(self._output)
-
-    @property
     def errors(self) -> str:
         """What it has said on standard error so far."""
-        return _text(self._errors)
+        # Read where the head writes on: its own place in the file stays.
+        return os.pread(self._errors.fileno(), 2**20, 0).decode(errors="replace")
 
     @property
     def nurseries(self) -> list[int]:
@@ -125,9 +121,9 @@ class Head:
         until(lambda: not members(self.pid), "the end of all that the head started")
         return int(self.process.returncode)
 
-    def stop(self, number: int = signal.SIGTERM) -> None:
+    def stop(self) -> None:
         """End the run after its generation."""
-        self.send(number)
+        self.send(signal.SIGTERM)
         assert self.wait() == 130, self.errors
 
     def kill(self) -> None:
@@ -142,7 +138,6 @@ class Head:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         until(self._end, f"the end of {members(self.pid)}")
-        self._output.close()
         self._errors.close()
 
     def _end(self) -> bool:
@@ -150,10 +145,6 @@ class Head:
         for pid in members(self.pid):
             hurt(pid, signal.SIGKILL)
         return not self.running and not members(self.pid)
-
-
-def _text(file: Any) -> str:
-    return os.pread(file.fileno(), 2**20, 0).decode(errors="replace")  # the head's own place in the file stays
 
 
 def hurt(pid: int, number: int) -> bool:

@@ -135,13 +135,20 @@ def fork(function: Callable[..., Any], *arguments: Any) -> int:
 @needs_fork
 def test_board_survives_workers_killed_at_random_moments() -> None:
     """Workers are killed and replaced; nothing is lost, and a finished member is never handed out again."""
-    count, chance = 30_000, random.Random(0)
-    board = Board(count)
+    count, chance, kills = 30_000, random.Random(0), 0
+    while kills < 10:  # on a busy machine, workers may be done before the second one
+        board = Board(count)
+        kills += storm(board, count, chance)
+        assert _core.board_remaining(board.states, count) == 0
+        np.testing.assert_array_equal(board.results, np.arange(1, count + 1))
+
+
+def storm(board: Board, count: int, chance: random.Random) -> int:
+    """Have three workers, killed again and again, finish a board; return the number of kills."""
     _core.board_open(board.cursor, board.states, count)
     pids = {worker: fork(work, board, count, worker) for worker in range(3)}
     kills, done = 0, np.zeros(count, bool)
-    deadline = time.monotonic() + 30
-    while _core.board_remaining(board.states, count) and time.monotonic() < deadline:
+    while _core.board_remaining(board.states, count) and kills < 1000:
         time.sleep(chance.uniform(0, 0.004))
         worker = chance.randrange(3)
         os.kill(pids[worker], signal.SIGKILL)
@@ -154,9 +161,7 @@ def test_board_survives_workers_killed_at_random_moments() -> None:
         pids[worker] = fork(work, board, count, worker)
     for pid in pids.values():
         os.waitpid(pid, 0)
-    assert kills >= 3
-    assert _core.board_remaining(board.states, count) == 0
-    np.testing.assert_array_equal(board.results, np.arange(1, count + 1))
+    return kills
 
 
 def test_board_refuses_wrong_arguments() -> None:

@@ -96,7 +96,7 @@ def copy(half, tmp_path):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_heads_killed_at_random_moments_lose_nothing(tmp_path, reference, seed):
     run, chance = tmp_path / "run", random.Random(seed)
-    for _ in range(4):
+    for _ in range(3):
         before = count_of(run)
         with _head(run) as head:
             head.reach(run, before + chance.randrange(1, 3))
@@ -170,31 +170,17 @@ def test_a_stopped_worker_is_replaced(tmp_path, reference):
     judge(reference, run)
 
 
-def test_a_stopped_head_goes_on_where_it_was(tmp_path, reference):
-    run = tmp_path / "run"
-    with _head(run) as head:
-        head.reach(run, 1)
-        workers = head.workers
-        head.send(signal.SIGSTOP)
-        head.rest(1)
-        head.send(signal.SIGCONT)
-        head.reach(run, count_of(run) + 2)
-        assert head.workers == workers
-        head.stop()
-    _go_on(run)
-    judge(reference, run)
-
-
-def test_a_suspended_run_goes_on_where_it_was(tmp_path, reference):
-    """As with Ctrl-Z and fg, or a closed lid: the time in between counts against nobody's limit."""
+def test_a_stopped_run_goes_on_where_it_was(tmp_path, reference):
+    """The head alone, and all of it: as with Ctrl-Z and fg. The time in between counts against nobody's limit."""
     run = tmp_path / "run"
     with _head(run, "cluster.episode_time_limit=2", "cluster.attempts=1") as head:
         head.reach(run, 1)
         workers = head.workers
-        head.send_all(signal.SIGSTOP)
-        head.rest(3)
-        head.send_all(signal.SIGCONT)
-        head.reach(run, count_of(run) + 2)
+        for signalled, seconds in ((head.send, 1), (head.send_all, 3)):
+            signalled(signal.SIGSTOP)
+            head.rest(seconds)
+            signalled(signal.SIGCONT)
+            head.reach(run, count_of(run) + 2)
         assert head.workers == workers
         head.stop()
     _go_on(run)
@@ -204,12 +190,12 @@ def test_a_suspended_run_goes_on_where_it_was(tmp_path, reference):
 # --- signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_the_generation_and_says_how_to_go_on(tmp_path, reference, number):
+def test_an_interrupt_ends_the_generation_and_says_how_to_go_on(tmp_path, reference):
+    """Ctrl-C, which reaches the whole group; SIGTERM to the head alone ends most of the runs above."""
     run = tmp_path / "run"
     with _head(run) as head:
         head.reach(run, 1)
-        head.send_all(number)
+        head.send_all(signal.SIGINT)
         assert head.wait() == 130
         assert f"go on with: pyes train resume={run}" in head.errors
         assert "Traceback" not in head.errors
