@@ -15,9 +15,10 @@ from pyes import replay
 def main(run: str) -> None:
     with replay.open(run) as individuals:
         every = max(1, individuals.generations // 10)
+        first = individuals.theta(0)
         for generation in range(0, individuals.generations, every):
             best = int(np.nanargmax(individuals.returns(generation)))
-            distance = np.linalg.norm(individuals.theta(generation) - individuals.theta(0))
+            distance = np.linalg.norm(individuals.theta(generation) - first)
             playback = individuals.play(generation, best)
             print(
                 f"generation {generation:>4}  member {best:>4}  return {playback.return_:9.2f}  "

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import io
 import json
+import math
 import os
 import re
 import sys
@@ -32,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _one_thread_per_process()
     try:
         _run([each for each in arguments if each != "--debug"])
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return 0
     except SystemExit as end:  # argparse and Hydra, after --help and the like
         return end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -44,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        print(f"pyes: error: {_describe(error)}", file=sys.stderr)
+        if sys.stderr is not None:  # else print would take standard output
+            print(f"pyes: error: {_describe(error)}", file=sys.stderr)
         return error.exit_status if isinstance(error, PyesError) else 1
 
 
@@ -57,12 +60,11 @@ def _one_thread_per_process() -> None:
 @contextlib.contextmanager
 def _standard_output() -> Iterator[None]:
     """Keep standard output for results: what environments print meanwhile goes to standard error."""
-    sys.stdout.flush()
-    try:
-        kept = os.dup(1)
-    except OSError:  # it is closed
+    if sys.stdout is None or sys.stderr is None:  # closed from the start: their numbers may be other files' by now
         yield
         return
+    sys.stdout.flush()
+    kept = os.dup(1)
     try:
         with contextlib.suppress(OSError):
             os.dup2(2, 1)
@@ -172,6 +174,17 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")
 
 
+def _print_json(values: dict[str, Any]) -> None:
+    """Print values as JSON, which has no NaN and no infinity: null."""
+    print(json.dumps({key: _finite(value) for key, value in values.items()}, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     _add_run(parser)
     _add_generation(parser)
@@ -187,7 +200,7 @@ def _evaluate(options: argparse.Namespace) -> None:
             options.run, episodes=options.episodes, seed=options.seed, generation=options.generation
         )
     if options.json:
-        print(json.dumps(evaluation.to_dict()))
+        _print_json(evaluation.to_dict())
         return
     lengths = evaluation.lengths
     print(f"return {evaluation.return_mean:.2f} ± {evaluation.return_std:.2f} over {len(lengths)} episodes", end=" ")
@@ -213,7 +226,7 @@ def _replay(options: argparse.Namespace) -> None:
         else:
             playback = video.record_member(options.run, options.video, options.generation, options.member)
     if options.json:
-        print(json.dumps(playback.to_dict()))
+        _print_json(playback.to_dict())
     else:
         seeds = ", ".join(map(str, playback.seeds))
         print(f"return {playback.return_:.9g}, length {playback.length}, environment seed {seeds}")
@@ -405,9 +418,10 @@ def _sweeping() -> bool:
 
 
 def _log_failure(run_dir: Path, error: Exception) -> None:
-    """Leave the traceback in the run's own log, where one looks when a sweep has gone on."""
+    """Leave the error in the run's own log, where one looks when a sweep has gone on."""
+    text = f"{error}\n" if isinstance(error, PyesError) else "".join(traceback.format_exception(error))
     with contextlib.suppress(OSError), open(run_dir / "train.log", "a", encoding="utf-8") as log:
-        log.write("".join(traceback.format_exception(error)))
+        log.write(text)
 
 
 def _check_flags(arguments: list[str]) -> None:
@@ -450,6 +464,8 @@ def _directed(arguments: list[str]) -> list[str]:
         text.startswith("sweep=") and text != "sweep=null" for text in arguments
     )
     if resumed is not None:
+        if "${" in resumed:  # Hydra would look it up in the path of its own output
+            raise ConfigError(f"resume: got {resumed!r}, expected the path of a run, with no ${{...}} in it")
         if sweeps:
             raise ConfigError("resume: one run goes on at a time; leave out -m and sweep")
         if directory is not None:
@@ -460,7 +476,7 @@ def _directed(arguments: list[str]) -> list[str]:
     if directory is None:
         return arguments
     if sweeps:
-        return [*arguments, f"hydra.sweep.dir={_hydra_value(directory)}"]
+        return [*arguments, f"hydra.sweep.dir={_new_path(directory)}"]
     from pyes.run_directory import RunDirectory
 
     RunDirectory(directory).check_free()  # before Hydra writes into it
@@ -482,7 +498,14 @@ def _quoted(text: str) -> str:
     """Return an override of ours whose value is a path so that Hydra takes it as it is: commas, spaces, any letter."""
     key = text.partition("=")[0]
     path = _path([text], key) if key in ("resume", "run_dir") else None
-    return text if path is None else f"{key}={_hydra_value(path)}"
+    if path is None:
+        return text
+    return f"{key}={_new_path(path) if key == 'run_dir' else _hydra_value(path)}"
+
+
+def _new_path(path: str) -> str:
+    """Return a path to make in Hydra's override grammar; ${...} in it is looked up."""
+    return _hydra_value(path).replace("\\${", "${")
 
 
 def _resumed(run: Path, arguments: list[str]) -> list[str]:
@@ -511,8 +534,9 @@ def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
 def _hydra_value(value: Any) -> str:
     """Return a JSON value in Hydra's override grammar (which has no quotes around the keys of a mapping)."""
     if isinstance(value, str):
-        # Backslashes count only before a quote, and before the closing one.
-        return "'" + re.sub(r"(\\+)(?='|$)", r"\1\1", value).replace("'", "\\'") + "'"
+        # Backslashes count only before a quote, and before the closing one; ${ would be looked up.
+        value = re.sub(r"(\\+)(?='|$)", r"\1\1", value).replace("'", "\\'").replace("${", "\\${")
+        return f"'{value}'"
     if isinstance(value, list):
         return "[" + ",".join(map(_hydra_value, value)) + "]"
     if isinstance(value, dict):

@@ -7,6 +7,7 @@ below trusts it. Every refusal is a `ConfigError` of one line: key, got, expecte
 
 import dataclasses
 import difflib
+import json
 import math
 import time
 import types
@@ -154,6 +155,11 @@ class TaskConfig(Section):
             raise refusal("task.env_id", self.env_id, "the id of a Gymnasium environment, for example 'CartPole-v1'")
         if self.action == "bins" and self.bins < 2:
             raise refusal("task.bins", self.bins, "an integer >= 2 with task.action=bins")
+        if not _is_json(self.env_kwargs):
+            expected = (
+                "a mapping of what JSON has: strings, numbers, true, false, null, and lists and mappings of those"
+            )
+            raise refusal("task.env_kwargs", self.env_kwargs, expected)
         if self.action != "bins" and self.bins:
             raise refusal("task.bins", self.bins, f"0 with task.action={self.action} (or task.action=bins)")
 
@@ -401,6 +407,14 @@ def _describe(hint: Any) -> str:
     if origin is dict:
         return "a mapping with string keys"
     return {bool: "true or false", int: "an integer", float: "a finite number", str: "a string"}.get(hint, "null")
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a value comes back as it is from JSON, in which a run's configuration is kept."""
+    try:
+        return bool(json.loads(json.dumps(value, allow_nan=False)) == _plain(value))
+    except (TypeError, ValueError):
+        return False
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 #: Seconds between the tries to append to a full disk: about four minutes in all.
 _DELAYS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 #: What `replacing` calls the file beside.
-_BESIDE = re.compile(r"\..+\.(\d+)(\.\w+)?")
+_BESIDE = re.compile(r"\..+\.pyes-(\d{1,9})(\.\w+)?")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -50,7 +50,7 @@ def replacing(path: Path) -> Iterator[Path]:
         # Seen now, not after the work whose result was to be written.
         raise ConfigError(f"cannot write {path}: there is no directory {path.parent}; make it or choose another place")
     # The process id keeps two writers of one path apart; the suffix stays last, since encoders read it.
-    beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    beside = path.with_name(f".{path.stem}.pyes-{os.getpid()}{path.suffix}")
     try:
         yield beside
         _flush(beside)
@@ -113,12 +113,15 @@ class AppendFile(Closing):
     def __init__(self, path: Path, size: int) -> None:
         self.path = path
         self.size = size
+        new = not path.exists()
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
         except OSError as error:
             raise _refusal(path, error) from error
         try:
             os.ftruncate(self._descriptor, size)
+            if new:
+                _flush(path.parent)
         except OSError as error:
             os.close(self._descriptor)
             raise _refusal(path, error) from error
@@ -156,8 +159,16 @@ class AppendFile(Closing):
         self.size += len(data)
 
     def sync(self) -> None:
-        """Force to disk what was appended; an OSError when the disk refuses."""
-        os.fsync(self._descriptor)
+        """Force to disk what was appended.
+
+        Raises
+        ------
+        ConfigError    the disk refuses; what it has by then is not known
+        """
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise _refusal(self.path, error) from error
 
     def close(self) -> None:
         """Close the file."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyes import config as configuration
 from pyes.errors import ConfigError, JournalError
-from pyes.journal import Entry, Kind, Record, Recording, Start
+from pyes.journal import Kind, Record, Recording, Start
 from pyes.noise import NoiseTable
 from pyes.run_state import RunState, Setup
 
@@ -97,11 +97,12 @@ class History:
         if generation < self.state.generation:
             self.state, self._applied = RunState(self._setup, self._table), 0
         # Another way of the run may begin at this very generation.
-        while not self.ended and not self._is_generation(self._recording.entries[self._applied], generation):
+        while not self.ended and not self._ends_at(generation):
             self.advance()
         return self.state
 
-    def _is_generation(self, entry: Entry, generation: int) -> bool:
+    def _ends_at(self, generation: int) -> bool:
+        entry = self._recording.entries[self._applied]
         return entry.kind == Kind.GENERATION and entry.generation == generation
 
     def _load(self, snapshot: dict[str, Any], applied: int) -> None:

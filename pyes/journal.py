@@ -17,6 +17,7 @@ import hashlib
 import struct
 import threading
 import zlib
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -318,7 +319,8 @@ class Journal(Closing):
         self._file = AppendFile(recording.path, recording.size)
         self._digest = recording.entries[-1].digest if recording.entries else b""
         self._dirty = False
-        self._refusal: OSError | None = None
+        #: Why the disk once refused to sync; it says so once, and nothing that follows can be trusted.
+        self._refusal: ConfigError | None = None
         # Its put takes no lock that an interrupt could leave taken.
         self._end: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._keep_synced, name="journal", daemon=True)
@@ -337,19 +339,27 @@ class Journal(Closing):
         ConfigError    it cannot be written, or what was written before could not be forced to disk
         """
         if self._refusal is not None:
-            raise ConfigError(f"cannot write {self._file.path}: {self._refusal}") from self._refusal
+            raise self._refusal
         data, digest = _encode(record, self._digest)
         self._file.append(data if self._file.size else _MAGIC + data)
         self._digest = digest
         self._dirty = True
 
     def sync(self) -> None:
-        """Force all records to disk; when this returns, a power cut cannot lose them."""
-        self._dirty = False  # before the sync: what is appended during it counts for the next one
-        try:
-            self._file.sync()
-        except OSError as error:
-            raise ConfigError(f"cannot write {self._file.path}: {error}") from error
+        """Force all records to disk; when this returns, a power cut cannot lose them.
+
+        Raises
+        ------
+        ConfigError    the disk refuses, or has refused before
+        """
+        if self._refusal is None:
+            self._dirty = False  # before the sync: what is appended during it counts for the next one
+            try:
+                self._file.sync()
+            except ConfigError as error:
+                self._refusal = error
+        if self._refusal is not None:
+            raise self._refusal
 
     def _keep_synced(self) -> None:
         while True:
@@ -357,13 +367,9 @@ class Journal(Closing):
                 self._end.get(timeout=_SYNC_SECONDS)
                 return
             except Empty:
-                pass
-            if self._dirty:
-                self._dirty = False
-                try:
-                    self._file.sync()
-                except OSError as error:
-                    self._refusal = error
+                if self._dirty:
+                    with suppress(ConfigError):  # the next record says it
+                        self.sync()
 
     def close(self) -> None:
         """Force all records to disk and close the file."""

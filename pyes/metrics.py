@@ -66,19 +66,21 @@ class MetricsWriter(Closing):
     """
 
     def __init__(self, path: Path, generations: int = 0, tensorboard: Path | None = None) -> None:
-        self._tensorboard = None if tensorboard is None else _open_tensorboard(tensorboard)
         header = _line(COLUMNS)
-        size, self.generation, self.seconds = 0, 0, 0.0
-        if path.exists():
-            data = path.read_bytes()
-            if data.startswith(header):
-                size = len(header)
-                for line, row in _whole_rows(data[size:], generations):
-                    size += len(line)
-                    self.generation += 1
-                    self.seconds = float(row["seconds"])
-        self._file = AppendFile(path, size)
-        if not size:
+        data = path.read_bytes() if path.exists() else b""
+        lines = list(_whole_rows(data[len(header) :], generations)) if data.startswith(header) else []
+        last = lines[-1][1] if lines else {}
+        self.generation = len(lines)
+        self.seconds = float(last.get("seconds", 0))
+        #: Mean and standard deviation, if the last row has an evaluation.
+        self.last_evaluation: tuple[float, float] | None = None
+        if last.get("eval_return_mean"):
+            self.last_evaluation = float(last["eval_return_mean"]), float(last["eval_return_std"])
+        self._tensorboard = None if tensorboard is None else _open_tensorboard(tensorboard, last)
+        self._file = AppendFile(
+            path, len(header) + sum(len(line) for line, _ in lines) if data.startswith(header) else 0
+        )
+        if not self._file.size:
             self._file.append(header)
 
     def write(self, row: Row) -> None:
@@ -122,7 +124,7 @@ def _whole_rows(data: bytes, generations: int) -> Iterator[tuple[bytes, dict[str
         values = next(csv.reader([line.decode(errors="replace")]), [])
         row = dict(zip(COLUMNS, values, strict=False))
         whole = line.endswith(b"\n") and len(values) == len(COLUMNS) and row["generation"] == str(generation)
-        if not whole or not _is_number(row["seconds"]):
+        if not whole or not all(_is_number(row[key]) for key in ("seconds", "timesteps")):
             return
         yield line, row
 
@@ -146,9 +148,10 @@ def _text(value: Any) -> Any:
     return f"{value:.9g}" if isinstance(value, float) else value
 
 
-def _open_tensorboard(path: Path) -> Any:
+def _open_tensorboard(path: Path, last: dict[str, str]) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise ConfigError("logger.tensorboard needs TensorBoard; try pip install 'pyes-rl[tensorboard]'") from error
-    return SummaryWriter(str(path))
+    # What an earlier part of the run has told of rows that were dropped since is not shown.
+    return SummaryWriter(str(path), purge_step=int(last["timesteps"]) + 1 if last else None)

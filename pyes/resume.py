@@ -35,19 +35,20 @@ def settings(values: Mapping[str, Any]) -> TrainConfig:
 
 
 def kept(directory: RunDirectory) -> dict[str, Any]:
-    """Return the configuration of a run: of its last part, or what its journal knows of it.
+    """Return the configuration of a run: what decides theta as its journal has it, the rest as it last was.
 
     Raises
     ------
-    RunDirectoryError    there is no run
+    RunDirectoryError    there is no run, or its journal is damaged
     """
+    start = last_start(journal.read(directory.journal))
     try:
-        return configuration.to_mapping(directory.read_config())
+        config = configuration.to_mapping(directory.read_config())
     except RunDirectoryError:
-        start = last_start(journal.read(directory.journal))
         if start is None:
             raise
         return start.settings
+    return config if start is None else config | start.settings
 
 
 def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +61,7 @@ def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def recording_of(directory: RunDirectory) -> Recording:
-    """Read the journal of a run that is to go on.
+    """Read the journal of a run that begins or goes on.
 
     Raises
     ------

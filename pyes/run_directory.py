@@ -78,12 +78,17 @@ class RunDirectory:
             if fcntl is not None:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError as error:
+                except BlockingIOError as error:
                     file.seek(0)
                     holder = f" ({file.read().strip()})" if os.fstat(file.fileno()).st_size else ""
                     raise RunDirectoryError(
                         f"run_dir: another process{holder} is writing to {self.path}; "
                         "wait for it or choose another directory"
+                    ) from error
+                except OSError as error:
+                    raise RunDirectoryError(
+                        f"run_dir: {self.lock_file} cannot be locked ({error.strerror}); choose a directory on a file "
+                        "system with locks"
                     ) from error
             _held.add(file)
             with suppress(OSError):  # a full disk: the lock holds without a name, too
@@ -108,6 +113,16 @@ class RunDirectory:
         except (OSError, ConfigError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise RunDirectoryError(f"run_dir: cannot write to {self.path} ({reason}); choose another one") from error
+
+    def check_begun(self) -> None:
+        """Refuse to go on with a run where none has begun.
+
+        Raises
+        ------
+        RunDirectoryError    it holds no run
+        """
+        if not self.config.exists() and not self.journal.exists():
+            raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it")
 
     def check_free(self) -> None:
         """Refuse to begin a run where there is one.
@@ -161,7 +176,8 @@ class RunDirectory:
         data = safetensors.numpy.save(arrays, {"values": values, "checksum": _checksum(values, arrays)})
         write_file(self.snapshots / f"generation-{generation:08d}.safetensors", data)
         for path in self._snapshots()[:-_SNAPSHOTS_KEPT]:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # the next save tries again
+                path.unlink()
 
     def whole_snapshots(self) -> Iterator[dict[str, Any]]:
         """Yield the states on disk that are whole, the newest first; the others are named in the log."""

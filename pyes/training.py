@@ -70,6 +70,8 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
     if not isinstance(config, TrainConfig):
         config = resume.settings(config)
     directory = RunDirectory(config.resume or config.run_dir)
+    if config.resume is not None:
+        directory.check_begun()
     with ExitStack() as outer, ExitStack() as stack:
         outer.enter_context(directory.locked())
         if config.resume is None:
@@ -85,7 +87,6 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         # Made after the workers' parent, as it takes threads; given back after the workers, which read it.
         table = outer.enter_context(setup.make_table())
         config = setup.config
-        directory.write_config(replace(config, run_dir=str(directory.path), resume=None, force=False))
         size = table.array.nbytes / 2**20
         shown.note(
             f"{config.task.env_id}: {len(setup.theta):,} parameters, {cluster.workers} workers, "
@@ -99,6 +100,8 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
             state = state.branch(setup)
         if branches or not len(recording):
             journal.append(state.start())
+        # Only now: until the journal has them, settings are not the run's.
+        directory.write_config(replace(config, run_dir=str(directory.path), resume=None, force=False))
         interrupt = stack.enter_context(interruptible())
         return _Run(config, directory, state, cluster, journal, metrics, shown, interrupt).go(row)
 
@@ -155,7 +158,7 @@ class _Run:
         self._journal, self._metrics, self._display, self._interrupt = journal, metrics, display, interrupt
         self._begun = time.perf_counter() - metrics.seconds
         #: Of the center at the end, when none was due there: known to the metrics, but not to the journal.
-        self._last_evaluation: tuple[float, float] | None = None
+        self._last_evaluation = metrics.last_evaluation
 
     def go(self, row: Row | None) -> RunResult:
         """Run generations until a budget is reached or the user interrupts; save; draw.
@@ -239,6 +242,7 @@ class _Run:
             return self._last_evaluation
         self._journal.append(record)
         state.apply(record)
+        self._last_evaluation = None
         return state.evaluation
 
     @property

@@ -76,6 +76,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         (["--nope"], "unrecognized arguments: --nope"),
         (["--config-dir", "nope"], "Additional config directory"),
         (["resume=nope"], "nope holds no run"),
+        (["resume=${now:%Y}"], "resume: got '${now:%Y}', expected the path of a run, with no ${...} in it"),
         (["run_dir=/dev/null/x"], "run_dir: cannot make /dev/null/x (Not a directory)"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -235,6 +236,15 @@ def test_train_with_an_environment_that_prints_has_the_run_directory_alone_on_st
         assert done.stdout == f"{tmp_path / cluster}\n"
     done = pyes("evaluate", "local", "--episodes", "1", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["lengths"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_output_is_no_hindrance(closed: str, run: Path, tmp_path: Path):
+    command = f"{sys.executable} -m pyes train {' '.join(TINY)} run_dir=run {closed}"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "run" / "policy.safetensors").exists()
 
 
 def test_replay_json_is_what_the_journal_has(run: Path):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -199,3 +200,10 @@ def test_from_mapping_any_value_is_taken_or_refused_in_one_line(path: str, value
     # Another key than the one given is named where two do not go together.
     assert message.startswith((path, f"unknown key '{path}", "task.", "network.", "algorithm."))
     assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize("value", [{1: 2}, np.float32(1), float("nan"), object(), {"deep": [{2: 3}]}])
+def test_env_kwargs_are_what_json_has(value):
+    with pytest.raises(ConfigError, match=r"task.env_kwargs: got .*, expected a mapping of what JSON has"):
+        TaskConfig(env_kwargs={"a": value})
+    assert TaskConfig(env_kwargs={"a": (1, [2.5, None, {"b": True}])})

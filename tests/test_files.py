@@ -133,10 +133,17 @@ def test_remove_leftovers_takes_only_what_the_dead_have_left(tmp_path):
         beside.write_bytes(b"{}")
         dead = subprocess.Popen(["true"])
         dead.wait()
-        for name in (f".theirs.{dead.pid}.json", f".generation-00000010.{dead.pid}.safetensors", f".lock.{dead.pid}"):
+        for name in (f".theirs.pyes-{dead.pid}.json", f".a.b.pyes-{dead.pid}.safetensors", f".lock.pyes-{dead.pid}"):
             (tmp_path / name).touch()
-        for name in (".hydra", ".config", "policy.123.json", ".gitignore.txt"):
+        users = [
+            ".hydra",
+            ".notes.2024.txt",
+            f".notes.{dead.pid}.txt",
+            f"x.pyes-{dead.pid}.json",
+            ".a.pyes-1234567890123",
+        ]
+        for name in users:
             (tmp_path / name).touch()
         files.remove_leftovers(tmp_path)
         left = sorted(os.listdir(tmp_path))
-    assert left == sorted([beside.name, ".hydra", ".config", "policy.123.json", ".gitignore.txt"])
+    assert left == sorted([beside.name, *users])

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 import pyes
 from pyes import journal
-from pyes.config import from_mapping
+from pyes.config import TrainConfig, from_mapping
 from pyes.errors import ConfigError, JournalError, RunDirectoryError
 from pyes.metrics import read_rows
 from pyes.run_directory import RunDirectory
@@ -122,8 +124,27 @@ def test_a_task_for_which_the_network_does_not_fit_is_refused(run):
         ConfigError, match="Acrobot-v1 needs a network of 6 inputs and 3 outputs, the run has one of 4 and 2"
     ):
         _go_on(run, generations=3, force=True, task={"env_id": "Acrobot-v1"})
+    assert _go_on(run, generations=3).generations == 3  # it is the run that it was
 
 
-def test_no_run_is_one_line(tmp_path):
+def test_no_run_is_one_line_and_makes_nothing(tmp_path):
     with pytest.raises(RunDirectoryError, match="holds no run"):
         _go_on(tmp_path / "none")
+    with pytest.raises(RunDirectoryError, match="holds no run"):
+        pyes.train(TrainConfig(resume=str(tmp_path / "none")), display=False)
+    assert not (tmp_path / "none").exists()
+
+
+def test_settings_that_were_written_but_never_recorded_are_not_the_runs(run):
+    """A head that was killed between config.json and the journal."""
+    directory = RunDirectory(run)
+    config = directory.read_config()
+    directory.write_config(replace(config, seed=5, generations=7))
+    assert _go_on(run).generations == 7
+    assert directory.read_config().seed == 0
+
+
+def test_objective_of_a_run_with_nothing_left_to_do_is_its_last_evaluation(tmp_path):
+    config = {**TINY, "run_dir": str(tmp_path / "run"), "generations": 3}
+    first = pyes.train(config, display=False)
+    assert first.objective == pytest.approx(_go_on(tmp_path / "run").objective, rel=1e-8)

@@ -1,3 +1,4 @@
+import errno
 import multiprocessing
 import os
 import socket
@@ -6,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from pyes import run_directory
 from pyes.config import TrainConfig
 from pyes.errors import RunDirectoryError
 from pyes.run_directory import RunDirectory
@@ -104,6 +106,15 @@ def _can_be_locked(directory):
             return True
     except RunDirectoryError:
         return False
+
+
+def test_a_file_system_without_locks_is_said(directory, monkeypatch):
+    def refuse(file, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(run_directory.fcntl, "flock", refuse)
+    with pytest.raises(RunDirectoryError, match=r"lock cannot be locked \(No locks available\)"), directory.locked():
+        pass
 
 
 def test_a_directory_that_holds_a_run_is_not_overwritten(directory):

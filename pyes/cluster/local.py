@@ -50,7 +50,11 @@ class LocalCluster(Closing):
             attempts=self._config.attempts,
             log=self._log,
         )
-        self._parent = Nursery(supervisor) if self.start_method == "fork" else supervisor
+        try:
+            self._parent = Nursery(supervisor) if self.start_method == "fork" else supervisor
+        except ClusterError:
+            self._close_pipes()
+            raise
         return self
 
     def start(self, plan: Plan, table: NoiseTable) -> None:
@@ -86,8 +90,11 @@ class LocalCluster(Closing):
         if self._parent is not None:
             self._parent.close()
             self._parent = None
-            for end in (self._done, self._done_writer, *(end for pipe in self._wakes for end in pipe)):
-                end.close()
+            self._close_pipes()
         if self._board is not None:
             self._board.close()
             self._board = None
+
+    def _close_pipes(self) -> None:
+        for end in (self._done, self._done_writer, *(end for pipe in self._wakes for end in pipe)):
+            end.close()

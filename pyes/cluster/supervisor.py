@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 StartMethod = Literal["fork", "spawn"]
 
 POLL_SECONDS = 0.2  # how often the hung and the stopped are looked for
+_DYING_SECONDS = 60.0  # that a killed process takes at most
 _STOPPED_SECONDS = 3.0  # after which a stopped worker is replaced
 
 
@@ -93,7 +94,10 @@ class Supervisor:
     def _take_over(self, slot: int) -> None:
         """Wait for the end of a worker whose supervisor died (the kernel kills it), and free its member."""
         assert self._board is not None
+        deadline = time.monotonic() + _DYING_SECONDS  # by then, the number is another process's
         while (pid := int(self._board.pids[slot])) and state_of(pid) not in ("", "Z", "X"):
+            if time.monotonic() > deadline:
+                break
             self._board.count_beat()
             time.sleep(0.002)
         self._board.recover(slot)
