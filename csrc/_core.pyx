@@ -17,7 +17,7 @@ from cpython.buffer cimport (
 )
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from pyes_kernels cimport *
 
 import numpy as np
@@ -479,18 +479,89 @@ cdef object _aligned(Py_ssize_t size):
 
 
 cdef int _check_layer(Py_ssize_t k, object row, Py_ssize_t expected_inputs) except -1:
-    op, inputs, outputs, weight_offset, bias_offset, activation = row
-    if op != 0:
-        raise ValueError(f"instructions[{k}]: got op {op}, expected 0 (linear)")
+    op, inputs, outputs, weight_offset, bias_offset, activation, recurrent_offset, recurrent_bias_offset = row
+    where = f"instructions[{k}]"
+    if not PYES_LINEAR <= op <= PYES_LSTM:
+        raise ValueError(f"{where}: got op {op}, expected 0 (linear), 1 (rnn), 2 (gru) or 3 (lstm)")
     if inputs != expected_inputs:
-        raise ValueError(f"instructions[{k}]: got {inputs} inputs, expected {expected_inputs} (what comes before it)")
+        raise ValueError(f"{where}: got {inputs} inputs, expected {expected_inputs} (what comes before it)")
     if outputs < 1:
-        raise ValueError(f"instructions[{k}]: got {outputs} outputs, expected at least 1")
+        raise ValueError(f"{where}: got {outputs} outputs, expected at least 1")
     if weight_offset < 0 or bias_offset < -1:
-        raise ValueError(f"instructions[{k}]: got offsets {weight_offset} and {bias_offset}, expected >= 0 and >= -1")
-    if not 0 <= activation <= PYES_SOFTSIGN:
-        raise ValueError(f"instructions[{k}]: got activation {activation}, expected 0 to {<int>PYES_SOFTSIGN}")
+        raise ValueError(f"{where}: got offsets {weight_offset} and {bias_offset}, expected >= 0 and >= -1")
+    lowest = -1 if op == PYES_LINEAR else 0
+    if recurrent_offset < lowest or recurrent_bias_offset < -1:
+        raise ValueError(
+            f"{where}: got recurrent offsets {recurrent_offset} and {recurrent_bias_offset}, "
+            f"expected >= {lowest} and >= -1"
+        )
+    last = PYES_SOFTSIGN if op <= PYES_RNN else PYES_IDENTITY
+    if not 0 <= activation <= last:
+        raise ValueError(f"{where}: got activation {activation}, expected 0 to {<int>last}")
     return 0
+
+
+cdef class _Compiled:
+    """A network as instructions, with its parameters and its memory."""
+    cdef Py_ssize_t dim, outputs
+    cdef pyes_level level
+    cdef int64_t layer_count, state_size
+    cdef pyes_layer *layers
+    # Arrays own the memory that the pointers below them address.
+    cdef object packed_array, state_array, scratch_array
+    cdef float *packed
+    cdef float *state
+    cdef float *scratch
+
+    def __cinit__(self, instructions, Py_ssize_t observation_size, level):
+        self.level = _level(level)
+        _array("instructions", instructions, INT64, 2, False)
+        if instructions.shape[0] < 1 or instructions.shape[1] != 8:
+            raise ValueError(f"instructions: got shape {instructions.shape}, expected (n, 8) with n >= 1")
+        self.layer_count = instructions.shape[0]
+        self.layers = <pyes_layer *>PyMem_Calloc(self.layer_count, sizeof(pyes_layer))
+        if self.layers == NULL:
+            raise MemoryError
+        self.outputs = observation_size
+        for k, row in enumerate(instructions.tolist()):
+            _check_layer(k, row, self.outputs)
+            self._set_layer(&self.layers[k], row)
+            self.outputs = self.layers[k].outputs
+            self.dim = max(self.dim, pyes_layer_dim(&self.layers[k]))
+        self._allocate()
+
+    def __dealloc__(self):
+        PyMem_Free(self.layers)
+
+    cdef int _set_layer(self, pyes_layer *layer, list row) except -1:
+        cdef int op, activation
+        op, layer.inputs, layer.outputs, layer.weight_offset, layer.bias_offset, activation = row[:6]
+        layer.recurrent_offset, layer.recurrent_bias_offset = row[6:]
+        layer.op, layer.activation = <pyes_op>op, <pyes_activation>activation
+        return 0
+
+    cdef int _allocate(self) except -1:
+        cdef int64_t packed_size
+        pyes_policy_place(self.layer_count, self.layers, &packed_size, &self.state_size)
+        self.packed_array = _aligned(packed_size)
+        self.packed = <float *>_out("packed", self.packed_array, FLOAT32)
+        self.state_array = _aligned(self.state_size)
+        self.state = <float *>_out("state", self.state_array, FLOAT32)
+        self.scratch_array = _aligned(2 * pyes_policy_width(self.layer_count, self.layers))
+        self.scratch = <float *>_out("scratch", self.scratch_array, FLOAT32)
+        return 0
+
+    cdef int load(self, object theta) except -1:
+        pyes_policy_pack(self.layer_count, self.layers, <const float *>_in("theta", theta, FLOAT32), self.packed)
+        return 0
+
+    cdef int reset(self) except -1:
+        memset(self.state, 0, self.state_size * sizeof(float))
+        return 0
+
+    cdef const float *forward(self, const float *input) except NULL:
+        return pyes_policy_forward(self.level, self.layer_count, self.layers, self.packed, input, self.state,
+                                   self.scratch)
 
 
 cdef class PolicyRunner:
@@ -498,10 +569,10 @@ cdef class PolicyRunner:
 
     Parameters
     ----------
-    instructions : int64 (n, 6)    rows [op, inputs, outputs, weight_offset, bias_offset, activation]; op 0 is linear,
-                                   its weights in theta in torch's layout (outputs, inputs); bias_offset -1: no bias;
-                                   activation 0 identity 1 tanh 2 relu 3 sigmoid 4 elu 5 leaky_relu 6 silu 7 gelu
-                                   8 softsign
+    instructions : int64 (n, 8)    rows [op, inputs, outputs, weight_offset, bias_offset, activation, recurrent_offset,
+                                   recurrent_bias_offset]; op 0 linear 1 rnn 2 gru 3 lstm; weights and biases in theta
+                                   in torch's layout, see the header; a bias offset of -1: no bias; activation
+                                   0 identity 1 tanh 2 relu 3 sigmoid 4 elu 5 leaky_relu 6 silu 7 gelu 8 softsign
     observation_size : int         values in an observation
     action : str                   argmax | identity | clip | tanh | bins, see ``pyes_box_action`` in the header
     low, high : float32 (a,)       ends of the action box; not used by argmax
@@ -522,15 +593,11 @@ cdef class PolicyRunner:
     cdef readonly Py_ssize_t dim
     cdef readonly Py_ssize_t observation_size
     cdef readonly Py_ssize_t outputs
-    cdef pyes_level level
-    cdef int64_t layer_count
-    cdef pyes_layer *layers
+    cdef _Compiled network
     # Arrays own the memory that the pointers below them address.
-    cdef object packed_array, scratch_array, observation_array, action_array, low_array, high_array
+    cdef object observation_array, action_array, low_array, high_array
     cdef object mean_array, inverse_std_array, sums_array, noisy_array
     cdef object copy_action
-    cdef float *packed
-    cdef float *scratch
     cdef float *observation  # as it came, then the input of the network
     cdef float *input
     cdef float *noisy  # outputs with action noise, then the noise itself
@@ -550,45 +617,13 @@ cdef class PolicyRunner:
 
     def __cinit__(self, instructions, Py_ssize_t observation_size, *, action, low=None, high=None, bins=0,
                   action_start=0, action_shape=(), action_noise=0.0, level=None):
-        self.level = _level(level)
+        self.network = _Compiled(instructions, observation_size, level)
+        self.dim, self.outputs = self.network.dim, self.network.outputs
         self.observation_size = observation_size
-        self._compile(instructions)
         self._set_action(action, low, high, bins, action_start, tuple(action_shape), action_noise)
         self.observation_array = _aligned(2 * (observation_size + 16))
         self.observation = <float *>_out("observation", self.observation_array, FLOAT32)
         self.input = self.observation + (observation_size + 15) // 16 * 16
-
-    def __dealloc__(self):
-        PyMem_Free(self.layers)
-
-    cdef int _compile(self, object instructions) except -1:
-        _array("instructions", instructions, INT64, 2, False)
-        if instructions.shape[0] < 1 or instructions.shape[1] != 6:
-            raise ValueError(f"instructions: got shape {instructions.shape}, expected (n, 6) with n >= 1")
-        self.layer_count = instructions.shape[0]
-        self.layers = <pyes_layer *>PyMem_Calloc(self.layer_count, sizeof(pyes_layer))
-        if self.layers == NULL:
-            raise MemoryError
-        cdef int64_t packed = 0, width = self.observation_size
-        cdef pyes_layer *layer
-        cdef int activation
-        for k, row in enumerate(instructions.tolist()):
-            _check_layer(k, row, width)
-            layer = &self.layers[k]
-            _, layer.inputs, layer.outputs, layer.weight_offset, layer.bias_offset, activation = row
-            layer.activation = <pyes_activation>activation
-            layer.lanes = pyes_layer_lanes(layer.outputs)
-            layer.packed_offset = packed
-            packed += (layer.inputs + 1) * layer.lanes
-            width = layer.outputs
-            self.dim = max(self.dim, layer.weight_offset + layer.inputs * layer.outputs)
-            self.dim = max(self.dim, layer.bias_offset + layer.outputs if layer.bias_offset >= 0 else 0)
-        self.outputs = width
-        self.packed_array = _aligned(packed)
-        self.packed = <float *>_out("packed", self.packed_array, FLOAT32)
-        self.scratch_array = _aligned(2 * pyes_policy_lanes(self.layer_count, self.layers))
-        self.scratch = <float *>_out("scratch", self.scratch_array, FLOAT32)
-        return 0
 
     cdef int _set_action(self, str action, object low, object high, object bins, object start, tuple shape,
                          object noise) except -1:
@@ -631,10 +666,10 @@ cdef class PolicyRunner:
 
     def load(self, theta):  # IN
         """Take the parameters, float32 (dim,); they are copied."""
-        cdef const float *p_theta = <const float *>_in("theta", theta, FLOAT32)
+        _in("theta", theta, FLOAT32)
         if len(theta) != self.dim:
             raise ValueError(f"theta: got length {len(theta)}, expected {self.dim}")
-        pyes_policy_pack(self.layer_count, self.layers, p_theta, self.packed)
+        self.network.load(theta)
 
     def set_action_noise(self, bint enabled):
         """Switch the action noise on (as it is at first) or off."""
@@ -655,12 +690,13 @@ cdef class PolicyRunner:
         self.mean = <const float *>_in("mean", self.mean_array, FLOAT32)
 
     def begin_episode(self, seed, generation, member, episode):
-        """Begin the stream of action noise of an episode."""
+        """Clear the network's memory and begin the stream of action noise of an episode."""
         self.seed = _seed(seed)
         self.generation = _word("generation", generation)
         self.member = _word("member", member)
         self.episode = _episode(episode)
         self.noise_word = 0
+        self.network.reset()
 
     def collect(self, sums):  # OUT
         """Add each observation that ``act`` sees to sums[0], its square to sums[1], float64; None: no more."""
@@ -687,7 +723,10 @@ cdef class PolicyRunner:
         return self.copy_action()
 
     def forward(self, observation):  # IN
-        """Return the network's outputs for an observation, before an action is chosen: a new float32 (outputs,)."""
+        """Return the network's outputs for an observation, before an action is chosen: a new float32 (outputs,).
+
+        A network with memory goes on by one timestep, as with ``act``.
+        """
         cdef const float *outputs = self._outputs(observation, False)
         out = np.empty(self.outputs, FLOAT32)
         memcpy(_out("out", out, FLOAT32), outputs, self.outputs * sizeof(float))
@@ -702,7 +741,7 @@ cdef class PolicyRunner:
             start = self.input
             pyes_normalize(self.observation_size, self.observation, self.mean, self.inverse_std,
                            self.observation_limit, self.input)
-        return pyes_policy_forward(self.level, self.layer_count, self.layers, self.packed, start, self.scratch)
+        return self.network.forward(start)
 
     cdef const float *_with_noise(self, const float *outputs) noexcept:
         """Outputs plus the next normals of the episode's stream, one word a component."""

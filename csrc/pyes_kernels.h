@@ -150,11 +150,17 @@ void pyes_sgd_step(enum pyes_level level, int64_t dim, const float *gradient, do
 void pyes_clipup_step(enum pyes_level level, int64_t dim, const float *gradient, double learning_rate, double momentum,
                       double max_speed, double weight_decay, float *theta, float *velocity);
 
-/* ---- Policy (kernels/program.c, policy.c, action.c) --------------------------------------------------------------
+/* ---- Policy (kernels/program.c, policy.c, cells.h, action.c) -----------------------------------------------------
  *
  * A network is n layers. Layer k reads `inputs` values and writes `lanes`, of which the first `outputs` count and the
- * others are scratch. Its weights lie in theta in torch's layout (outputs, inputs), and packed as
- * bias (lanes), then weights (inputs, lanes), padded with zeros. */
+ * others are scratch. A linear layer keeps nothing; a recurrent one keeps a hidden state h of `outputs` values, and an
+ * LSTM a cell state c beside it.
+ *
+ * Weights lie in theta in torch's layout, (blocks * outputs, inputs) and, of a recurrent layer, another
+ * (blocks * outputs, outputs) for h; biases are (blocks * outputs) each. Blocks, in torch's order: one for LINEAR and
+ * RNN; reset, update, new for GRU; input, forget, cell, output for LSTM. Packed is one linear map of [x; h]:
+ * bias (width), then weights (inputs, or inputs + outputs, width), every block padded to `lanes` with zeros. The new
+ * gate of a GRU is packed as two blocks, one from x and one from h, since its cell multiplies the second alone. */
 
 enum { PYES_LANES = 16 };
 
@@ -170,30 +176,48 @@ enum pyes_activation {
     PYES_SOFTSIGN = 8,
 };
 
+enum pyes_op { PYES_LINEAR = 0, PYES_RNN = 1, PYES_GRU = 2, PYES_LSTM = 3 };
+
 struct pyes_layer {
-    int64_t inputs, outputs, lanes;
-    int64_t weight_offset, bias_offset; /* in theta; bias_offset -1: no bias */
-    int64_t packed_offset;              /* in packed; the layer takes (inputs + 1) * lanes floats from there */
-    enum pyes_activation activation;
+    enum pyes_op op;
+    int64_t inputs, outputs, lanes;                   /* lanes: outputs rounded up to a multiple of PYES_LANES */
+    int64_t weight_offset, bias_offset;               /* in theta; bias_offset -1: no bias */
+    int64_t recurrent_offset, recurrent_bias_offset;  /* in theta; for recurrent layers alone, bias -1: no second one */
+    int64_t packed_offset, state_offset;              /* in packed and in state */
+    enum pyes_activation activation;                  /* of LINEAR and RNN; IDENTITY for the others */
 };
 
-/* outputs rounded up to a multiple of PYES_LANES. */
-int64_t pyes_layer_lanes(int64_t outputs);
+/* Places n layers, whose other fields are set: fills in lanes, packed_offset and state_offset.
+ * @param packed_size, state_size    lengths of the arrays of pyes_policy_forward, state_size 0 without memory */
+void pyes_policy_place(int64_t n, struct pyes_layer *layers, int64_t *packed_size, int64_t *state_size);
 
-/* The most lanes of any layer: half the length of the scratch of pyes_policy_forward. */
-int64_t pyes_policy_lanes(int64_t n, const struct pyes_layer *layers);
+/* One past the last entry of theta that a layer reads. */
+int64_t pyes_layer_dim(const struct pyes_layer *layer);
 
-/* Packs the weights of all layers. O(length of packed). */
+/* The width of a placed layer: lanes, times 4 for GRU and LSTM. */
+int64_t pyes_layer_width(const struct pyes_layer *layer);
+
+/* The width of the widest layer: half the length of the scratch of pyes_policy_forward. */
+int64_t pyes_policy_width(int64_t n, const struct pyes_layer *layers);
+
+/* Packs the weights of all layers; two biases are added, but for the new gate of a GRU. O(length of packed). */
 void pyes_policy_pack(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed);
 
-/* Runs the network: y[o] = bias[o]; y[o] += x[i] * W[i][o] for i = 0, 1, 2, ...; then the activation.
+/* Runs the network for one timestep: y[o] = bias[o]; y[o] += x[i] * W[i][o] for i = 0, 1, 2, ..., where x of a
+ * recurrent layer goes on with its h; then the activation, or the cell, which replaces h (and c):
+ *     RNN    h = activation(y)                                                    Elman 1990; torch.nn.RNN
+ *     GRU    r = s(y0), z = s(y1), n = tanh(y2 + r y3), h = (1 - z) n + z h       Cho et al. 2014; torch.nn.GRU
+ *     LSTM   i = s(y0), f = s(y1), g = tanh(y2), o = s(y3), c = f c + i g, h = o tanh(c)
+ *                                               Hochreiter & Schmidhuber 1997, Gers et al. 2000; torch.nn.LSTM
+ * with s the logistic function and y0 .. y3 the blocks.
  * @pre   n >= 1
  * @param input (inputs of layer 0)
- * @param scratch (2 * pyes_policy_lanes)    overwritten; 64-byte alignment is faster
- * @return the outputs, (lanes of the last layer), inside scratch
+ * @param state (state_size)                 all h and c; zeros before the first timestep of an episode
+ * @param scratch (2 * pyes_policy_width)    overwritten; 64-byte alignment of the arrays is faster
+ * @return the outputs, (lanes of the last layer), inside scratch or state
  * @note  float32 accumulators in the order of i. Activations within 1e-6 of torch. */
 const float *pyes_policy_forward(enum pyes_level level, int64_t n, const struct pyes_layer *layers,
-                                 const float *packed, const float *input, float *scratch);
+                                 const float *packed, const float *input, float *state, float *scratch);
 
 /* out[i] = (observation[i] - mean[i]) * inverse_std[i], clipped to +-limit; NaN stays NaN. out may be observation. */
 void pyes_normalize(int64_t n, const float *observation, const float *mean, const float *inverse_std, float limit,

@@ -41,22 +41,32 @@ cdef extern from "pyes_kernels.h" nogil:
 
     enum pyes_activation:
         PYES_IDENTITY
+        PYES_TANH
+        PYES_RELU
         PYES_SOFTSIGN
+    enum pyes_op:
+        PYES_LINEAR
+        PYES_RNN
+        PYES_LSTM
     struct pyes_layer:
+        pyes_op op
         int64_t inputs, outputs, lanes
         int64_t weight_offset, bias_offset
-        int64_t packed_offset
+        int64_t recurrent_offset, recurrent_bias_offset
+        int64_t packed_offset, state_offset
         pyes_activation activation
     enum pyes_action:
         PYES_UNCHANGED
         PYES_CLIP
         PYES_SQUASH
         PYES_BINS
-    int64_t pyes_layer_lanes(int64_t outputs)
-    int64_t pyes_policy_lanes(int64_t n, const pyes_layer *layers)
+    void pyes_policy_place(int64_t n, pyes_layer *layers, int64_t *packed_size, int64_t *state_size)
+    int64_t pyes_layer_dim(const pyes_layer *layer)
+    int64_t pyes_layer_width(const pyes_layer *layer)
+    int64_t pyes_policy_width(int64_t n, const pyes_layer *layers)
     void pyes_policy_pack(int64_t n, const pyes_layer *layers, const float *theta, float *packed)
     const float *pyes_policy_forward(pyes_level level, int64_t n, const pyes_layer *layers, const float *packed,
-                                     const float *input, float *scratch)
+                                     const float *input, float *state, float *scratch)
     void pyes_normalize(int64_t n, const float *observation, const float *mean, const float *inverse_std,
                         float limit, float *out)
     void pyes_collect(int64_t n, const float *observation, double *sums)

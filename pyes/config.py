@@ -170,18 +170,25 @@ class NetworkConfig(Section):
 
     PATH = "network"
 
-    name: Literal["linear", "mlp"] = "linear"
-    hidden: tuple[Annotated[int, AtLeastOne], ...] = ()  # mlp: units of each hidden layer
+    name: Literal["linear", "mlp", "rnn", "gru", "lstm"] = "linear"
+    hidden: tuple[Annotated[int, AtLeastOne], ...] = ()  # all but linear: units of each hidden layer
     activation: Literal["identity", "tanh", "relu", "sigmoid", "elu", "leaky_relu", "silu", "gelu", "softsign"] = "tanh"
+    output_activation: Literal["identity", "tanh"] = "identity"  # before the action is chosen
     bias: bool = True
+    double_bias: bool = False  # rnn, gru, lstm: torch's two biases a gate instead of one
     init: Literal["torch", "zero"] = "torch"  # theta at the start: torch's own initialisation, or all zeros
 
     def check(self) -> None:
-        """Refuse hidden layers that do not go with the name."""
+        """Refuse layers, activations and biases that do not go with the name."""
         if self.name == "linear" and self.hidden:
             raise refusal("network.hidden", list(self.hidden), "[] with network.name=linear (or network.name=mlp)")
-        if self.name == "mlp" and not self.hidden:
-            raise refusal("network.hidden", [], "at least one layer with network.name=mlp, for example [64, 64]")
+        if self.name != "linear" and not self.hidden:
+            raise refusal("network.hidden", [], f"at least one layer with network.name={self.name}, for example [64]")
+        if self.name == "rnn" and self.activation not in ("tanh", "relu"):
+            raise refusal("network.activation", self.activation, "'tanh' or 'relu' with network.name=rnn")
+        if self.double_bias and not (self.bias and self.name in ("rnn", "gru", "lstm")):
+            expected = "false without network.bias=true and network.name=rnn, gru or lstm"
+            raise refusal("network.double_bias", True, expected)
 
 
 @dataclass(frozen=True)

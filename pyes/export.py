@@ -3,7 +3,8 @@
     .safetensors    the arrays, and a .json beside them; ``pyes.load`` takes them too
     .pt, .pth       state dict of the torch module ``pyes.networks.modules.PolicyModule``: the keys of the plain
                     ``nn.Sequential``, and ``observation_mean``, ``observation_inverse_std`` where there are any
-    .onnx           observations in, actions out: normalisation, network and the choice of the action
+    .onnx           observations in, actions out: normalisation, network and the choice of the action; of a network
+                    with memory one timestep, states in and out
 
 Owns the translation; knows nothing of tasks or runs. Invariant: what is exported acts as the policy does, without
 action noise, to within rounding.
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from pyes.errors import ConfigError
 from pyes.files import write_file
-from pyes.networks import Activation, Policy
+from pyes.networks import Activation, Instruction, Op, Policy
 
 if TYPE_CHECKING:
     import onnx
@@ -60,7 +61,8 @@ def onnx_model(policy: Policy) -> "onnx.ModelProto":
 
     Input ``observation`` float32 (batch, observation_size); output ``action``, int64 (batch,) for discrete actions
     and float32 (batch, *shape) for others; output ``network_output`` float32 (batch, outputs), before the action is
-    chosen.
+    chosen. A network with memory also has an input ``hidden_K`` and an output ``next_hidden_K`` for the K-th recurrent
+    layer, from 0, and an LSTM ``cell_K`` and ``next_cell_K``: float32 (batch, units), zeros at the begin of an episode.
 
     Raises
     ------
@@ -106,6 +108,7 @@ class _Graph:
         self._policy = policy
         self._nodes: list[onnx.NodeProto] = []
         self._constants: list[onnx.TensorProto] = []
+        self._states: list[tuple[str, int]] = []  # name and units; each is an input, and as next_NAME an output
 
     def model(self) -> "onnx.ModelProto":
         """Build the graph of the whole policy."""
@@ -118,10 +121,14 @@ class _Graph:
         graph = self._onnx.helper.make_graph(
             self._nodes,
             "policy",
-            [self._value("observation", types.FLOAT, [policy.spec.program.observation_size])],
+            [
+                self._value("observation", types.FLOAT, [policy.spec.program.observation_size]),
+                *(self._value(name, types.FLOAT, [units]) for name, units in self._states),
+            ],
             [
                 self._value("action", action_type, head.shape),
                 self._value("network_output", types.FLOAT, [head.outputs]),
+                *(self._value(f"next_{name}", types.FLOAT, [units]) for name, units in self._states),
             ],
             self._constants,
         )
@@ -139,14 +146,55 @@ class _Graph:
         return self._node("Clip", x, self._scalar(-clip), self._scalar(clip))
 
     def _network(self, x: str) -> str:
-        theta = self._policy.theta
+        theta, layers = self._policy.theta, 0
         for row in self._policy.spec.program.instructions:
-            x = self._node("MatMul", x, self._constant(row.weight(theta).T))
-            bias = row.bias(theta)
-            if bias is not None:
-                x = self._node("Add", x, self._constant(bias))
-            x = self._activated(x, Activation(row.activation))
+            if Op(row.op).recurrent:
+                x = self._recurrent(row, x, layers)
+                layers += 1
+            else:
+                x = self._activated(self._mapped(x, row.weight(theta), row.bias(theta)), Activation(row.activation))
         return x
+
+    def _mapped(self, x: str, weight: NDArray[np.float32], bias: NDArray[np.float32] | None) -> str:
+        x = self._node("MatMul", x, self._constant(weight.T))
+        return x if bias is None else self._node("Add", x, self._constant(bias))
+
+    def _recurrent(self, row: Instruction, x: str, layer: int) -> str:
+        """Add one timestep of a recurrent layer; return its new hidden state."""
+        theta, h = self._policy.theta, self._state("hidden", layer, row.outputs)
+        ours = self._mapped(x, row.weight(theta), row.bias(theta))
+        theirs = self._mapped(h, row.recurrent_weight(theta), row.recurrent_bias(theta))
+        if row.op == Op.RNN:
+            new = self._activated(self._node("Add", ours, theirs), Activation(row.activation))
+        elif row.op == Op.GRU:
+            new = self._gru(self._split(ours, 3), self._split(theirs, 3), h)
+        else:
+            c = self._state("cell", layer, row.outputs)
+            new = self._lstm(self._split(self._node("Add", ours, theirs), 4), c)
+        return self._node("Identity", new, output=f"next_{h}")
+
+    def _gru(self, ours: Sequence[str], theirs: Sequence[str], h: str) -> str:
+        """Add h' = (1 - z) n + z h, as n + z (h - n)."""
+        r, z = (self._node("Sigmoid", self._node("Add", ours[k], theirs[k])) for k in (0, 1))
+        n = self._node("Tanh", self._node("Add", ours[2], self._node("Mul", r, theirs[2])))
+        return self._node("Add", n, self._node("Mul", z, self._node("Sub", h, n)))
+
+    def _lstm(self, gates: Sequence[str], c: str) -> str:
+        """Add c' = f c + i g and h' = o tanh(c')."""
+        i, f, o = (self._node("Sigmoid", gates[k]) for k in (0, 1, 3))
+        kept, new = self._node("Mul", f, c), self._node("Mul", i, self._node("Tanh", gates[2]))
+        c = self._node("Add", kept, new, output=f"next_{c}")
+        return self._node("Mul", o, self._node("Tanh", c))
+
+    def _state(self, kind: str, layer: int, units: int) -> str:
+        self._states.append((f"{kind}_{layer}", units))
+        return self._states[-1][0]
+
+    def _split(self, x: str, parts: int) -> list[str]:
+        """Add a split into equal parts of the last axis."""
+        names = [f"split_{len(self._nodes)}_{part}" for part in range(parts)]
+        self._nodes.append(self._onnx.helper.make_node("Split", [x], names, axis=-1))
+        return names
 
     def _activated(self, x: str, activation: Activation) -> str:
         match activation:

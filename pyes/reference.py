@@ -5,6 +5,7 @@ hand. It must not import ``_core``, and it does not check its arguments. Every o
 as in C; float64 appears only where the C kernel uses double.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -247,3 +248,122 @@ def _norm(values: Float32) -> float:
     for value in sums.tolist():
         total += value
     return float(np.sqrt(total))
+
+
+# Policies. A row is (op, inputs, outputs, weight_offset, bias_offset, activation, recurrent_offset,
+# recurrent_bias_offset), as ``PolicyRunner`` takes it; op 0 is linear, 1 rnn, 2 gru, 3 lstm.
+
+_GATES = {0: 1, 1: 1, 2: 3, 3: 4}
+
+
+class PolicyNetwork:
+    """The forward pass of ``PolicyRunner``, one timestep a call, with its memory.
+
+    Parameters
+    ----------
+    instructions : int64 (n, 8)
+    theta : float32 (dim,)
+    """
+
+    def __init__(self, instructions: NDArray[np.int64], theta: Float32) -> None:
+        self._rows: list[list[int]] = instructions.tolist()
+        self._packed = [_packed_layer(row, theta) for row in self._rows]
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin an episode: hidden and cell states are zeros."""
+        self._states = [np.zeros((2, row[2]), np.float32) for row in self._rows]  # h and c
+
+    def forward(self, values: Float32) -> Float32:
+        """Return the outputs, float32 (outputs,), for an input, float32 (inputs,)."""
+        for row, (bias, weights), state in zip(self._rows, self._packed, self._states, strict=True):
+            joined = values if row[0] == 0 else np.concatenate([values, state[0]])
+            gates = bias.copy()
+            for x, column in zip(joined, weights, strict=True):  # in order, one rounded product and sum each
+                gates += x * column
+            values = activated(row[5], gates) if row[0] < 2 else _cell(row[0], gates.reshape(4, -1), state)
+            state[0] = values if row[0] else 0
+        return values
+
+
+def _packed_layer(row: Sequence[int], theta: Float32) -> tuple[Float32, Float32]:
+    """Return the bias, (width,), and the weights of [x; h], (inputs, width), of one linear map that gives all gates."""
+    op, inputs, outputs, weight, bias, _, recurrent, second_bias = row
+    rows = _GATES[op] * outputs
+    ours = _gates(op, theta, weight, rows, inputs, last=2)
+    total = _gates(op, theta, bias, rows, 1, last=2)
+    if op:
+        ours = np.concatenate([ours, _gates(op, theta, recurrent, rows, outputs, last=3)])
+        total = total + _gates(op, theta, second_bias, rows, 1, last=3)
+    return total[0], ours
+
+
+def _gates(op: int, theta: Float32, offset: int, rows: int, columns: int, last: int) -> Float32:
+    """Return an array of theta transposed; of a GRU with four blocks, its third one at ``last`` and zeros elsewhere."""
+    array = np.zeros((rows, columns), np.float32)
+    if offset >= 0:
+        array += theta[offset : offset + rows * columns].reshape(rows, columns)
+    if op != 2:
+        return array.T
+    blocks = np.zeros((4, rows // 3, columns), np.float32)
+    blocks[[0, 1, last]] = array.reshape(3, rows // 3, columns)
+    return blocks.reshape(-1, columns).T
+
+
+def _cell(op: int, gates: Float32, state: Float32) -> Float32:
+    """Return the new h of a GRU or an LSTM; that of an LSTM also replaces c, ``state[1]``."""
+    one = np.float32(1)
+    if op == 2:
+        reset, update = _logistic(gates[0]), _logistic(gates[1])
+        hidden: Float32 = (one - update) * _tanh(gates[2] + reset * gates[3]) + update * state[0]
+        return hidden
+    state[1] = _logistic(gates[1]) * state[1] + _logistic(gates[0]) * _tanh(gates[2])
+    hidden = _logistic(gates[3]) * _tanh(state[1])
+    return hidden
+
+
+def activated(activation: int, x: Float32) -> Float32:
+    """Apply an activation, numbered as in ``PolicyRunner``."""
+    one, zero = np.float32(1), np.float32(0)
+    forms: dict[int, Any] = {
+        0: lambda: x,
+        1: lambda: _tanh(x),
+        2: lambda: np.where(x < zero, zero, x),
+        3: lambda: _logistic(x),
+        4: lambda: np.where(x > zero, x, _exponential(x) - one),
+        5: lambda: np.where(x < zero, np.float32(0.01) * x, x),
+        6: lambda: x * _logistic(x),
+        7: lambda: (
+            np.float32(0.5) * x * (one + _tanh(np.float32(0.797884561) * (x + np.float32(0.044715) * x * x * x)))
+        ),
+        8: lambda: x / (one + np.abs(x)),
+    }
+    values: Float32 = forms[activation]()
+    return values
+
+
+def _exponential(x: Float32) -> Float32:
+    """e^x as csrc/kernels/activation.h has it: relative error below 2e-7, x held in [-87, 88]."""
+    low, high = np.float32(-87), np.float32(88)
+    bounded = np.where(x < low, low, x)
+    bounded = np.where(bounded > high, high, bounded)
+    shifted = bounded * np.float32(1.44269504) + np.float32(12582912)
+    k = shifted - np.float32(12582912)
+    r = (bounded - k * np.float32(0.693359375)) + k * np.float32(2.12194440e-4)
+    series: Float32 = np.full_like(x, np.float32(1) / np.float32(720))
+    for term in (120, 24, 6, 2, 1, 1):
+        series = series * r + np.float32(1) / np.float32(term)
+    power = (shifted.view(np.uint32) - np.uint32(0x4B400000) + np.uint32(127)) << np.uint32(23)
+    return series * power.view(np.float32)
+
+
+def _tanh(x: Float32) -> Float32:
+    one = np.float32(1)
+    e = _exponential(np.float32(-2) * np.abs(x))
+    return np.copysign((one - e) / (one + e), x)
+
+
+def _logistic(x: Float32) -> Float32:
+    one = np.float32(1)
+    values: Float32 = one / (one + _exponential(-x))
+    return values

@@ -46,7 +46,7 @@ def test_default_choices_have_every_key_but_those_of_other_choices():
         nested = (keys(value, f"{prefix}{key}.") if isinstance(value, dict) else set() for key, value in values.items())
         return {f"{prefix}{key}" for key in values}.union(*nested)
 
-    others = {"optimizer.momentum", "optimizer.max_speed"}
+    others = {"optimizer.momentum", "optimizer.max_speed", "network.double_bias"}
     assert keys(composed()) == keys(to_mapping(TrainConfig())) - others
 
 

@@ -119,6 +119,7 @@ def test_from_mapping_converts_to_the_annotated_type(path: str, given_value: obj
         ("task.frame_skip", 0, "an integer >= 1"),
         ("task.action", "softmax", "one of 'auto', 'argmax', 'identity', 'clip', 'tanh', 'bins'"),
         ("task.bins", 5, "0 with task.action=auto"),
+        ("network.output_activation", "relu", "one of 'identity', 'tanh'"),
         ("task.bins", -5, "an integer >= 0"),
         ("network.hidden", 64, "a list, each item an integer >= 1"),
         ("network.hidden", [64, 0], "a list, each item an integer >= 1"),
@@ -142,6 +143,19 @@ def test_from_mapping_impossible_value_is_refused_in_one_line(path: str, value: 
     [
         ({"task": {"action": "bins"}}, "task.bins: got 0, expected an integer >= 2 with task.action=bins"),
         ({"network": {"name": "mlp"}}, "network.hidden: got [], expected at least one layer with network.name=mlp"),
+        ({"network": {"name": "lstm"}}, "network.hidden: got [], expected at least one layer with network.name=lstm"),
+        (
+            {"network": {"name": "rnn", "hidden": [4], "activation": "elu"}},
+            "network.activation: got 'elu', expected 'tanh' or 'relu' with network.name=rnn",
+        ),
+        (
+            {"network": {"name": "mlp", "hidden": [4], "double_bias": True}},
+            "network.double_bias: got True, expected false without network.bias=true and network.name=rnn, gru or lstm",
+        ),
+        (
+            {"network": {"name": "gru", "hidden": [4], "bias": False, "double_bias": True}},
+            "network.double_bias: got True, expected false without",
+        ),
         (
             {"task": {"common_random_numbers": "pair"}, "algorithm": {"mirrored": False}},
             "task.common_random_numbers: got 'pair', expected 'none' or 'generation' with algorithm.mirrored=false",

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from strategies import each_level, normals
 
@@ -30,7 +32,7 @@ def instructions(sizes: list[int], activation: int = 1, bias: bool = True) -> ND
     for k, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
         last = k == len(sizes) - 2
         weights, offset = offset, offset + inputs * outputs
-        rows.append([0, inputs, outputs, weights, offset if bias else -1, 0 if last else activation])
+        rows.append([0, inputs, outputs, weights, offset if bias else -1, 0 if last else activation, -1, -1])
         offset += outputs if bias else 0
     return np.array(rows, np.int64)
 
@@ -56,7 +58,7 @@ def runner(sizes: list[int], activation: int = 1, seed: int = 0, **options: Any)
 def outputs_as(values: Any, **options: Any) -> _core.PolicyRunner:
     """Return a runner of one input whose outputs are its biases, ``values``."""
     n = len(values)
-    made = _core.PolicyRunner(np.array([[0, 1, n, 0, n, 0]]), 1, **options)
+    made = _core.PolicyRunner(np.array([[0, 1, n, 0, n, 0, -1, -1]]), 1, **options)
     made.load(np.concatenate([np.zeros(n), values]).astype(np.float32))
     return made
 
@@ -81,7 +83,7 @@ def test_activations_against_torch_over_their_range(activation: int) -> None:
     """Dense in the centre, out to where exp would overflow, infinities and NaN."""
     wide = [np.inf, -np.inf, np.nan, 0, -0.0, 1e-30, 1e30, -1e30]
     x = np.concatenate([np.linspace(-12, 12, 20_001), np.linspace(-200, 200, 2001), wide]).astype(np.float32)
-    made = _core.PolicyRunner(np.array([[0, 1, 1, 0, -1, activation]]), 1, action="argmax")
+    made = _core.PolicyRunner(np.array([[0, 1, 1, 0, -1, activation, -1, -1]]), 1, action="argmax")
     made.load(np.ones(1, np.float32))
     ours = np.array([made.forward(value[None])[0] for value in x])
     expected = ACTIVATIONS[activation](torch.tensor(x)).numpy()
@@ -89,6 +91,98 @@ def test_activations_against_torch_over_their_range(activation: int) -> None:
     checked = np.isfinite(x)
     np.testing.assert_allclose(ours[checked], expected[checked], atol=1e-6, rtol=1e-6)
     assert np.isnan(ours[np.isnan(x)]).all()
+
+
+def recurrent(op: int, inputs: int, units: int, biases: int, start: int = 0, activation: int = 0) -> list[int]:
+    """Return a row of a recurrent layer whose parameters begin at ``start``, in torch's order."""
+    rows = {1: 1, 2: 3, 3: 4}[op] * units
+    second = start + rows * inputs
+    bias = second + rows * units
+    offsets = [-1 if biases < k else bias + (k - 1) * rows for k in (1, 2)]
+    return [op, inputs, units, start, offsets[0], activation, second, offsets[1]]
+
+
+def assert_equals_its_twin(
+    made: _core.PolicyRunner, rows: NDArray[np.int64], observations: NDArray[np.float32]
+) -> None:
+    """Run two episodes, the second shorter, on the runner and on its NumPy twin: equal bits at every timestep."""
+    theta = 0.5 * normals(made.dim, 3)
+    made.load(theta)
+    twin = reference.PolicyNetwork(rows, theta)
+    for steps in (len(observations), len(observations) // 2):
+        made.begin_episode(0, 0, 0, 0)
+        twin.reset()
+        for observation in observations[:steps]:
+            np.testing.assert_array_equal(made.forward(observation), twin.forward(observation))
+
+
+@each_level
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_forward_equals_its_twin(level: str, activation: int) -> None:
+    rows = instructions([13, 33, 7], activation)
+    assert_equals_its_twin(_core.PolicyRunner(rows, 13, action="argmax", level=level), rows, 3 * normals((20, 13)))
+
+
+@each_level
+@given(
+    ops=st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=3),
+    sizes=st.lists(st.one_of(st.integers(1, 40), st.sampled_from([63, 64, 65])), min_size=4, max_size=4),
+    biases=st.integers(0, 2),
+    relu=st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_recurrent_layers_equal_their_twin(
+    level: str, ops: list[int], sizes: list[int], biases: int, relu: bool
+) -> None:
+    """Any stack of recurrent layers, with a linear one behind it."""
+    rows, width, dim = [], sizes[0], 0
+    for op, units in zip(ops, sizes[1:], strict=False):
+        rows.append(recurrent(op, width, units, biases, dim, 1 + relu if op == 1 else 0))
+        dim += {1: 1, 2: 3, 3: 4}[op] * units * (width + units + biases)
+        width = units
+    rows.append([0, width, 2, dim, -1, 0, -1, -1])
+    program = np.array(rows, np.int64)
+    made = _core.PolicyRunner(program, sizes[0], action="argmax", level=level)
+    assert made.dim == dim + 2 * width
+    assert_equals_its_twin(made, program, normals((6, sizes[0])))
+
+
+CELLS = {1: torch.nn.RNN, 2: torch.nn.GRU, 3: torch.nn.LSTM}
+
+
+@pytest.mark.parametrize("op", CELLS)
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("bias", [True, False])
+def test_recurrent_layers_against_torch_over_an_episode(op: int, layers: int, bias: bool) -> None:
+    torch.manual_seed(op)
+    module = CELLS[op](5, 16, num_layers=layers, bias=bias)
+    theta = torch.nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
+    biases = 2 if bias else 0
+    rows = [recurrent(op, 5, 16, biases, 0, int(op == 1))]
+    first = {1: 1, 2: 3, 3: 4}[op] * 16 * (5 + 16 + biases)
+    rows += [recurrent(op, 16, 16, biases, first, int(op == 1))] * (layers - 1)
+    made = _core.PolicyRunner(np.array(rows, np.int64), 5, action="argmax")
+    assert made.dim == len(theta)
+    made.load(theta)
+    observations = 2 * normals((200, 5))
+    expected = module(torch.tensor(observations))[0].detach().numpy()
+    made.begin_episode(0, 0, 0, 0)
+    np.testing.assert_allclose([made.forward(each) for each in observations], expected, atol=1e-5)
+
+
+def test_begin_episode_clears_the_memory_and_nothing_else_does() -> None:
+    made = _core.PolicyRunner(np.array([recurrent(3, 2, 4, 1)], np.int64), 2, action="argmax")
+    theta, observation = normals(made.dim), np.ones(2, np.float32)
+    made.load(theta)
+    made.begin_episode(0, 0, 0, 0)
+    first, second = made.forward(observation), made.forward(observation)
+    assert (first != second).all()
+    made.begin_episode(1, 2, 3, 4)
+    np.testing.assert_array_equal(made.forward(observation), first)
+    made.act(observation)  # one timestep, as forward is
+    third = made.forward(observation)
+    made.begin_episode(0, 0, 0, 0)
+    np.testing.assert_array_equal([made.forward(observation) for _ in range(3)][2], third)
 
 
 @each_level
@@ -171,7 +265,7 @@ def test_bins_reach_both_ends() -> None:
 
 
 def test_normalize_centres_scales_and_clips() -> None:
-    made = _core.PolicyRunner(np.array([[0, 3, 3, 0, -1, 0]]), 3, action="argmax")
+    made = _core.PolicyRunner(np.array([[0, 3, 3, 0, -1, 0, -1, -1]]), 3, action="argmax")
     made.load(np.eye(3, dtype=np.float32).reshape(-1))
     mean, inverse_std = np.array([1, 2, 3], np.float32), np.array([1, 2, 100], np.float32)
     made.normalize(mean, inverse_std, 5.0)
@@ -223,13 +317,17 @@ def test_action_noise_comes_before_the_clip_and_not_into_argmax() -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([[1, 8, 2, 0, 16, 0]], r"instructions\[0\]: got op 1"),
-        ([[0, 7, 2, 0, 16, 0]], r"instructions\[0\]: got 7 inputs, expected 8"),
-        ([[0, 8, 3, 0, 24, 0], [0, 4, 2, 0, 0, 0]], r"instructions\[1\]: got 4 inputs, expected 3"),
-        ([[0, 8, 0, 0, 16, 0]], r"instructions\[0\]: got 0 outputs"),
-        ([[0, 8, 2, -1, 16, 0]], r"instructions\[0\]: got offsets -1"),
-        ([[0, 8, 2, 0, 16, 9]], r"instructions\[0\]: got activation 9"),
-        (np.empty((0, 6)), r"instructions: got shape \(0, 6\)"),
+        ([[4, 8, 2, 0, 16, 0, -1, -1]], r"instructions\[0\]: got op 4"),
+        ([[0, 7, 2, 0, 16, 0, -1, -1]], r"instructions\[0\]: got 7 inputs, expected 8"),
+        ([[0, 8, 3, 0, 24, 0, -1, -1], [0, 4, 2, 0, 0, 0, -1, -1]], r"instructions\[1\]: got 4 inputs, expected 3"),
+        ([[0, 8, 0, 0, 16, 0, -1, -1]], r"instructions\[0\]: got 0 outputs"),
+        ([[0, 8, 2, -1, 16, 0, -1, -1]], r"instructions\[0\]: got offsets -1"),
+        ([[0, 8, 2, 0, 16, 9, -1, -1]], r"instructions\[0\]: got activation 9, expected 0 to 8"),
+        ([[1, 8, 2, 0, 16, 1, -1, -1]], r"instructions\[0\]: got recurrent offsets -1 and -1, expected >= 0 and >= -1"),
+        ([[3, 8, 2, 0, -1, 0, 64, -2]], r"instructions\[0\]: got recurrent offsets 64 and -2"),
+        ([[2, 8, 2, 0, -1, 1, 48, -1]], r"instructions\[0\]: got activation 1, expected 0 to 0"),
+        (np.empty((0, 8)), r"instructions: got shape \(0, 8\)"),
+        ([[0, 8, 2, 0, 16, 0]], r"instructions: got shape \(1, 6\), expected \(n, 8\)"),
     ],
 )
 def test_damaged_instructions_are_refused(rows: Any, message: str) -> None:

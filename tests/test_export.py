@@ -116,6 +116,43 @@ def test_onnx_knows_every_activation(activation, bias):
         np.testing.assert_allclose(output, policy.runner.forward(observation), atol=1e-5)
 
 
+RECURRENT = [
+    NetworkConfig("lstm", hidden=(16, 5)),
+    NetworkConfig("gru", hidden=(16, 5), double_bias=True, output_activation="tanh"),
+    NetworkConfig("gru", hidden=(7,)),
+    NetworkConfig("rnn", hidden=(16,), activation="relu", bias=False),
+]
+
+
+@pytest.mark.parametrize("config", RECURRENT, ids=lambda config: config.name)
+def test_onnx_of_a_network_with_memory_is_one_timestep_with_its_states(tmp_path, config):
+    runtime = pytest.importorskip("onnxruntime")
+    policy, run = _saved(tmp_path, config=config)
+    session = runtime.InferenceSession(export(run, tmp_path / "policy.onnx"), providers=["CPUExecutionProvider"])
+    kinds = ("hidden", "cell") if config.name == "lstm" else ("hidden",)
+    names = [f"{kind}_{layer}" for layer in range(len(config.hidden)) for kind in kinds]
+    assert [each.name for each in session.get_inputs()] == ["observation", *names]
+    assert [each.name for each in session.get_outputs()][2:] == [f"next_{name}" for name in names]
+    states = {each.name: np.zeros((1, each.shape[1]), np.float32) for each in session.get_inputs()[1:]}
+    policy.reset()
+    for observation in np.random.default_rng(1).normal(0, 2, (200, 6)).astype(np.float32):
+        action, _, *new = session.run(None, {"observation": observation[None], **states})
+        states = dict(zip(states, new, strict=True))
+        np.testing.assert_allclose(action[0], policy(observation), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("config", RECURRENT, ids=lambda config: config.name)
+def test_state_dict_of_a_network_with_memory_loads_into_the_plain_module(tmp_path, config):
+    _, run = _saved(tmp_path, config=config, statistics=False)
+    module = build_module(config, 6, 4)
+    module.load_state_dict(torch.load(export(run, tmp_path / "policy.pt"), weights_only=True))
+    loaded = Policy.load(export(run, tmp_path / "policy.safetensors"))
+    for observation in _observations():
+        with torch.no_grad():
+            expected = module(torch.tensor(observation)).numpy()
+        np.testing.assert_allclose(loaded.runner.forward(observation), expected, atol=1e-5, rtol=1e-5)
+
+
 def test_onnx_file_is_valid_and_the_same_every_time(tmp_path):
     onnx = pytest.importorskip("onnx")
     _, run = _saved(tmp_path)

@@ -13,6 +13,7 @@ from pyes.errors import ConfigError
 from pyes.networks import ACTIVATIONS, ActionHead, Activation, Instruction, Op, PolicySpec, Program, build
 from pyes.networks.compiler import compile_module, flatten, load_theta
 from pyes.networks.modules import PolicyModule, build_module, initial_theta, module_of, policy_module
+from pyes.networks.recurrent import Recurrent
 
 
 def _box(low, high, shape=(3,)):
@@ -143,8 +144,40 @@ def test_box_actions_match_their_definition(mode):
 def test_program_survives_the_round_trip():
     program = _program(4, 8, 2, activation=Activation.GELU)
     assert Program.from_dict(program.to_dict()) == program
-    assert program.array().shape == (2, 6)
+    assert program.array().shape == (2, 8)
     assert program.to_dict()["instructions"][0]["activation"] == "gelu"
+
+
+def test_recurrent_program_survives_the_round_trip():
+    program = compile_module(build_module(NetworkConfig("gru", hidden=(4, 3), double_bias=True), 2, 1))
+    assert Program.from_dict(program.to_dict()) == program
+    first, _, last = program.to_dict()["instructions"]
+    assert first["recurrent_bias_offset"] > first["recurrent_offset"] > 0
+    assert "recurrent_offset" not in last
+
+
+@pytest.mark.parametrize("op", [Op.RNN, Op.GRU, Op.LSTM])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"recurrent_offset": -1},
+        {"recurrent_offset": 10**6},
+        {"recurrent_bias_offset": -2},
+        {"recurrent_bias_offset": 10**6},
+    ],
+)
+def test_program_refuses_a_cell_that_cannot_be_run(op, change):
+    rows = op.blocks * 2
+    row = Instruction(op, 4, 2, 0, -1, 0, recurrent_offset=4 * rows, recurrent_bias_offset=6 * rows)
+    Program((row,), 4, 2, 7 * rows)
+    with pytest.raises(ValueError, match=r"instruction 0 has its (recurrent weights|second bias) at"):
+        Program((row._replace(**change),), 4, 2, 7 * rows)
+
+
+def test_program_refuses_an_activation_inside_a_cell_that_has_its_own():
+    row = Instruction(Op.LSTM, 1, 1, 0, -1, Activation.TANH, recurrent_offset=4)
+    with pytest.raises(ValueError, match="LSTM with the activation tanh"):
+        Program((row,), 1, 1, 8)
 
 
 @pytest.mark.parametrize(
@@ -190,6 +223,75 @@ def test_mlp_matches_torch(activation, bias):
         np.testing.assert_allclose(
             runner.forward(observation), _torch_outputs(module, observation), atol=1e-5, rtol=1e-5
         )
+
+
+RECURRENT = [
+    pytest.param(NetworkConfig("lstm", hidden=(16,)), id="lstm"),
+    pytest.param(NetworkConfig("lstm", hidden=(16, 5), double_bias=True), id="lstm stacked, both biases"),
+    pytest.param(NetworkConfig("lstm", hidden=(7,), bias=False, output_activation="tanh"), id="lstm no bias, tanh"),
+    pytest.param(NetworkConfig("gru", hidden=(16,)), id="gru"),
+    pytest.param(NetworkConfig("gru", hidden=(3, 20, 4), double_bias=True), id="gru stacked, both biases"),
+    pytest.param(NetworkConfig("gru", hidden=(7,), bias=False), id="gru no bias"),
+    pytest.param(NetworkConfig("rnn", hidden=(16,)), id="rnn"),
+    pytest.param(NetworkConfig("rnn", hidden=(16, 8), activation="relu", double_bias=True), id="rnn stacked, relu"),
+]
+
+
+@pytest.mark.parametrize("normalized", [False, True], ids=["raw", "normalized"])
+@pytest.mark.parametrize("config", RECURRENT)
+def test_recurrent_network_matches_torch_over_an_episode(config, normalized):
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    module = build_module(config, 6, 2)
+    mean, inverse_std = rng.normal(0, 1, 6).astype(np.float32), rng.uniform(0.2, 2, 6).astype(np.float32)
+    runner = _runner(module)
+    runner.normalize(*((mean, inverse_std) if normalized else (None, None)), 5.0)
+    reference = PolicyModule(module, *((mean, inverse_std) if normalized else (None, None)), 5.0)
+    for _ in range(2):
+        runner.begin_episode(0, 0, 0, 0)
+        reference.reset()
+        for observation in rng.normal(0, 2, (200, 6)).astype(np.float32):
+            np.testing.assert_allclose(runner.forward(observation), _torch_outputs(reference, observation), atol=1e-5)
+
+
+@pytest.mark.parametrize("config", RECURRENT)
+def test_recurrent_program_and_plain_module_translate_into_each_other(config):
+    module = build_module(config, 6, 2)
+    program = compile_module(module)
+    assert compile_module(module_of(program)) == program
+    spec = PolicySpec(program, ActionHead("argmax", outputs=2), 5.0)
+    copy = policy_module(spec, flatten(module), None, None)
+    assert copy.state_dict().keys() == module.state_dict().keys()
+    for observation in np.random.default_rng(1).normal(size=(3, 6)).astype(np.float32):
+        np.testing.assert_array_equal(_torch_outputs(copy, observation), _torch_outputs(module, observation))
+
+
+@pytest.mark.parametrize(("double_bias", "parameters"), [(True, 1361), (False, 1297)])
+def test_lstm_16_of_three_observations_and_one_action_has_as_many_parameters_as_known(double_bias, parameters):
+    config = NetworkConfig("lstm", hidden=(16,), double_bias=double_bias)
+    spec, theta = build(config, 3, ActionHead.for_space(_box(-2, 2, (1,))), seed=0, observation_clip=5.0)
+    assert spec.dim == len(theta) == parameters
+
+
+def test_recurrent_layers_start_from_torchs_own_initialisation():
+    config = NetworkConfig("lstm", hidden=(16,), double_bias=True)
+    torch.manual_seed(3)
+    cell, linear = nn.LSTMCell(3, 16), nn.Linear(16, 1)
+    np.testing.assert_array_equal(initial_theta(config, 3, 1, 3), flatten(nn.ModuleList([cell, linear])))
+
+
+@pytest.mark.parametrize("name", ["linear", "mlp"])
+def test_output_activation_comes_last(name):
+    hidden = () if name == "linear" else (8,)
+    plain, squashed = (
+        _runner(build_module(NetworkConfig(name, hidden, output_activation=each), 3, 2))
+        for each in ("identity", "tanh")
+    )
+    theta = np.random.default_rng(0).normal(size=plain.dim).astype(np.float32)
+    for runner in (plain, squashed):
+        runner.load(theta)
+    observation = np.ones(3, np.float32)
+    np.testing.assert_allclose(squashed.forward(observation), np.tanh(plain.forward(observation)), atol=1e-6)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -296,6 +398,9 @@ class _Custom(nn.Module):
         (nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 2)), ["do not fit", "5"]),
         (nn.Sequential(nn.Linear(3, 4).double()), ["float64", "float32"]),
         (nn.Sequential(), ["no linear layer"]),
+        (nn.Sequential(Recurrent(nn.GRUCell(3, 4)), nn.Tanh()), ["Tanh", "after a Linear"]),
+        (nn.Sequential(Recurrent(nn.LSTMCell(3, 4)), nn.Linear(5, 2)), ["do not fit", "5"]),
+        (nn.Sequential(*2 * [Recurrent(nn.GRUCell(3, 3))]), ["GRUCell", "one memory", "several places"]),
     ],
 )
 def test_compile_refuses_what_it_cannot_run(module, words):

@@ -48,6 +48,18 @@ def test_policy_is_deterministic_whatever_its_action_noise():
     np.testing.assert_array_equal(_actions(policy), _actions(_policy()))
 
 
+def test_policy_with_memory_survives_the_files_and_forgets_when_reset(tmp_path):
+    program = Program((Instruction(3, 4, 2, 0, 48, 0, 32, -1),), 4, 2, 56)  # an LSTM of two units
+    theta = np.random.default_rng(0).normal(size=56).astype(np.float32)
+    policy = Policy(PolicySpec(program, ActionHead("identity", 2, (2,), (-1.0,) * 2, (1.0,) * 2), 5.0), theta)
+    first = np.array(_actions(policy))
+    assert (np.array(_actions(policy)) != first).any()
+    policy.reset()
+    np.testing.assert_array_equal(_actions(policy), first)
+    policy.save(tmp_path)
+    np.testing.assert_array_equal(_actions(Policy.load(tmp_path)), first)
+
+
 def test_policy_takes_observations_of_any_float_and_layout():
     policy = _policy()
     observation = np.random.default_rng(1).normal(size=4).astype(np.float32)

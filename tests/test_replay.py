@@ -38,6 +38,17 @@ def _policy(directory, size=4, task=None):
     return directory
 
 
+@pytest.mark.parametrize("network", ["lstm", "gru", "rnn"])
+def test_individuals_with_memory_play_as_they_did(tmp_path, network):
+    config = _config(tmp_path / "run", env_id="Pendulum-v1", episodes=2, max_timesteps=30, normalize_observations=True)
+    result = pyes.train({**config, "network": {"name": network, "hidden": [8, 4]}}, display=False)
+    with pyes.replay.open(tmp_path / "run") as replay:
+        played = [replay.play(generation, member) for generation in (1, 0) for member in (3, 0, 3)]
+    assert all(each.exact for each in played)
+    assert len({each.return_ for each in played}) == 4
+    assert evaluate(tmp_path / "run", episodes=4).return_mean == pytest.approx(result.objective, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     "task",
     [

@@ -81,6 +81,29 @@ def test_theta_does_not_depend_on_the_cluster(tmp_path, variant, task):
     assert _hashes(tmp_path / "two") == _hashes(tmp_path / "other")
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("network", ["lstm", "gru", "rnn"])
+def test_memory_does_not_reach_beyond_an_episode(tmp_path, variant, network):
+    """Whoever evaluates a member, after whatever else: each of its episodes begins with an empty memory."""
+    settings = {
+        "task": {"env_id": "Pendulum-v1", "normalize_observations": True, "episodes": 2, "max_timesteps": 30},
+        "network": {"name": network, "hidden": [8]},
+        "evaluation": {"every": 0},
+        "generations": 4,
+    }
+    _train(tmp_path / "two", **settings)
+    _train(tmp_path / "other", **_merge(settings, VARIANTS[variant]))
+    assert _hashes(tmp_path / "two") == _hashes(tmp_path / "other")
+
+
+def test_run_with_memory_goes_on_exactly(tmp_path):
+    network = {"name": "lstm", "hidden": [4]}
+    _train(tmp_path / "whole", network=network)
+    _train(tmp_path / "parts", network=network, generations=3)
+    _train("unused", network=network, resume=str(tmp_path / "parts"))
+    assert _hashes(tmp_path / "whole") == _hashes(tmp_path / "parts")
+
+
 def test_evaluations_and_snapshots_do_not_change_theta(tmp_path):
     _train(tmp_path / "often")
     _train(tmp_path / "never", evaluation={"every": 0}, snapshot={"every": 0})

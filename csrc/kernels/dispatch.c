@@ -11,7 +11,7 @@ struct kernels {
                       float *);
     void (*sgd_step)(int64_t, const float *, double, double, double, float *, float *);
     void (*clipup_step)(int64_t, const float *, double, double, double, double, float *, float *);
-    const float *(*policy_forward)(int64_t, const struct pyes_layer *, const float *, const float *, float *);
+    const float *(*policy_forward)(int64_t, const struct pyes_layer *, const float *, const float *, float *, float *);
 };
 
 #define PYES_KERNELS(suffix)                                                                                           \
@@ -85,7 +85,7 @@ void pyes_clipup_step(enum pyes_level level, int64_t dim, const float *gradient,
 }
 
 const float *pyes_policy_forward(enum pyes_level level, int64_t n, const struct pyes_layer *layers,
-                                 const float *packed, const float *input, float *scratch)
+                                 const float *packed, const float *input, float *state, float *scratch)
 {
-    return LEVELS[level].policy_forward(n, layers, packed, input, scratch);
+    return LEVELS[level].policy_forward(n, layers, packed, input, state, scratch);
 }

@@ -1,8 +1,9 @@
-/* The forward pass of a compiled network.
+/* The forward pass of a compiled network, one timestep.
  *
  * Must not know observations, actions or episodes. Every output adds its inputs in order, so the width of the machine
  * does not show: lane o of the packed weights belongs to output o, and lanes are padded to a multiple of PYES_LANES. */
 #include "activation.h"
+#include "cells.h"
 #include "lanes.h"
 
 enum {
@@ -70,25 +71,53 @@ PYES_INLINE void linear_block(int64_t vectors, int64_t inputs, int64_t lanes, co
         memcpy(out + v * WIDTH, &sum[v], sizeof(floats));
 }
 
-/* y[o] = bias[o]; y[o] += x[i] * W[i][o] in the order of i. Packed: bias (lanes), then W (inputs, lanes). */
-PYES_INLINE void linear(const struct pyes_layer *layer, const float *packed, const float *input, float *out)
+/* y[o] = bias[o]; y[o] += x[i] * W[i][o] in the order of i. Packed: bias (width), then W (inputs, width). */
+PYES_INLINE void linear(int64_t inputs, int64_t width, const float *packed, const float *input, float *out)
 {
-    const int64_t lanes = layer->lanes;
     int64_t o = 0;
-    for (; o + 4 * WIDTH <= lanes; o += 4 * WIDTH)
-        linear_block(4, layer->inputs, lanes, packed + o, packed + lanes + o, input, out + o);
-    for (; o < lanes; o += WIDTH)
-        linear_block(1, layer->inputs, lanes, packed + o, packed + lanes + o, input, out + o);
+    for (; o + 4 * WIDTH <= width; o += 4 * WIDTH)
+        linear_block(4, inputs, width, packed + o, packed + width + o, input, out + o);
+    for (; o < width; o += WIDTH)
+        linear_block(1, inputs, width, packed + o, packed + width + o, input, out + o);
+}
+
+/* One timestep of a recurrent layer: joins the input with h, makes the gates, replaces h; returns h. */
+PYES_INLINE const float *recurrent(const struct pyes_layer *layer, const float *packed, const float *input,
+                                   float *state, float *gates)
+{
+    const int64_t lanes = layer->lanes, inputs = layer->inputs;
+    float *joined = layer->op == PYES_LSTM ? state + lanes : state, *h = joined + inputs;
+    memcpy(joined, input, (size_t)inputs * sizeof *joined);
+    linear(inputs + layer->outputs, pyes_layer_width(layer), packed, joined, gates);
+    switch (layer->op) {
+    case PYES_LSTM:
+        lstm_cell(lanes, gates, state, h);
+        break;
+    case PYES_GRU:
+        gru_cell(lanes, gates, h);
+        break;
+    default:
+        activate(layer->activation, lanes, gates);
+        memcpy(h, gates, (size_t)lanes * sizeof *h);
+        break;
+    }
+    return h;
 }
 
 const float *PYES_WIDE(pyes_policy_forward)(int64_t n, const struct pyes_layer *layers, const float *packed,
-                                            const float *input, float *scratch)
+                                            const float *input, float *state, float *scratch)
 {
     const float *from = input;
-    float *to = scratch, *spare = scratch + pyes_policy_lanes(n, layers);
+    float *to = scratch, *spare = scratch + pyes_policy_width(n, layers);
     for (int64_t k = 0; k < n; k++) {
-        linear(&layers[k], packed + layers[k].packed_offset, from, to);
-        activate(layers[k].activation, layers[k].lanes, to);
+        const struct pyes_layer *layer = &layers[k];
+        const float *own = packed + layer->packed_offset;
+        if (layer->op != PYES_LINEAR) { /* its outputs are its state: `to` is free again */
+            from = recurrent(layer, own, from, state + layer->state_offset, to);
+            continue;
+        }
+        linear(layer->inputs, layer->lanes, own, from, to);
+        activate(layer->activation, layer->lanes, to);
         float *used = to;
         to = spare;
         spare = used;

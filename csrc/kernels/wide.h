@@ -64,7 +64,7 @@
     void pyes_clipup_step_##suffix(int64_t dim, const float *gradient, double learning_rate, double momentum,          \
                                    double max_speed, double weight_decay, float *theta, float *velocity);              \
     const float *pyes_policy_forward_##suffix(int64_t n, const struct pyes_layer *layers, const float *packed,         \
-                                              const float *input, float *scratch);
+                                              const float *input, float *state, float *scratch);
 
 PYES_DECLARE_WIDE(baseline)
 PYES_DECLARE_WIDE(avx2)

@@ -179,23 +179,46 @@ static void test_optimizers(enum pyes_level level)
     CHECK(fabsf(theta + 0.25f) < 1e-6f);
 }
 
+/* A network with the arrays that it runs on. */
+struct network {
+    int64_t n, packed_size, state_size;
+    struct pyes_layer *layers;
+    float *packed, *state, *scratch;
+};
+
+static struct network make_network(int64_t n, struct pyes_layer *layers, const float *theta)
+{
+    struct network made = {.n = n, .layers = layers};
+    pyes_policy_place(n, layers, &made.packed_size, &made.state_size);
+    made.packed = buffer(made.packed_size, sizeof *made.packed);
+    made.state = buffer(made.state_size, sizeof *made.state);
+    made.scratch = buffer(2 * pyes_policy_width(n, layers), sizeof *made.scratch);
+    pyes_policy_pack(n, layers, theta, made.packed);
+    return made;
+}
+
+static const float *run_network(const struct network *network, enum pyes_level level, const float *input)
+{
+    return pyes_policy_forward(level, network->n, network->layers, network->packed, input, network->state,
+                               network->scratch);
+}
+
+static void free_network(struct network *network)
+{
+    free(network->packed), free(network->state), free(network->scratch);
+}
+
 static void test_policy(enum pyes_level level)
 {
     struct pyes_layer layers[2] = {
         {.inputs = 3, .outputs = 70, .weight_offset = 0, .bias_offset = 210, .activation = PYES_TANH},
         {.inputs = 70, .outputs = 2, .weight_offset = 280, .bias_offset = -1, .activation = PYES_IDENTITY},
     };
-    int64_t packed_size = 0;
-    for (int k = 0; k < 2; k++) {
-        layers[k].lanes = pyes_layer_lanes(layers[k].outputs);
-        layers[k].packed_offset = packed_size;
-        packed_size += (layers[k].inputs + 1) * layers[k].lanes;
-    }
-    float *theta = noise(420, 5), *packed = buffer(packed_size, sizeof *packed);
-    float *scratch = buffer(2 * pyes_policy_lanes(2, layers), sizeof *scratch);
-    pyes_policy_pack(2, layers, theta, packed);
+    float *theta = noise(420, 5);
+    struct network network = make_network(2, layers, theta);
+    CHECK(network.state_size == 0 && pyes_layer_dim(&layers[1]) == 420);
     const float input[3] = {0.5f, -1.0f, 2.0f};
-    const float *outputs = pyes_policy_forward(level, 2, layers, packed, input, scratch);
+    const float *outputs = run_network(&network, level, input);
     for (int o = 0; o < 2; o++) {
         double expected = 0.0;
         for (int h = 0; h < 70; h++) {
@@ -206,7 +229,43 @@ static void test_policy(enum pyes_level level)
         }
         CHECK(fabs((double)outputs[o] - expected) < 1e-5);
     }
-    free(theta), free(packed), free(scratch);
+    free_network(&network);
+    free(theta);
+}
+
+/* Known answers: torch 2.13, nn.LSTMCell, nn.GRUCell and nn.RNNCell of 2 inputs and 3 units over 5 timesteps, in
+ * float64. Parameter k of a cell is sin(k + 1), input i of timestep t is cos(3 t + i); listed is the last h. */
+static void test_cells(enum pyes_level level)
+{
+    static const struct {
+        enum pyes_op op;
+        int64_t rows;
+        double h[3];
+    } cells[] = {
+        {PYES_RNN, 3, {0.934722116, -0.798946311, -0.313917155}},
+        {PYES_GRU, 9, {-0.146700438, 0.358578927, -0.869244177}},
+        {PYES_LSTM, 12, {0.035045861, -0.503206717, -0.037871131}},
+    };
+    for (size_t k = 0; k < sizeof cells / sizeof *cells; k++) {
+        const int64_t rows = cells[k].rows, dim = rows * (2 + 3 + 1 + 1);
+        struct pyes_layer layer = {.op = cells[k].op, .inputs = 2, .outputs = 3, .weight_offset = 0};
+        layer.recurrent_offset = 2 * rows, layer.bias_offset = 5 * rows, layer.recurrent_bias_offset = 6 * rows;
+        layer.activation = layer.op == PYES_RNN ? PYES_TANH : PYES_IDENTITY;
+        float *theta = buffer(dim, sizeof *theta);
+        for (int64_t j = 0; j < dim; j++)
+            theta[j] = (float)sin((double)(j + 1));
+        CHECK(pyes_layer_dim(&layer) == dim);
+        struct network network = make_network(1, &layer, theta);
+        const float *h = NULL;
+        for (int t = 0; t < 5; t++) {
+            const float input[2] = {(float)cos(3.0 * t), (float)cos(3.0 * t + 1.0)};
+            h = run_network(&network, level, input);
+        }
+        for (int o = 0; o < 3; o++)
+            CHECK(fabs((double)h[o] - cells[k].h[o]) < 2e-6);
+        free_network(&network);
+        free(theta);
+    }
 }
 
 static void test_actions(void)
@@ -259,6 +318,7 @@ int main(void)
         test_noise_is_standard_normal(level);
         test_optimizers(level);
         test_policy(level);
+        test_cells(level);
         printf("level %s: done\n", pyes_level_name(level));
     }
     printf("%d checks failed\n", failures);

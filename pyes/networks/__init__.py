@@ -4,6 +4,7 @@
     program   the instructions of a compiled network            values
     spec      program + head: what a worker is given            values
     policy    spec + theta + statistics: what a run leaves      values and files
+    recurrent torch's recurrent cells as layers with memory     torch
     modules   the networks as torch modules                     torch
     compiler  from a torch module to a program                  torch
 
@@ -44,7 +45,7 @@ def build(
 
     Parameters
     ----------
-    network             name, hidden, activation, bias, init
+    network             the section `network` of a configuration
     observation_size    numbers in one observation of the task
     head                the task's action head; the network gets as many outputs as it takes
     seed                of the initial parameters

@@ -2,7 +2,7 @@
 
 Owns the walk over a module's layers. Imports torch, so it is imported only where a network is made, never by a worker.
 Invariant: the program gives, to rounding, what ``module(observation)`` gives, with theta in ``module.parameters()``
-order.
+order, and forgets what it remembers at the begin of an episode.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from torch import nn
 
 from pyes.errors import ConfigError
 from pyes.networks.program import Activation, Instruction, Op, Program
+from pyes.networks.recurrent import Recurrent
 
 _PLAIN_ACTIVATIONS: dict[type[nn.Module], Activation] = {
     nn.Tanh: Activation.TANH,
@@ -22,17 +23,20 @@ _PLAIN_ACTIVATIONS: dict[type[nn.Module], Activation] = {
     nn.SiLU: Activation.SILU,
     nn.Softsign: Activation.SOFTSIGN,
 }
+_CELLS: dict[type[nn.Module], Op] = {nn.RNNCell: Op.RNN, nn.GRUCell: Op.GRU, nn.LSTMCell: Op.LSTM}
 _KNOWN = (
-    "Linear, Tanh, ReLU, Sigmoid, ELU(alpha=1), LeakyReLU(0.01), SiLU, GELU('tanh'), Softsign, Identity, Sequential"
+    "Linear, Recurrent, Tanh, ReLU, Sigmoid, ELU(alpha=1), LeakyReLU(0.01), SiLU, GELU('tanh'), Softsign, Identity, "
+    "Sequential"
 )
 
 
 def compile_module(module: nn.Module) -> Program:
-    """Translate a chain of linear layers and activations into a program.
+    """Translate a chain of linear layers, activations and recurrent layers into a program.
 
     Parameters
     ----------
-    module    a Sequential of (Sequentials of) linear layers and activations; a layer may be used more than once
+    module    a Sequential of (Sequentials of) linear layers, which may be used more than once, activations and cells in
+              ``pyes.networks.recurrent.Recurrent``
 
     Raises
     ------
@@ -40,9 +44,14 @@ def compile_module(module: nn.Module) -> Program:
     """
     offsets = _offsets(module)
     instructions: list[Instruction] = []
-    for layer in _layers(module):
+    layers = list(_layers(module))
+    for layer in layers:
+        if isinstance(layer, Recurrent) and sum(layer is other for other in layers) > 1:
+            raise ConfigError(f"network layer {layer.cell} has one memory but several places; give each its own layer")
         if type(layer) is nn.Linear:
             instructions.append(_linear(layer, offsets))
+        elif type(layer) is Recurrent and type(layer.cell) in _CELLS:
+            instructions.append(_recurrent(layer.cell, offsets))
         elif type(layer) is not nn.Identity:
             instructions[-1:] = [_activated(instructions, layer)]
     if not instructions:
@@ -105,14 +114,29 @@ def _linear(layer: nn.Linear, offsets: dict[int, int]) -> Instruction:
     )
 
 
+def _recurrent(cell: nn.RNNCellBase, offsets: dict[int, int]) -> Instruction:
+    activation = Activation[cell.nonlinearity.upper()] if isinstance(cell, nn.RNNCell) else Activation.IDENTITY
+    return Instruction(
+        op=_CELLS[type(cell)],
+        inputs=cell.input_size,
+        outputs=cell.hidden_size,
+        weight_offset=offsets[id(cell.weight_ih)],
+        bias_offset=-1 if cell.bias_ih is None else offsets[id(cell.bias_ih)],
+        activation=activation,
+        recurrent_offset=offsets[id(cell.weight_hh)],
+        recurrent_bias_offset=-1 if cell.bias_hh is None else offsets[id(cell.bias_hh)],
+    )
+
+
 def _activated(instructions: list[Instruction], layer: nn.Module) -> Instruction:
     """Return the last instruction with the activation that ``layer`` stands for."""
     activation = _activation(layer)
     if activation is None:
         raise ConfigError(f"network layer {layer} cannot be compiled; known layers: {_KNOWN}")
-    if not instructions or instructions[-1].activation != Activation.IDENTITY:
+    last = instructions[-1] if instructions else None
+    if last is None or last.op != Op.LINEAR or last.activation != Activation.IDENTITY:
         raise ConfigError(f"network layer {layer} must come right after a Linear layer")
-    return instructions[-1]._replace(activation=activation)
+    return last._replace(activation=activation)
 
 
 def _activation(layer: nn.Module) -> Activation | None:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pyes.errors import ConfigError
-from pyes.networks.program import ACTIVATIONS, Program
+from pyes.networks.program import ACTIVATIONS, Op, Program
+from pyes.networks.recurrent import Recurrent
 
 if TYPE_CHECKING:
     from pyes.config import NetworkConfig
@@ -32,12 +33,16 @@ _ACTIVATION_MODULES: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-class Layer(NamedTuple):
-    """A linear map and the activation after it."""
+_CELLS: dict[Op, Callable[..., nn.RNNCellBase]] = {Op.RNN: nn.RNNCell, Op.GRU: nn.GRUCell, Op.LSTM: nn.LSTMCell}
 
+
+class Layer(NamedTuple):
+    """A linear map and the activation after it, or a recurrent cell."""
+
+    op: Op
     inputs: int
     outputs: int
-    bias: bool
+    biases: int  # 0, 1, or for a cell 2: one from the input and one from the hidden state
     activation: str
 
 
@@ -46,7 +51,7 @@ def build_module(config: "NetworkConfig", observation_size: int, outputs: int) -
 
     Parameters
     ----------
-    config              name (linear, mlp), hidden, activation, bias
+    config              name (linear, mlp, rnn, gru, lstm), hidden, activations, biases
     observation_size    numbers in one observation
     outputs             numbers that the action head takes
 
@@ -62,7 +67,13 @@ def build_module(config: "NetworkConfig", observation_size: int, outputs: int) -
 def module_of(program: Program) -> nn.Sequential:
     """Return the plain module that compiles to ``program``; its parameters are torch's default ones."""
     return _sequential(
-        Layer(row.inputs, row.outputs, row.bias_offset >= 0, ACTIVATIONS[row.activation])
+        Layer(
+            Op(row.op),
+            row.inputs,
+            row.outputs,
+            int(row.bias_offset >= 0) + int(row.recurrent_bias_offset >= 0),
+            ACTIVATIONS[row.activation],
+        )
         for row in program.instructions
     )
 
@@ -109,6 +120,12 @@ class PolicyModule(nn.Sequential):
         self.register_buffer("observation_mean", None if mean is None else torch.tensor(mean))
         self.register_buffer("observation_inverse_std", None if inverse_std is None else torch.tensor(inverse_std))
 
+    def reset(self) -> None:
+        """Begin an episode: layers that remember forget the last one."""
+        for layer in self:
+            if isinstance(layer, Recurrent):
+                layer.reset()
+
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Return the network's outputs for float32 (..., observation_size): float32 (..., outputs)."""
         if self.observation_mean is not None and self.observation_inverse_std is not None:
@@ -127,36 +144,75 @@ def policy_module(
 ) -> PolicyModule:
     """Return a compiled policy as a torch module again, with its parameters and statistics, up to the action head."""
     network = module_of(spec.program)
-    linears = (module for module in network if isinstance(module, nn.Linear))
+    layers = (_tensors(layer) for layer in network if isinstance(layer, nn.Linear | Recurrent))
     with torch.no_grad():
-        for row, linear in zip(spec.program.instructions, linears, strict=True):
-            linear.weight.copy_(torch.tensor(row.weight(theta)))
-            bias = row.bias(theta)
-            if bias is not None:
-                linear.bias.copy_(torch.tensor(bias))
+        for row, tensors in zip(spec.program.instructions, layers, strict=True):
+            arrays = [row.weight(theta), row.bias(theta)]
+            if Op(row.op).recurrent:
+                arrays += [row.recurrent_weight(theta), row.recurrent_bias(theta)]
+            for tensor, array in zip(tensors, arrays, strict=True):
+                if tensor is not None and array is not None:
+                    tensor.copy_(torch.tensor(array))
     return PolicyModule(network, mean, inverse_std, spec.observation_clip)
 
 
+def _tensors(layer: nn.Linear | Recurrent) -> list[torch.Tensor | None]:
+    """Return weight and bias, and of a cell those for the hidden state."""
+    if isinstance(layer, nn.Linear):
+        return [layer.weight, layer.bias]
+    cell = layer.cell
+    return [cell.weight_ih, cell.bias_ih, cell.weight_hh, cell.bias_hh]
+
+
 def _linear(config: "NetworkConfig", observation_size: int, outputs: int) -> list[Layer]:
-    return [Layer(observation_size, outputs, config.bias, "identity")]
+    return [Layer(Op.LINEAR, observation_size, outputs, int(config.bias), config.output_activation)]
 
 
 def _mlp(config: "NetworkConfig", observation_size: int, outputs: int) -> list[Layer]:
     sizes = [observation_size, *config.hidden]
-    hidden = [Layer(a, b, config.bias, config.activation) for a, b in itertools.pairwise(sizes)]
-    return [*hidden, Layer(sizes[-1], outputs, config.bias, "identity")]
+    hidden = [Layer(Op.LINEAR, a, b, int(config.bias), config.activation) for a, b in itertools.pairwise(sizes)]
+    return [*hidden, *_linear(config, sizes[-1], outputs)]
 
 
-_NETWORKS: dict[str, Callable[["NetworkConfig", int, int], list[Layer]]] = {"linear": _linear, "mlp": _mlp}
+def _recurrent(config: "NetworkConfig", observation_size: int, outputs: int) -> list[Layer]:
+    sizes, op = [observation_size, *config.hidden], Op[config.name.upper()]
+    activation = config.activation if op is Op.RNN else "identity"
+    biases = int(config.bias) + int(config.double_bias)
+    return [
+        *(Layer(op, a, b, biases, activation) for a, b in itertools.pairwise(sizes)),
+        *_linear(config, sizes[-1], outputs),
+    ]
+
+
+_NETWORKS: dict[str, Callable[["NetworkConfig", int, int], list[Layer]]] = {
+    "linear": _linear,
+    "mlp": _mlp,
+    "rnn": _recurrent,
+    "gru": _recurrent,
+    "lstm": _recurrent,
+}
 
 
 def _sequential(layers: Iterable[Layer]) -> nn.Sequential:
     modules: list[nn.Module] = []
     for layer in layers:
-        modules.append(nn.Linear(layer.inputs, layer.outputs, bias=layer.bias, dtype=torch.float32))
+        if layer.op.recurrent:
+            modules.append(Recurrent(_cell(layer)))
+            continue
+        modules.append(nn.Linear(layer.inputs, layer.outputs, bias=layer.biases > 0, dtype=torch.float32))
         if layer.activation != "identity":
             modules.append(_activation(layer.activation))
     return nn.Sequential(*modules)
+
+
+def _cell(layer: Layer) -> nn.RNNCellBase:
+    options = {"nonlinearity": layer.activation} if layer.op is Op.RNN else {}
+    cell = _CELLS[layer.op](layer.inputs, layer.outputs, bias=layer.biases > 0, dtype=torch.float32, **options)
+    if layer.biases == 1:
+        # Two biases that are only ever added would be perturbed as two parameters. (In a GRU's new gate the second one
+        # is more than a sum; it is then zero.)
+        cell.register_parameter("bias_hh", None)
+    return cell
 
 
 def _activation(name: str) -> nn.Module:
