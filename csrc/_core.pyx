@@ -501,9 +501,51 @@ cdef int _check_layer(Py_ssize_t k, object row, Py_ssize_t expected_inputs) exce
     return 0
 
 
-cdef class _Compiled:
-    """A network as instructions, with its parameters and its memory."""
+cdef class _Network:
+    """What a runner asks of its network, whoever runs it."""
     cdef Py_ssize_t dim, outputs
+
+    cdef int load(self, object theta) except -1:
+        raise NotImplementedError
+
+    cdef int reset(self) except -1:
+        raise NotImplementedError
+
+    cdef const float *forward(self, const float *input) except NULL:
+        raise NotImplementedError
+
+
+cdef class _Foreign(_Network):
+    """A network that is a Python object; the runner's normalisation and choice of the action stay around it."""
+    cdef object network, input_array, outputs_array
+    cdef float *input
+    cdef Py_ssize_t observation_size
+
+    def __cinit__(self, network, Py_ssize_t observation_size):
+        self.network = network
+        self.dim, self.outputs, self.observation_size = network.dim, network.outputs, observation_size
+        self.input_array = _aligned(observation_size)
+        self.input = <float *>_out("input", self.input_array, FLOAT32)
+
+    cdef int load(self, object theta) except -1:
+        self.network.load(theta)
+        return 0
+
+    cdef int reset(self) except -1:
+        self.network.reset()
+        return 0
+
+    cdef const float *forward(self, const float *input) except NULL:
+        memcpy(self.input, input, self.observation_size * sizeof(float))
+        self.outputs_array = self.network.forward(self.input_array)
+        cdef const float *outputs = <const float *>_in("outputs of the network", self.outputs_array, FLOAT32)
+        if len(self.outputs_array) != self.outputs:
+            raise ValueError(f"outputs of the network: got {len(self.outputs_array)}, expected {self.outputs}")
+        return outputs
+
+
+cdef class _Compiled(_Network):
+    """A network as instructions, with its parameters and its memory."""
     cdef pyes_level level
     cdef int64_t layer_count, state_size
     cdef pyes_layer *layers
@@ -569,10 +611,12 @@ cdef class PolicyRunner:
 
     Parameters
     ----------
-    instructions : int64 (n, 8)    rows [op, inputs, outputs, weight_offset, bias_offset, activation, recurrent_offset,
-                                   recurrent_bias_offset]; op 0 linear 1 rnn 2 gru 3 lstm; weights and biases in theta
-                                   in torch's layout, see the header; a bias offset of -1: no bias; activation
-                                   0 identity 1 tanh 2 relu 3 sigmoid 4 elu 5 leaky_relu 6 silu 7 gelu 8 softsign
+    network : int64 (n, 8)         instructions: rows [op, inputs, outputs, weight_offset, bias_offset, activation,
+                                   recurrent_offset, recurrent_bias_offset]; op 0 linear 1 rnn 2 gru 3 lstm; weights
+                                   and biases in theta in torch's layout, see the header; a bias offset of -1: no bias;
+                                   activation 0 identity 1 tanh 2 relu 3 sigmoid 4 elu 5 leaky_relu 6 silu 7 gelu
+                                   8 softsign. Or an object with ``dim``, ``outputs``, ``load(theta)``, ``reset()`` and
+                                   ``forward(observation)``, which runs the network itself: float32 in, float32 out
     observation_size : int         values in an observation
     action : str                   argmax | identity | clip | tanh | bins, see ``pyes_box_action`` in the header
     low, high : float32 (a,)       ends of the action box; not used by argmax
@@ -580,7 +624,7 @@ cdef class PolicyRunner:
     action_start : int             added to the argmax
     action_shape : tuple of int    shape of a box action, of size a
     action_noise : float           standard deviation of the normals added to identity, clip and tanh outputs
-    level : str, optional          one of ``levels()``; the best by default
+    level : str, optional          one of ``levels()``, for instructions; the best by default
 
     Raises
     ------
@@ -588,12 +632,12 @@ cdef class PolicyRunner:
 
     Notes
     -----
-    Outputs add their inputs in order: equal bits on every machine. Not for use by two threads at once.
+    Instructions add their inputs in order: equal bits on every machine. Not for use by two threads at once.
     """
     cdef readonly Py_ssize_t dim
     cdef readonly Py_ssize_t observation_size
     cdef readonly Py_ssize_t outputs
-    cdef _Compiled network
+    cdef _Network network
     # Arrays own the memory that the pointers below them address.
     cdef object observation_array, action_array, low_array, high_array
     cdef object mean_array, inverse_std_array, sums_array, noisy_array
@@ -615,9 +659,12 @@ cdef class PolicyRunner:
     cdef uint64_t seed, noise_word
     cdef uint32_t generation, member, episode
 
-    def __cinit__(self, instructions, Py_ssize_t observation_size, *, action, low=None, high=None, bins=0,
+    def __cinit__(self, network, Py_ssize_t observation_size, *, action, low=None, high=None, bins=0,
                   action_start=0, action_shape=(), action_noise=0.0, level=None):
-        self.network = _Compiled(instructions, observation_size, level)
+        if isinstance(network, np.ndarray):
+            self.network = _Compiled(network, observation_size, level)
+        else:
+            self.network = _Foreign(network, observation_size)
         self.dim, self.outputs = self.network.dim, self.network.outputs
         self.observation_size = observation_size
         self._set_action(action, low, high, bins, action_start, tuple(action_shape), action_noise)
@@ -644,7 +691,7 @@ cdef class PolicyRunner:
                 raise ValueError(f"bins: got {bins}, expected at least 2")
             expected *= self.bins
         if self.outputs != expected:
-            raise ValueError(f"instructions: got {self.outputs} outputs, expected {expected} for action {action!r}")
+            raise ValueError(f"network: got {self.outputs} outputs, expected {expected} for action {action!r}")
         self.low_array = self._bound("low", low)
         self.high_array = self._bound("high", high)
         self.low = <const float *>_in("low", self.low_array, FLOAT32)

@@ -1,6 +1,6 @@
 """Types of the compiled kernels; contracts are in ``csrc/pyes_kernels.h``, NumPy twins in ``pyes.reference``."""
 
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, Protocol, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,6 +75,17 @@ def board_finish(states: NDArray[np.int32], member: int, worker: int) -> bool: .
 def board_release(states: NDArray[np.int32], count: int, worker: int) -> int: ...
 def board_remaining(states: NDArray[np.int32], count: int) -> int: ...
 
+class Network(Protocol):
+    """A network that a PolicyRunner does not run itself."""
+
+    @property
+    def dim(self) -> int: ...
+    @property
+    def outputs(self) -> int: ...
+    def load(self, theta: NDArray[np.float32], /) -> None: ...
+    def reset(self) -> None: ...
+    def forward(self, observation: NDArray[np.float32], /) -> NDArray[np.float32]: ...
+
 @final
 class PolicyRunner:
     @property
@@ -85,7 +96,7 @@ class PolicyRunner:
     def outputs(self) -> int: ...
     def __init__(
         self,
-        instructions: NDArray[np.int64],
+        network: NDArray[np.int64] | Network,
         observation_size: int,
         *,
         action: str,

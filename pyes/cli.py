@@ -457,7 +457,8 @@ def _command_line(arguments: list[str]) -> Iterator[None]:
 
 def _directed(arguments: list[str]) -> list[str]:
     """Tell Hydra about the directories that our own keys name: the run's to go on with, a new one's, or a sweep's."""
-    arguments = [f"++{text}" if text.startswith("task.env_kwargs") else text for text in arguments]  # any key will do
+    free = tuple(f"{section}.{key}" for section, key in (("task", "env_kwargs"), ("network", "module_kwargs")))
+    arguments = [f"++{text}" if text.startswith(free) else text for text in arguments]  # any key will do there
     resumed, directory = _path(arguments, "resume"), _path(arguments, "run_dir")
     arguments = [_quoted(text) for text in arguments]
     sweeps = not _FLAGS_OF_SWEEPS.isdisjoint(arguments) or any(
@@ -525,7 +526,7 @@ def _resumed(run: Path, arguments: list[str]) -> list[str]:
 def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
     """Flatten a configuration to Hydra's overrides; ++ sets a key whether or not the chosen groups have it."""
     for key, value in values.items():
-        if isinstance(value, dict) and key != "env_kwargs":
+        if isinstance(value, dict) and key not in ("env_kwargs", "module_kwargs"):
             yield from _overrides(value, f"{prefix}{key}.")
         else:
             yield f"++{prefix}{key}={_hydra_value(value)}"

@@ -170,25 +170,43 @@ class NetworkConfig(Section):
 
     PATH = "network"
 
-    name: Literal["linear", "mlp", "rnn", "gru", "lstm"] = "linear"
-    hidden: tuple[Annotated[int, AtLeastOne], ...] = ()  # all but linear: units of each hidden layer
+    name: Literal["linear", "mlp", "rnn", "gru", "lstm", "torch"] = "linear"
+    hidden: tuple[Annotated[int, AtLeastOne], ...] = ()  # mlp, rnn, gru, lstm: units of each hidden layer
     activation: Literal["identity", "tanh", "relu", "sigmoid", "elu", "leaky_relu", "silu", "gelu", "softsign"] = "tanh"
     output_activation: Literal["identity", "tanh"] = "identity"  # before the action is chosen
     bias: bool = True
     double_bias: bool = False  # rnn, gru, lstm: torch's two biases a gate instead of one
     init: Literal["torch", "zero"] = "torch"  # theta at the start: torch's own initialisation, or all zeros
+    module: str | None = None  # torch: PACKAGE:CLASS, made as CLASS(observation_size, outputs, **module_kwargs)
+    module_kwargs: dict[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Refuse layers, activations and biases that do not go with the name."""
-        if self.name == "linear" and self.hidden:
-            raise refusal("network.hidden", list(self.hidden), "[] with network.name=linear (or network.name=mlp)")
-        if self.name != "linear" and not self.hidden:
+        """Refuse layers, activations, biases and modules that do not go with the name."""
+        self._check_module()
+        if self.name in ("linear", "torch") and self.hidden:
+            expected = f"[] with network.name={self.name} (or network.name=mlp)"
+            raise refusal("network.hidden", list(self.hidden), expected)
+        if self.name not in ("linear", "torch") and not self.hidden:
             raise refusal("network.hidden", [], f"at least one layer with network.name={self.name}, for example [64]")
         if self.name == "rnn" and self.activation not in ("tanh", "relu"):
             raise refusal("network.activation", self.activation, "'tanh' or 'relu' with network.name=rnn")
         if self.double_bias and not (self.bias and self.name in ("rnn", "gru", "lstm")):
             expected = "false without network.bias=true and network.name=rnn, gru or lstm"
             raise refusal("network.double_bias", True, expected)
+
+    def _check_module(self) -> None:
+        """Refuse a module without its name, and settings that a module decides by itself."""
+        if self.name != "torch":
+            for key, value in (("module", self.module), ("module_kwargs", self.module_kwargs)):
+                if value:
+                    raise refusal(f"network.{key}", value, "nothing without network.name=torch")
+            return
+        if not self.module:
+            raise refusal("network.module", self.module, "PACKAGE:CLASS, for example 'my_networks:Convolution'")
+        if self.output_activation != "identity":
+            raise refusal("network.output_activation", self.output_activation, "'identity' with network.name=torch")
+        if not self.bias:
+            raise refusal("network.bias", False, "true with network.name=torch: the module decides")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pyes.errors import ConfigError
 from pyes.files import write_file
-from pyes.networks import Activation, Instruction, Op, Policy
+from pyes.networks import Activation, Instruction, NamedModule, Op, Policy, Program
 
 if TYPE_CHECKING:
     import onnx
@@ -48,12 +48,17 @@ def export(run: str | Path, output: str | Path) -> Path:
 
 
 def state_dict(policy: Policy) -> dict[str, Any]:
-    """Return the policy's torch tensors under the names that ``PolicyModule.load_state_dict`` takes."""
-    from pyes.networks.modules import policy_module
+    """Return the policy's torch tensors under the names that ``PolicyModule.load_state_dict`` takes.
 
-    return dict(
-        policy_module(policy.spec, policy.theta, policy.observation_mean, policy.observation_inverse_std).state_dict()
-    )
+    For a module of the user's own: under the module's names, and the observation statistics beside them.
+    """
+    from pyes.networks.modules import policy_module
+    from pyes.networks.torch_network import state_dict_of
+
+    statistics = (policy.observation_mean, policy.observation_inverse_std)
+    if isinstance(policy.spec.program, NamedModule):
+        return state_dict_of(policy.spec.program, policy.theta, *statistics)
+    return dict(policy_module(policy.spec, policy.theta, *statistics).state_dict())
 
 
 def onnx_model(policy: Policy) -> "onnx.ModelProto":
@@ -66,7 +71,7 @@ def onnx_model(policy: Policy) -> "onnx.ModelProto":
 
     Raises
     ------
-    ConfigError    the package onnx is not installed
+    ConfigError    the package onnx is not installed, or torch runs the network
     """
     return _Graph(policy).model()
 
@@ -104,8 +109,14 @@ class _Graph:
             import onnx.numpy_helper
         except ImportError as error:
             raise ConfigError("export to .onnx needs the package onnx: pip install 'pyes-rl[onnx]'") from error
+        if not isinstance(policy.spec.program, Program):
+            raise ConfigError(
+                f"{policy.spec.program.name} cannot be exported to .onnx, since torch runs it; export its state dict "
+                "as .pt, and the module with torch.onnx.export"
+            )
         self._onnx = onnx
         self._policy = policy
+        self._program = policy.spec.program
         self._nodes: list[onnx.NodeProto] = []
         self._constants: list[onnx.TensorProto] = []
         self._states: list[tuple[str, int]] = []  # name and units; each is an input, and as next_NAME an output
@@ -122,7 +133,7 @@ class _Graph:
             self._nodes,
             "policy",
             [
-                self._value("observation", types.FLOAT, [policy.spec.program.observation_size]),
+                self._value("observation", types.FLOAT, [self._program.observation_size]),
                 *(self._value(name, types.FLOAT, [units]) for name, units in self._states),
             ],
             [
@@ -147,7 +158,7 @@ class _Graph:
 
     def _network(self, x: str) -> str:
         theta, layers = self._policy.theta, 0
-        for row in self._policy.spec.program.instructions:
+        for row in self._program.instructions:
             if Op(row.op).recurrent:
                 x = self._recurrent(row, x, layers)
                 layers += 1

@@ -18,7 +18,10 @@ GROUPS = ("algorithm", "task", "network", "optimizer", "noise", "cluster", "logg
 OPTIONS = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
 EXPERIMENTS = [path.stem for path in sorted((CONF / "experiment").glob("*.yaml"))]
 #: What a choice cannot do without.
-NEEDS = {"task=gymnasium": ["task.env_id=Acrobot-v1"]}
+NEEDS = {
+    "task=gymnasium": ["task.env_id=Acrobot-v1"],
+    "network=torch": ["network.module=torch.nn:Linear"],
+}
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +49,13 @@ def test_default_choices_have_every_key_but_those_of_other_choices():
         nested = (keys(value, f"{prefix}{key}.") if isinstance(value, dict) else set() for key, value in values.items())
         return {f"{prefix}{key}" for key in values}.union(*nested)
 
-    others = {"optimizer.momentum", "optimizer.max_speed", "network.double_bias"}
+    others = {
+        "optimizer.momentum",
+        "optimizer.max_speed",
+        "network.double_bias",
+        "network.module",
+        "network.module_kwargs",
+    }
     assert keys(composed()) == keys(to_mapping(TrainConfig())) - others
 
 

@@ -156,6 +156,16 @@ def test_from_mapping_impossible_value_is_refused_in_one_line(path: str, value: 
             {"network": {"name": "gru", "hidden": [4], "bias": False, "double_bias": True}},
             "network.double_bias: got True, expected false without",
         ),
+        ({"network": {"name": "torch"}}, "network.module: got None, expected PACKAGE:CLASS"),
+        ({"network": {"module": "a:B"}}, "network.module: got 'a:B', expected nothing without network.name=torch"),
+        (
+            {"network": {"name": "torch", "module": "a:B", "bias": False}},
+            "network.bias: got False, expected true with network.name=torch",
+        ),
+        (
+            {"network": {"name": "torch", "module": "a:B", "output_activation": "tanh"}},
+            "network.output_activation: got 'tanh', expected 'identity' with network.name=torch",
+        ),
         (
             {"task": {"common_random_numbers": "pair"}, "algorithm": {"mirrored": False}},
             "task.common_random_numbers: got 'pair', expected 'none' or 'generation' with algorithm.mirrored=false",

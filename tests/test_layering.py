@@ -23,7 +23,13 @@ edge     replay maps video export launch blackbox bench cli __main__
 """
 RANKS = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()[1:]}
 MODULES = sorted(PACKAGE.rglob("*.py"))
-TORCH_AT_TOP = {"networks/modules.py", "networks/compiler.py", "networks/recurrent.py", "export.py"}
+TORCH_AT_TOP = {
+    "networks/modules.py",
+    "networks/compiler.py",
+    "networks/recurrent.py",
+    "networks/torch_network.py",
+    "export.py",
+}
 
 
 def module_name(path: Path) -> str:

@@ -2,13 +2,15 @@
 
     head      from network outputs to an action                 values
     program   the instructions of a compiled network            values
-    spec      program + head: what a worker is given            values
+    named     the name of a network that torch runs             values
+    spec      program or name, and head: what a worker is given values
     policy    spec + theta + statistics: what a run leaves      values and files
     recurrent torch's recurrent cells as layers with memory     torch
     modules   the networks as torch modules                     torch
     compiler  from a torch module to a program                  torch
+    torch_network   modules of the user's own, run by torch     torch
 
-Importing this package does not import torch; building a network does.
+Importing this package does not import torch; building a network does, and running one that is not compiled.
 """
 
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.networks.head import ActionHead
+from pyes.networks.named import NamedModule
 from pyes.networks.policy import Policy
 from pyes.networks.program import ACTIVATIONS, Activation, Instruction, Op, Program
 from pyes.networks.spec import PolicySpec, Runner
@@ -29,6 +32,7 @@ __all__ = [
     "ActionHead",
     "Activation",
     "Instruction",
+    "NamedModule",
     "Op",
     "Policy",
     "PolicySpec",
@@ -41,7 +45,7 @@ __all__ = [
 def build(
     network: "NetworkConfig", observation_size: int, head: ActionHead, seed: int, observation_clip: float
 ) -> tuple[PolicySpec, NDArray[np.float32]]:
-    """Make a network, compile it, and draw the parameters that a run starts from.
+    """Make a network, compile it if C knows all of it, and draw the parameters that a run starts from.
 
     Parameters
     ----------
@@ -61,7 +65,11 @@ def build(
     """
     from pyes.networks.compiler import compile_module
     from pyes.networks.modules import build_module, initial_theta
+    from pyes.networks.torch_network import program_or_name
 
-    program = compile_module(build_module(network, observation_size, head.outputs))
+    module = build_module(network, observation_size, head.outputs)
     theta = initial_theta(network, observation_size, head.outputs, seed)
-    return PolicySpec(program, head, observation_clip), theta
+    if network.module is None:
+        return PolicySpec(compile_module(module), head, observation_clip), theta
+    named = NamedModule(network.module, dict(network.module_kwargs), observation_size, head.outputs, len(theta))
+    return PolicySpec(program_or_name(module, named), head, observation_clip), theta

@@ -24,6 +24,7 @@ _PLAIN_ACTIVATIONS: dict[type[nn.Module], Activation] = {
     nn.Softsign: Activation.SOFTSIGN,
 }
 _CELLS: dict[type[nn.Module], Op] = {nn.RNNCell: Op.RNN, nn.GRUCell: Op.GRU, nn.LSTMCell: Op.LSTM}
+_OVERRIDES = {"forward", "reset", "observation_shape"}
 _KNOWN = (
     "Linear, Recurrent, Tanh, ReLU, Sigmoid, ELU(alpha=1), LeakyReLU(0.01), SiLU, GELU('tanh'), Softsign, Identity, "
     "Sequential"
@@ -84,7 +85,12 @@ def load_theta(module: nn.Module, theta: NDArray[np.float32]) -> None:
 
 
 def _layers(module: nn.Module) -> Iterator[nn.Module]:
-    # Only plain Sequentials are opened: any other module's forward may do more than call its children in order.
+    # Only plain Sequentials are opened: any other module's forward may do more than call its children in order. What is
+    # set on an instance (hooks, a forward of its own) may change any of them.
+    if module._forward_hooks or module._forward_pre_hooks or vars(module).keys() & _OVERRIDES:
+        raise ConfigError(
+            f"network layer {type(module).__name__} has hooks or methods of its own; it cannot be compiled"
+        )
     if type(module) is not nn.Sequential:
         yield module
         return

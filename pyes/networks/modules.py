@@ -16,6 +16,7 @@ from torch import nn
 from pyes.errors import ConfigError
 from pyes.networks.program import ACTIVATIONS, Op, Program
 from pyes.networks.recurrent import Recurrent
+from pyes.networks.torch_network import make_module
 
 if TYPE_CHECKING:
     from pyes.config import NetworkConfig
@@ -46,21 +47,23 @@ class Layer(NamedTuple):
     activation: str
 
 
-def build_module(config: "NetworkConfig", observation_size: int, outputs: int) -> nn.Sequential:
+def build_module(config: "NetworkConfig", observation_size: int, outputs: int) -> nn.Module:
     """Return the network that a configuration names: a plain ``nn.Sequential``, initialised by torch's defaults.
+
+    With ``network.name=torch`` it is the module of the user's own.
 
     Parameters
     ----------
-    config              name (linear, mlp, rnn, gru, lstm), hidden, activations, biases
+    config              the section `network` of a configuration
     observation_size    numbers in one observation
     outputs             numbers that the action head takes
 
     Raises
     ------
-    ConfigError    the name or the activation is unknown
+    ConfigError    the module of the user's own cannot be made
     """
-    if config.name not in _NETWORKS:
-        raise ConfigError(f"network.name is {config.name!r}, expected one of {', '.join(_NETWORKS)}")
+    if config.module is not None:
+        return make_module(config.module, config.module_kwargs, observation_size, outputs)
     return _sequential(_NETWORKS[config.name](config, observation_size, outputs))
 
 
@@ -143,6 +146,7 @@ def policy_module(
     inverse_std: NDArray[np.float32] | None,
 ) -> PolicyModule:
     """Return a compiled policy as a torch module again, with its parameters and statistics, up to the action head."""
+    assert isinstance(spec.program, Program)
     network = module_of(spec.program)
     layers = (_tensors(layer) for layer in network if isinstance(layer, nn.Linear | Recurrent))
     with torch.no_grad():

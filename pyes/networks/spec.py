@@ -1,23 +1,27 @@
 """The policy as values: all that a worker is given to act.
 
-Owns the join of a program, an action head and the observation clip, and the choice of who runs it; holds no parameters,
-no code and no torch. Invariant: equal specs run equally on every machine.
+Owns the join of a network, an action head and the observation clip, and the choice of who runs it; holds no parameters,
+no code and no torch. Invariant: equal specs run equally, with a program on every machine.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pyes import _core
 from pyes.networks.head import ActionHead
+from pyes.networks.named import NamedModule
 from pyes.networks.program import Program
+
+if TYPE_CHECKING:
+    from pyes.networks.torch_network import TorchNetwork
 
 
 class Runner(Protocol):
-    """Whatever acts: the C policy today, torch for the modules that C does not know."""
+    """Whatever acts: the C policy, alone or around a network that torch runs."""
 
     @property
     def dim(self) -> int:
@@ -49,14 +53,20 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """A network program, the head on top of it, and the clip of normalised observations.
+    """A network, the head on top of it, and the clip of normalised observations.
+
+    Parameters
+    ----------
+    program             what C runs, or the name of the module that torch runs
+    head                from the network's outputs to an action
+    observation_clip    largest absolute value of a normalised observation
 
     Raises
     ------
-    ValueError    the program's outputs are not those that the head takes
+    ValueError    the network's outputs are not those that the head takes
     """
 
-    program: Program
+    program: Program | NamedModule
     head: ActionHead
     observation_clip: float
 
@@ -73,15 +83,19 @@ class PolicySpec:
         return self.program.dim
 
     def runner(self, level: str | None = None, *, noise: bool = True) -> Runner:
-        """Return a new runner, with no parameters yet.
+        """Return a new runner, with no parameters yet; imports torch where torch runs the network.
 
         Parameters
         ----------
         level    CPU level of the C policy; None for the best one
         noise    whether it can add the head's action noise at all
+
+        Raises
+        ------
+        ConfigError    the module that torch runs cannot be made
         """
         return _core.PolicyRunner(
-            self.program.array(),
+            self._network(),
             self.program.observation_size,
             action=self.head.mode,
             low=np.array(self.head.low, np.float32),
@@ -93,10 +107,18 @@ class PolicySpec:
             level=level,
         )
 
+    def _network(self) -> "NDArray[np.int64] | TorchNetwork":
+        """Return what the C runner takes as its network."""
+        if isinstance(self.program, Program):
+            return self.program.array()
+        from pyes.networks.torch_network import TorchNetwork
+
+        return TorchNetwork(self.program)
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the spec as JSON values."""
+        """Return the spec as JSON values, the network as ``program`` or as ``module``."""
         return {
-            "program": self.program.to_dict(),
+            "program" if isinstance(self.program, Program) else "module": self.program.to_dict(),
             "head": self.head.to_dict(),
             "observation_clip": self.observation_clip,
         }
@@ -105,7 +127,7 @@ class PolicySpec:
     def from_dict(cls, values: Mapping[str, Any]) -> "PolicySpec":
         """Rebuild what ``to_dict`` gave; KeyError, TypeError or ValueError when the values are damaged."""
         return cls(
-            Program.from_dict(values["program"]),
+            NamedModule.from_dict(values["module"]) if "module" in values else Program.from_dict(values["program"]),
             ActionHead.from_dict(values["head"]),
             float(values["observation_clip"]),
         )

@@ -1,0 +1,94 @@
+"""Torch modules as users write them; ``network.module`` is "user_modules:NAME", with this folder on the path."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class Plain(nn.Module):
+    """Two layers that C knows, in a forward that it does not."""
+
+    def __init__(self, observation_size: int, outputs: int, units: int = 8) -> None:
+        super().__init__()
+        self.hidden, self.output = nn.Linear(observation_size, units), nn.Linear(units, outputs)
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        return self.output(torch.tanh(self.hidden(observation)))
+
+
+class Convolution(nn.Module):
+    """Sees an image of one row, through features that are drawn at random, and drops out in training only."""
+
+    def __init__(self, observation_size: int, outputs: int) -> None:
+        super().__init__()
+        self.observation_shape = (1, 1, observation_size)
+        self.register_buffer("features", torch.randn(observation_size))
+        self.convolution = nn.Conv2d(1, 4, (1, 2))
+        self.output = nn.Sequential(nn.Dropout(0.5), nn.Linear(4 * (observation_size - 1), outputs))
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        assert observation.shape == self.observation_shape
+        return self.output(self.convolution(observation * self.features).flatten())
+
+
+class Memory(nn.Module):
+    """Remembers the episode."""
+
+    def __init__(self, observation_size: int, outputs: int) -> None:
+        super().__init__()
+        self.cell, self.output = nn.LSTMCell(observation_size, 5), nn.Linear(5, outputs)
+        self.reset()
+
+    def reset(self) -> None:
+        self.state: Any = None
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        self.state = self.cell(observation, self.state)
+        return self.output(self.state[0])
+
+
+class Chain(nn.Sequential):
+    """Layers that C knows, and a forward that does more than call them."""
+
+    def __init__(self, observation_size: int, outputs: int) -> None:
+        super().__init__(nn.Linear(observation_size, outputs))
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        return -super().forward(observation)
+
+
+def chain(observation_size: int, outputs: int, units: int = 8) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(observation_size, units), nn.ReLU(), nn.Linear(units, outputs))
+
+
+def hooked(observation_size: int, outputs: int) -> nn.Sequential:
+    made = chain(observation_size, outputs)
+    made[0].register_forward_hook(lambda module, inputs, output: -output)
+    return made
+
+
+def overridden(observation_size: int, outputs: int) -> nn.Module:
+    made: Any = nn.Linear(observation_size, outputs)
+    made.forward = lambda observation: -nn.Linear.forward(made, observation)
+    return made
+
+
+def double(observation_size: int, outputs: int) -> nn.Module:
+    return nn.Linear(observation_size, outputs).double()
+
+
+def too_many(observation_size: int, outputs: int) -> nn.Module:
+    return nn.Linear(observation_size, outputs + 1)
+
+
+def blind(observation_size: int, outputs: int) -> nn.Module:
+    return nn.Linear(observation_size + 1, outputs)
+
+
+def empty(observation_size: int, outputs: int) -> nn.Module:
+    return nn.Identity()
+
+
+def number(observation_size: int, outputs: int) -> int:
+    return 3
