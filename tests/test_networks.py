@@ -397,6 +397,10 @@ class _Custom(nn.Module):
         (nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Tanh()), ["Tanh", "after a Linear"]),
         (nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 2)), ["do not fit", "5"]),
         (nn.Sequential(nn.Linear(3, 4).double()), ["float64", "float32"]),
+        (
+            nn.Sequential(nn.Linear(3, 4), nn.ModuleList([nn.Linear(4, 2), nn.Tanh()])),
+            ["ModuleList cannot be compiled"],
+        ),
         (nn.Sequential(), ["no linear layer"]),
         (nn.Sequential(Recurrent(nn.GRUCell(3, 4)), nn.Tanh()), ["Tanh", "after a Linear"]),
         (nn.Sequential(Recurrent(nn.LSTMCell(3, 4)), nn.Linear(5, 2)), ["do not fit", "5"]),

@@ -1,6 +1,6 @@
-"""`pyes bench`: the kernels and the rollouts against this machine's limits."""
+"""`pyes bench`: kernels and rollouts against this machine's limits, compiled networks against torch."""
 
-from pyes.bench import kernels, rollouts
+from pyes.bench import kernels, networks, rollouts
 
 
 def run(*, full: bool = False) -> None:
@@ -11,4 +11,5 @@ def run(*, full: bool = False) -> None:
     full : bool    more repetitions and a larger table: 2 GB and some minutes
     """
     kernels.measure(full=full)
+    networks.measure(full=full)
     rollouts.measure()

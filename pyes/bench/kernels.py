@@ -175,7 +175,7 @@ def perceptron(sizes: list[int]) -> NDArray[np.int64]:
     """Return the instructions of a tanh network with a linear last layer."""
     rows, offset = [], 0
     for k, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
-        rows.append([0, inputs, outputs, offset, offset + inputs * outputs, int(k < len(sizes) - 2)])
+        rows.append([0, inputs, outputs, offset, offset + inputs * outputs, int(k < len(sizes) - 2), -1, -1])
         offset += (inputs + 1) * outputs
     return np.array(rows, np.int64)
 

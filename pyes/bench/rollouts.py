@@ -16,12 +16,18 @@ from pyes.config import NetworkConfig, TaskConfig
 from pyes.networks import ActionHead
 from pyes.rollout import Rollout
 
+LINEAR, MLP, LSTM = (
+    NetworkConfig("linear"),
+    NetworkConfig("mlp", hidden=(64, 64)),
+    NetworkConfig("lstm", hidden=(16,), double_bias=True),
+)
 CASES = {
-    "LunarLander-v3, 64-64, observations normalised": ("LunarLander-v3", (64, 64), True, 0.90),
-    "LunarLanderContinuous-v3, linear": ("LunarLanderContinuous-v3", (), False, 0.90),
-    "CartPole-v1, linear": ("CartPole-v1", (), False, 0.70),
-    "Pendulum-v1, 64-64": ("Pendulum-v1", (64, 64), False, None),
-    "BipedalWalker-v3, 64-64, observations normalised": ("BipedalWalker-v3", (64, 64), True, None),
+    "LunarLander-v3, 64-64, observations normalised": ("LunarLander-v3", MLP, True, 0.90),
+    "LunarLanderContinuous-v3, linear": ("LunarLanderContinuous-v3", LINEAR, False, 0.90),
+    "CartPole-v1, linear": ("CartPole-v1", LINEAR, False, 0.70),
+    "Pendulum-v1, 64-64": ("Pendulum-v1", MLP, False, None),
+    "Pendulum-v1, LSTM-16": ("Pendulum-v1", LSTM, False, 0.75),
+    "BipedalWalker-v3, 64-64, observations normalised": ("BipedalWalker-v3", MLP, True, None),
 }
 ROUNDS, SECONDS = 15, 0.25
 
@@ -29,8 +35,8 @@ ROUNDS, SECONDS = 15, 0.25
 def measure() -> None:
     """Print one line a case: both speeds, their ratio, and the ratio aimed at."""
     print("rollouts: one worker against the bare environment")
-    for name, (env_id, hidden, normalize, wanted) in CASES.items():
-        ours, bare = compare(env_id, hidden, normalize)
+    for name, (env_id, network, normalize, wanted) in CASES.items():
+        ours, bare = compare(env_id, network, normalize)
         ratio = statistics.median(first / second for first, second in zip(ours, bare, strict=True))
         asked = "" if wanted is None else f" (aim {wanted})"
         print(
@@ -39,12 +45,11 @@ def measure() -> None:
         )
 
 
-def compare(env_id: str, hidden: tuple[int, ...], normalize: bool) -> tuple[list[float], list[float]]:
+def compare(env_id: str, network: NetworkConfig, normalize: bool) -> tuple[list[float], list[float]]:
     """Return steps a second of our rollouts and of the bare loop, one figure a round each."""
     with tasks.make(TaskConfig(env_id=env_id)) as task:
         head = ActionHead.for_space(task.action_space)
-        config = NetworkConfig(name="mlp" if hidden else "linear", hidden=hidden)
-        spec, theta = networks.build(config, task.observation_size, head, seed=0, observation_clip=5.0)
+        spec, theta = networks.build(network, task.observation_size, head, seed=0, observation_clip=5.0)
         rollout = Rollout(task, spec.runner())
         rollout.runner.load(theta)
         if normalize:

@@ -138,11 +138,16 @@ def _activated(instructions: list[Instruction], layer: nn.Module) -> Instruction
     """Return the last instruction with the activation that ``layer`` stands for."""
     activation = _activation(layer)
     if activation is None:
-        raise ConfigError(f"network layer {layer} cannot be compiled; known layers: {_KNOWN}")
+        raise ConfigError(f"network layer {_described(layer)} cannot be compiled; known layers: {_KNOWN}")
     last = instructions[-1] if instructions else None
     if last is None or last.op != Op.LINEAR or last.activation != Activation.IDENTITY:
         raise ConfigError(f"network layer {layer} must come right after a Linear layer")
     return last._replace(activation=activation)
+
+
+def _described(layer: nn.Module) -> str:
+    """Return a line about a layer: what torch says of it, or of one with layers inside the name of its class."""
+    return str(layer) if next(layer.children(), None) is None else type(layer).__name__
 
 
 def _activation(layer: nn.Module) -> Activation | None:
