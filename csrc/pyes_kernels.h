@@ -180,11 +180,11 @@ enum pyes_op { PYES_LINEAR = 0, PYES_RNN = 1, PYES_GRU = 2, PYES_LSTM = 3 };
 
 struct pyes_layer {
     enum pyes_op op;
-    int64_t inputs, outputs, lanes;                   /* lanes: outputs rounded up to a multiple of PYES_LANES */
-    int64_t weight_offset, bias_offset;               /* in theta; bias_offset -1: no bias */
-    int64_t recurrent_offset, recurrent_bias_offset;  /* in theta; for recurrent layers alone, bias -1: no second one */
-    int64_t packed_offset, state_offset;              /* in packed and in state */
-    enum pyes_activation activation;                  /* of LINEAR and RNN; IDENTITY for the others */
+    int64_t inputs, outputs, lanes;                  /* lanes: outputs rounded up to a multiple of PYES_LANES */
+    int64_t weight_offset, bias_offset;              /* in theta; bias_offset -1: no bias */
+    int64_t recurrent_offset, recurrent_bias_offset; /* in theta; for recurrent layers alone, bias -1: no second one */
+    int64_t packed_offset, state_offset;             /* in packed and in state */
+    enum pyes_activation activation;                 /* of LINEAR and RNN; IDENTITY for the others */
 };
 
 /* Places n layers, whose other fields are set: fills in lanes, packed_offset and state_offset.
@@ -205,11 +205,12 @@ void pyes_policy_pack(int64_t n, const struct pyes_layer *layers, const float *t
 
 /* Runs the network for one timestep: y[o] = bias[o]; y[o] += x[i] * W[i][o] for i = 0, 1, 2, ..., where x of a
  * recurrent layer goes on with its h; then the activation, or the cell, which replaces h (and c):
- *     RNN    h = activation(y)                                                    Elman 1990; torch.nn.RNN
- *     GRU    r = s(y0), z = s(y1), n = tanh(y2 + r y3), h = (1 - z) n + z h       Cho et al. 2014; torch.nn.GRU
+ *     RNN    h = activation(y)
+ *     GRU    r = s(y0), z = s(y1), n = tanh(y2 + r y3), h = (1 - z) n + z h
  *     LSTM   i = s(y0), f = s(y1), g = tanh(y2), o = s(y3), c = f c + i g, h = o tanh(c)
- *                                               Hochreiter & Schmidhuber 1997, Gers et al. 2000; torch.nn.LSTM
- * with s the logistic function and y0 .. y3 the blocks.
+ * with s the logistic function and y0 .. y3 the blocks. These are the equations of torch.nn.RNN (Elman 1990), GRU (Cho
+ * et al. 2014, but r multiplies the product with h, not h) and LSTM (Hochreiter & Schmidhuber 1997, with the forget
+ * gate of Gers et al. 2000).
  * @pre   n >= 1
  * @param input (inputs of layer 0)
  * @param state (state_size)                 all h and c; zeros before the first timestep of an episode

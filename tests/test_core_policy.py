@@ -125,20 +125,22 @@ def test_forward_equals_its_twin(level: str, activation: int) -> None:
 
 @each_level
 @given(
-    ops=st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=3),
+    ops=st.lists(st.sampled_from([0, 1, 2, 3]), min_size=1, max_size=3),
     sizes=st.lists(st.one_of(st.integers(1, 40), st.sampled_from([63, 64, 65])), min_size=4, max_size=4),
     biases=st.integers(0, 2),
     relu=st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_recurrent_layers_equal_their_twin(
-    level: str, ops: list[int], sizes: list[int], biases: int, relu: bool
-) -> None:
-    """Any stack of recurrent layers, with a linear one behind it."""
+def test_any_network_equals_its_twin(level: str, ops: list[int], sizes: list[int], biases: int, relu: bool) -> None:
+    """Any stack of recurrent and linear layers, with a linear one behind it."""
     rows, width, dim = [], sizes[0], 0
     for op, units in zip(ops, sizes[1:], strict=False):
-        rows.append(recurrent(op, width, units, biases, dim, 1 + relu if op == 1 else 0))
-        dim += {1: 1, 2: 3, 3: 4}[op] * units * (width + units + biases)
+        if op:
+            rows.append(recurrent(op, width, units, biases, dim, 1 + relu if op == 1 else 0))
+            dim += {1: 1, 2: 3, 3: 4}[op] * units * (width + units + biases)
+        else:
+            rows.append([0, width, units, dim, dim + units * width, 1 + relu, -1, -1])
+            dim += units * (width + 1)
         width = units
     rows.append([0, width, 2, dim, -1, 0, -1, -1])
     program = np.array(rows, np.int64)
