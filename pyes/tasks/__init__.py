@@ -14,6 +14,11 @@ def make(config: TaskConfig, render_mode: str | None = None) -> Task:
     ConfigError    the environment is unknown or cannot be used
     TaskError      it could not be made
     """
+    if "BulletEnv-" in config.env_id:
+        from pyes.tasks import bullet
+
+        if bullet.knows(config.env_id):
+            return bullet.BulletTask(config, render_mode)
     from pyes.tasks.gymnasium import GymnasiumTask
 
     return GymnasiumTask(config, render_mode)

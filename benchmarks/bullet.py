@@ -1,0 +1,135 @@
+"""Bullet tasks against the environments they come from: timesteps a second, and the cost of a clean reset.
+
+    python benchmarks/bullet.py [TASK ...]
+
+TASK is an option of conf/task without its _bullet; default: ant half_cheetah. The same episodes, those of an untrained
+64-64 policy, in turn: the environment stepped bare with the recorded actions, the task stepped bare with them, the
+task with the policy, and of the environment the physics alone. Resets are timed apart. All is processor time, which
+others on the machine disturb less than the wall clock; a ratio is the median over rounds of one run.
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+from hydra import compose, initialize_config_module
+
+from pyes import networks, tasks
+from pyes.config import NetworkConfig, TaskConfig
+from pyes.networks import ActionHead, Runner
+from pyes.tasks import Task
+
+ROUNDS, SEEDS = 9, range(3)
+
+
+def main() -> None:
+    """Measure the tasks that the command line names."""
+    with initialize_config_module("pyes.conf", version_base="1.3"):
+        for name in sys.argv[1:] or ["ant", "half_cheetah"]:
+            report(name, TaskConfig(**compose("train", [f"task={name}_bullet"]).task))
+
+
+def report(name: str, config: TaskConfig) -> None:
+    """Print the figures of one task."""
+    with tasks.make(config) as task:
+        runner = make_runner(task)
+        episodes = {seed: record(task, runner, seed) for seed in SEEDS}
+        bare = gymnasium.make(config.env_id, disable_env_checker=True).unwrapped
+        bare.reset(seed=0)
+        ways: dict[str, Callable[[int, list[Any]], float]] = {
+            "environment": lambda seed, actions: time_steps(lambda: bare.reset(seed=seed), bare.step, actions),
+            "task": lambda seed, actions: time_steps(lambda: task.reset(seed), task.step, actions),
+            "task and policy": lambda seed, actions: time_policy(task, runner, seed, len(actions)),
+            "physics": lambda seed, actions: time_physics(bare, seed, actions),
+        }
+        rounds = [
+            {way: sum(run(seed, actions) for seed, actions in episodes.items()) for way, run in ways.items()}
+            for _ in range(ROUNDS)
+        ]
+        bare.close()
+        report_speeds(name, rounds, sum(map(len, episodes.values())))
+        report_resets(name, config, task)
+
+
+def report_speeds(name: str, rounds: list[dict[str, float]], steps: int) -> None:
+    for way in rounds[0]:
+        speed = statistics.median(steps / row[way] for row in rounds)
+        ratio = statistics.median(row["environment"] / row[way] for row in rounds)
+        aim = " (aim 1.5)" if way == "task and policy" else ""
+        print(f"{name}: {way:<16} {1e6 / speed:6.1f} us a step, {speed:7,.0f} steps/s: {ratio:.2f}{aim}")
+
+
+def report_resets(name: str, config: TaskConfig, task: Task) -> None:
+    def rebuild() -> None:
+        with tasks.make(config) as other:
+            other.reset(0)
+
+    clean = statistics.median(timed(lambda: task.reset(0)) for _ in range(50))
+    anew = statistics.median(timed(rebuild) for _ in range(10))
+    print(f"{name}: a clean reset {clean * 1e3:.2f} ms, building anew {anew * 1e3:.1f} ms")
+
+
+def make_runner(task: Task) -> Runner:
+    head = ActionHead.for_space(task.action_space)
+    config = NetworkConfig(name="mlp", hidden=(64, 64))
+    spec, theta = networks.build(config, task.observation_size, head, seed=0, observation_clip=5.0)
+    runner = spec.runner()
+    runner.load(theta)
+    return runner
+
+
+def record(task: Task, runner: Runner, seed: int) -> list[Any]:
+    """Return the actions of one episode."""
+    actions: list[Any] = []
+    observation = task.reset(seed)
+    runner.begin_episode(0, 0, 0, 0)
+    for _ in range(task.max_timesteps or 1000):
+        actions.append(runner.act(observation).copy())
+        observation, _, terminated, truncated, _ = task.step(actions[-1])
+        if terminated or truncated:
+            break
+    return actions
+
+
+def time_steps(reset: Callable[[], Any], step: Callable[[Any], Any], actions: list[Any]) -> float:
+    reset()
+    begun = time.process_time()
+    for action in actions:
+        step(action)
+    return time.process_time() - begun
+
+
+def time_physics(env: Any, seed: int, actions: list[Any]) -> float:
+    """Time the engine's own steps."""
+    env.reset(seed=seed)
+    total = 0.0
+    for action in actions:
+        env.robot.apply_action(action)
+        total += timed(env._p.stepSimulation)
+    return total
+
+
+def time_policy(task: Task, runner: Runner, seed: int, steps: int) -> float:
+    """Time the loop of a rollout."""
+    observation = task.reset(seed)
+    runner.begin_episode(0, 0, 0, 0)
+    act, step = runner.act, task.step
+    begun = time.process_time()
+    for _ in range(steps):
+        observation, _, terminated, truncated, _ = step(act(observation))
+        if terminated or truncated:
+            break
+    return time.process_time() - begun
+
+
+def timed(work: Callable[[], Any]) -> float:
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Tasks of pybullet_envs_gymnasium.
+
+Owns what makes such an environment a task: its world, built once, and every reset a clean slate without building it
+anew. Must not know how a timestep is computed (see `bullet_walkers` and `bullet_small`). Invariant: every episode is,
+bit for bit, the first episode of a new environment of that id.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyes.config import TaskConfig
+from pyes.errors import ConfigError
+from pyes.tasks import bullet_small, bullet_walkers
+from pyes.tasks.bullet_parts import Stepper
+from pyes.tasks.gymnasium import GymnasiumTask
+
+PACKAGE = "pybullet_envs_gymnasium"
+
+_STEPPERS: dict[str, Callable[[Any], Stepper]] = {
+    "AntBulletEnv-v0": bullet_walkers.Walker,
+    "HalfCheetahBulletEnv-v0": bullet_walkers.Walker,
+    "HopperBulletEnv-v0": bullet_walkers.Walker,
+    "HumanoidBulletEnv-v0": bullet_walkers.Walker,
+    "InvertedDoublePendulumBulletEnv-v0": bullet_small.DoublePendulum,
+    "InvertedPendulumBulletEnv-v0": bullet_small.Pendulum,
+    "InvertedPendulumSwingupBulletEnv-v0": bullet_small.Pendulum,
+    "ReacherBulletEnv-v0": bullet_small.Reacher,
+    "Walker2DBulletEnv-v0": bullet_walkers.Walker,
+}
+
+
+def knows(env_id: str) -> bool:
+    """Whether an id, with or without its module, is that of a task of this family."""
+    return _name(env_id) in _STEPPERS
+
+
+class BulletTask(GymnasiumTask):
+    """An environment of pybullet_envs_gymnasium as a task; see `pyes.tasks.base.Task`.
+
+    Parameters
+    ----------
+    config : TaskConfig       env_id, one that `knows` knows; env_kwargs, max_timesteps, frame_skip, remake
+    render_mode : str | None  Gymnasium's; "rgb_array" for videos
+
+    Raises
+    ------
+    ConfigError    the package is missing
+    TaskError      the environment could not be made
+    """
+
+    def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
+        _import_package(config.env_id)
+        super().__init__(config, render_mode)
+
+    def _make(self) -> Any:
+        with _silence():
+            env = super()._make()
+            env.reset(seed=0)  # builds the world
+        self._take_over(env)
+        return env
+
+    def _take_over(self, env: Any) -> None:
+        """Let our timestep stand in for the environment's own."""
+        self._world = env.unwrapped
+        self._start = self._world._p.saveState()
+        self._stepper = _STEPPERS[_name(self._config.env_id)](self._world)
+        env.step = self._stepper.step
+        self._clean()
+
+    def reset(self, seed: int) -> Any:
+        """Begin the episode of ``seed`` on a clean slate; returns the first observation."""
+        if not self._config.remake:
+            self._clean()
+        observation = super().reset(seed)
+        self._stepper.begin()
+        return observation
+
+    def _clean(self) -> None:
+        """Take the world back to where it was when it had just been built.
+
+        A restored state holds neither the order in which the engine keeps contacts, which decides the last bits of
+        what it solves, nor what the environment itself remembers: its first observation is of the robot alone, and only
+        from then on does it count the floor among the robot's parts.
+        """
+        client, robot = self._world._p, self._world.robot
+        set_filter = client.setCollisionFilterPair
+        for body in robot.objects:
+            for link in range(-1, client.getNumJoints(body)):
+                # No link collides with itself, so this filter changes nothing, but the engine forgets the link's pairs.
+                set_filter(body, body, link, link, 1)
+        client.restoreState(self._start)
+        robot.parts.pop("floor", None)
+
+    def render(self) -> Any:
+        """Return the current frame, uint8 (height, width, 3)."""
+        robot = self._world.robot
+        if hasattr(robot, "body_real_xyz"):  # where the camera looks; our timestep leaves it behind
+            robot.body_real_xyz = robot.robot_body.pose().xyz()
+        return super().render()
+
+
+def _name(env_id: str) -> str:
+    return env_id.removeprefix(f"{PACKAGE}:")
+
+
+def _import_package(env_id: str) -> None:
+    """Import the package, which registers its environments."""
+    try:
+        with _silence():
+            importlib.import_module(PACKAGE)
+    except ImportError as error:
+        message = f"task.env_id: {env_id!r} needs the package {PACKAGE}: pip install 'pyes-rl[bullet]', on Python 3.11"
+        raise ConfigError(f"{message} ({error})") from error
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep what PyBullet's C code prints, on import and whenever it connects, from standard output."""
+    try:
+        kept = os.dup(1)
+    except OSError:  # it is closed
+        yield
+        return
+    _flush()
+    sink = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(sink, 1)
+        yield
+        _flush()
+    finally:
+        os.dup2(kept, 1)
+        os.close(sink)
+        os.close(kept)
+
+
+def _flush() -> None:
+    """Write out what C's own buffers hold: with a pipe for standard output they keep it until the process ends."""
+    if sys.platform != "win32":
+        ctypes.CDLL(None).fflush(None)

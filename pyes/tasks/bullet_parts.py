@@ -1,0 +1,56 @@
+"""What the timesteps of all Bullet environments share: motors driven by one command, joints asked for in one query.
+
+Must not know any environment. Invariant: an action reaches the engine as the environment itself would pass it on.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from pyes.errors import TaskError
+from pyes.tasks.base import Step
+
+
+class Stepper(Protocol):
+    """One timestep of an environment whose world is built."""
+
+    def begin(self) -> None:
+        """Take over after the environment's own reset."""
+
+    def step(self, action: NDArray[Any]) -> Step:
+        """Apply one action for one timestep."""
+
+
+class Motors:
+    """The motors of one body, driven by one command."""
+
+    def __init__(self, client: Any, joints: Sequence[Any], strengths: Sequence[float]) -> None:
+        indices = [joint.jointIndex for joint in joints]
+        self._set = partial(client.setJointMotorControlArray, body_of(joints[0]), indices, client.TORQUE_CONTROL)
+        self._strengths = strengths
+
+    def drive(self, action: NDArray[Any]) -> None:
+        """Set torques in proportion to an action, which is clipped to [-1, 1]."""
+        clipped = [-1.0 if x < -1.0 else 1.0 if x > 1.0 else x for x in finite_values(action)]
+        self._set(forces=[strength * x for strength, x in zip(self._strengths, clipped, strict=True)])
+
+
+def body_of(part: Any) -> int:
+    """Return the engine's number of the body that a part or joint belongs to."""
+    return int(part.bodies[part.bodyIndex])
+
+
+def joint_states(client: Any, joints: Sequence[Any]) -> Callable[[], Any]:
+    """Return a function that asks for the states of joints of one body."""
+    return partial(client.getJointStates, body_of(joints[0]), [joint.jointIndex for joint in joints])
+
+
+def finite_values(action: NDArray[Any]) -> list[float]:
+    """Return the components of an action; TaskError when one is not a finite number."""
+    values: list[float] = action.tolist()
+    if not math.isfinite(sum(values)):
+        raise TaskError(f"the action is {values}, expected finite numbers")
+    return values
