@@ -146,20 +146,20 @@ class TaskConfig(Section):
     frame_skip: Annotated[int, AtLeastOne] = 1  # environment steps an action is held for
     action: Literal["auto", "argmax", "identity", "clip", "tanh", "bins"] = "auto"
     bins: Annotated[int, NotNegative] = 0  # values an action component can take, with action=bins
+    action_levels: Annotated[int, NotNegative] = 0  # evenly spread values that the task rounds components to; 0: any
     action_noise: Annotated[float, NotNegative] = 0.0  # standard deviation, training only
     remake: bool = False  # rebuild the environment for every episode: for those whose reset is no clean slate
 
     def check(self) -> None:
-        """Refuse an empty id, and bins that do not go with the action."""
+        """Refuse an empty id, a single action level, and bins that do not go with the action."""
         if not self.env_id:
             raise refusal("task.env_id", self.env_id, "the id of a Gymnasium environment, for example 'CartPole-v1'")
         if self.action == "bins" and self.bins < 2:
             raise refusal("task.bins", self.bins, "an integer >= 2 with task.action=bins")
         if not _is_json(self.env_kwargs):
-            expected = (
-                "a mapping of what JSON has: strings, numbers, true, false, null, and lists and mappings of those"
-            )
-            raise refusal("task.env_kwargs", self.env_kwargs, expected)
+            raise refusal("task.env_kwargs", self.env_kwargs, _JSON_MAPPING)
+        if self.action_levels == 1:
+            raise refusal("task.action_levels", 1, "0 (any value) or an integer >= 2")
         if self.action != "bins" and self.bins:
             raise refusal("task.bins", self.bins, f"0 with task.action={self.action} (or task.action=bins)")
 
@@ -203,6 +203,8 @@ class NetworkConfig(Section):
             return
         if not self.module:
             raise refusal("network.module", self.module, "PACKAGE:CLASS, for example 'my_networks:Convolution'")
+        if not _is_json(self.module_kwargs):
+            raise refusal("network.module_kwargs", self.module_kwargs, _JSON_MAPPING)
         if self.output_activation != "identity":
             raise refusal("network.output_activation", self.output_activation, "'identity' with network.name=torch")
         if not self.bias:
@@ -432,6 +434,9 @@ def _describe(hint: Any) -> str:
     if origin is dict:
         return "a mapping with string keys"
     return {bool: "true or false", int: "an integer", float: "a finite number", str: "a string"}.get(hint, "null")
+
+
+_JSON_MAPPING = "a mapping of what JSON has: strings, numbers, true, false, null, and lists and mappings of those"
 
 
 def _is_json(value: Any) -> bool:

@@ -15,7 +15,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from pyes import networks, tasks
-from pyes.config import NetworkConfig, TaskConfig
+from pyes.config import NetworkConfig, TaskConfig, from_mapping
 from pyes.errors import ConfigError, TaskError
 from pyes.networks import ActionHead
 from pyes.tasks import Task
@@ -199,6 +199,22 @@ def digest(name: str) -> str:
 
 
 # Use
+
+
+def test_experiment_has_6536_parameters_and_11_torques():
+    with initialize_config_module("pyes.conf", version_base="1.3"):
+        composed: Any = OmegaConf.to_container(compose("train", ["experiment=ant_bullet", "run_dir=x"]), resolve=True)
+    made = from_mapping(composed)
+    assert (made.task.max_timesteps, made.task.episodes, made.algorithm.population_size) == (500, 1, 100)
+    with tasks.make(made.task) as task, tasks.make(config("ant", max_timesteps=500)) as plain:
+        head = ActionHead.for_space(task.action_space, made.task.action)
+        spec, theta = networks.build(made.network, task.observation_size, head, seed=0, observation_clip=5.0)
+        assert (theta.size, spec.dim) == (6536, 6536)
+        given = np.linspace(-0.97, 0.97, 8, dtype=np.float32)
+        levels = np.float32(-1) + np.float32(2) * (np.round(given * 5 + 5) / np.float32(10))
+        task.reset(0)
+        plain.reset(0)
+        assert task.step(given)[0].tobytes() == plain.step(levels)[0].tobytes()
 
 
 def test_id_may_name_its_module():

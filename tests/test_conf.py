@@ -84,6 +84,8 @@ def test_experiment_composes_to_a_valid_configuration(name: str):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiment_runs_in_debug(name: str, tmp_path: Path):
+    if "bullet" in name:
+        pytest.importorskip("pybullet_envs_gymnasium")  # it has no wheels past Python 3.11
     made = config(f"experiment={name}", "debug=default", "target_return=null", f"run_dir={tmp_path}")
     result = training.train(made, display=False)
     assert (result.generations, result.stopped_by) == (2, "generations")

@@ -230,4 +230,6 @@ def test_from_mapping_any_value_is_taken_or_refused_in_one_line(path: str, value
 def test_env_kwargs_are_what_json_has(value):
     with pytest.raises(ConfigError, match=r"task.env_kwargs: got .*, expected a mapping of what JSON has"):
         TaskConfig(env_kwargs={"a": value})
+    with pytest.raises(ConfigError, match=r"network.module_kwargs: got .*, expected a mapping of what JSON has"):
+        NetworkConfig(name="torch", module="a:b", module_kwargs={"a": value})
     assert TaskConfig(env_kwargs={"a": (1, [2.5, None, {"b": True}])})

@@ -87,6 +87,42 @@ def test_frame_skip_holds_the_action_and_adds_the_rewards():
         assert skipping.step(action)[1] == pytest.approx(sum(rewards))
 
 
+def test_action_levels_round_each_component_and_reach_both_bounds():
+    given = [-7.0, -1.0, -0.76, -0.74, -0.2, 0.1, 0.3, 0.74, 0.76, 1.0, 7.0]
+    expected = [-2.0, -2.0, -2.0, -1.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 2.0]
+    with (
+        tasks.make(TaskConfig(env_id="Pendulum-v1", action_levels=5)) as rounding,
+        tasks.make(TaskConfig(env_id="Pendulum-v1")) as plain,
+    ):
+        for seed, (action, level) in enumerate(zip(given, expected, strict=True)):
+            rounding.reset(seed)
+            plain.reset(seed)
+            ours, theirs = (
+                rounding.step(np.array([2 * action], np.float32)),
+                plain.step(np.array([level], np.float32)),
+            )
+            np.testing.assert_array_equal(ours[0], theirs[0])
+            assert ours[1] == theirs[1]
+
+
+def test_action_levels_go_with_frame_skip():
+    with (
+        tasks.make(TaskConfig(env_id="Pendulum-v1", action_levels=3, frame_skip=2)) as rounding,
+        tasks.make(TaskConfig(env_id="Pendulum-v1", frame_skip=2)) as plain,
+    ):
+        rounding.reset(1)
+        plain.reset(1)
+        ours = rounding.step(np.array([1.1], np.float32))
+        assert ours[1] == plain.step(np.array([2.0], np.float32))[1]
+
+
+def test_action_levels_need_bounds():
+    with pytest.raises(ConfigError, match=r"task.action_levels=3 needs bounds, but the action space is Discrete\(2\)"):
+        tasks.make(TaskConfig(env_id="CartPole-v1", action_levels=3))
+    with pytest.raises(ConfigError, match=r"task.action_levels: got 1, expected 0 \(any value\) or an integer >= 2"):
+        TaskConfig(action_levels=1)
+
+
 def test_max_timesteps_lowers_the_limit_and_never_raises_it():
     for given, expected in [(None, 500), (50, 50), (900, 500)]:
         with tasks.make(TaskConfig(env_id="CartPole-v1", max_timesteps=given)) as task:

@@ -44,7 +44,7 @@ class BulletTask(GymnasiumTask):
 
     Parameters
     ----------
-    config : TaskConfig       env_id, one that `knows` knows; env_kwargs, max_timesteps, frame_skip, remake
+    config : TaskConfig       env_id, one that `knows` knows; the rest as for any environment
     render_mode : str | None  Gymnasium's; "rgb_array" for videos
 
     Raises

@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
+from numpy.typing import NDArray
 
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError, TaskError
@@ -25,7 +26,7 @@ class GymnasiumTask:
 
     Parameters
     ----------
-    config : TaskConfig       env_id, env_kwargs, max_timesteps, frame_skip, remake
+    config : TaskConfig       env_id, env_kwargs, max_timesteps, frame_skip, action_levels, remake
     render_mode : str | None  Gymnasium's; "rgb_array" for videos
 
     Raises
@@ -43,8 +44,12 @@ class GymnasiumTask:
         self.max_timesteps = _episode_limit(config)
         self.render_fps = int(self._env.metadata.get("render_fps") or 30)
         self._refresh = _CLEAN_SLATES.get(type(self._env.unwrapped).__name__)
-        if config.frame_skip == 1:
-            # The hot path: no Python frame between the rollout and the environment.
+        self._levels = _Levels(self.action_space, config.action_levels) if config.action_levels else None
+        self._shorten_step()
+
+    def _shorten_step(self) -> None:
+        """Put no Python frame between the rollout and the environment where there is nothing to do in it."""
+        if self._config.frame_skip == 1 and self._levels is None:
             self.step = self._env.step  # type: ignore[method-assign]
 
     def _make(self) -> gymnasium.Env[Any, Any]:
@@ -83,14 +88,15 @@ class GymnasiumTask:
         if self._config.remake:
             self._env.close()
             self._env = self._make()
-            if self._config.frame_skip == 1:
-                self.step = self._env.step  # type: ignore[method-assign]
+            self._shorten_step()
         elif self._refresh is not None:
             self._refresh(self._env.unwrapped)
         return self._env.reset(seed=seed)[0]
 
     def step(self, action: Any) -> Step:
-        """Apply one action ``frame_skip`` times and add up the rewards."""
+        """Apply one action, rounded to its levels, ``frame_skip`` times and add up the rewards."""
+        if self._levels is not None:
+            action = self._levels.nearest(action)
         total = 0.0
         for _ in range(self._config.frame_skip):
             observation, reward, terminated, truncated, info = self._env.step(action)
@@ -112,6 +118,23 @@ class GymnasiumTask:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+class _Levels:
+    """The values that an action is rounded to, ``count`` a component, both bounds among them."""
+
+    def __init__(self, space: spaces.Space[Any], count: int) -> None:
+        if not isinstance(space, spaces.Box) or not (np.isfinite(space.low) & np.isfinite(space.high)).all():
+            raise ConfigError(f"task.action_levels={count} needs bounds, but the action space is {space}; use 0")
+        self._low, self._high = space.low, space.high
+        self._span = space.high - space.low
+        self._gaps = space.low.dtype.type(count - 1)
+
+    def nearest(self, action: NDArray[Any]) -> NDArray[Any]:
+        """Return an action with each component at the level nearest to it."""
+        share = (np.clip(action, self._low, self._high) - self._low) / self._span
+        rounded: NDArray[Any] = self._low + self._span * (np.rint(share * self._gaps) / self._gaps)
+        return rounded
 
 
 def _find_spec(env_id: str) -> EnvSpec:
