@@ -187,7 +187,8 @@ def test_another_process_plays_the_same_episodes(tmp_path: Path):
         check=True,
         timeout=100,
     )
-    # PyBullet would print when it is imported and whenever it connects; nothing but the digests may be there.
+    # PyBullet prints when it is imported and whenever it connects; nothing but the digests may be there.
+    assert done.stderr == ""
     assert json.loads(done.stdout) == {name: digest(name) for name in NAMES}
 
 

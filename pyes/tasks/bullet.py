@@ -58,7 +58,7 @@ class BulletTask(GymnasiumTask):
         super().__init__(config, render_mode)
 
     def _make(self) -> Any:
-        with _silence():
+        with _silence(1):  # a line for every world
             env = super()._make()
             env.reset(seed=0)  # builds the world
         self._take_over(env)
@@ -109,9 +109,10 @@ def _name(env_id: str) -> str:
 
 
 def _import_package(env_id: str) -> None:
-    """Import the package, which registers its environments."""
+    """Import the package, which registers its environments, and the engine."""
     try:
-        with _silence():
+        with _silence(1), _silence(2):  # the date it was built
+            importlib.import_module("pybullet")
             importlib.import_module(PACKAGE)
     except ImportError as error:
         message = f"task.env_id: {env_id!r} needs the package {PACKAGE}: pip install 'pyes-rl[bullet]', on Python 3.11"
@@ -119,21 +120,21 @@ def _import_package(env_id: str) -> None:
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Keep what PyBullet's C code prints, on import and whenever it connects, from standard output."""
+def _silence(descriptor: int) -> Iterator[None]:
+    """Keep what PyBullet's C code prints from standard output (1) or standard error (2)."""
     try:
-        kept = os.dup(1)
+        kept = os.dup(descriptor)
     except OSError:  # it is closed
         yield
         return
     _flush()
     sink = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(sink, 1)
+        os.dup2(sink, descriptor)
         yield
         _flush()
     finally:
-        os.dup2(kept, 1)
+        os.dup2(kept, descriptor)
         os.close(sink)
         os.close(kept)
 
