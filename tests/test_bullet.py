@@ -14,9 +14,10 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from pyes import networks, tasks
+from pyes import networks, tasks, training
 from pyes.config import NetworkConfig, TaskConfig, from_mapping
 from pyes.errors import ConfigError, TaskError
+from pyes.metrics import read_rows
 from pyes.networks import ActionHead
 from pyes.tasks import Task
 
@@ -197,6 +198,23 @@ def digest(name: str) -> str:
         played(task, 1, 50)
         trace = played(task, 2, 100)
     return hashlib.sha256(repr(trace).encode()).hexdigest()
+
+
+def test_workers_change_nothing(tmp_path: Path):
+    def hashes(run: str, **cluster: Any) -> list[str]:
+        settings = {
+            "run_dir": str(tmp_path / run),
+            "generations": 2,
+            "task": {"env_id": config("humanoid").env_id, "max_timesteps": 40},
+            "algorithm": {"population_size": 8},
+            "noise": {"entries": 100_000},
+            "evaluation": {"every": 2, "episodes": 2},
+            "cluster": cluster,
+        }
+        training.train(settings, display=False)
+        return [row["theta_hash"] for row in read_rows(tmp_path / run / "metrics.csv")]
+
+    assert hashes("inline", name="inline") == hashes("local", name="local", workers=3)
 
 
 # Use
