@@ -19,6 +19,11 @@ def make(config: TaskConfig, render_mode: str | None = None) -> Task:
 
         if bullet.knows(config.env_id):
             return bullet.BulletTask(config, render_mode)
+    if config.env_id.endswith("-v5"):
+        from pyes.tasks import mujoco
+
+        if mujoco.knows(config.env_id):
+            return mujoco.MujocoTask(config, render_mode)
     from pyes.tasks.gymnasium import GymnasiumTask
 
     return GymnasiumTask(config, render_mode)

@@ -1,0 +1,119 @@
+"""Tasks of Gymnasium's MuJoCo environments.
+
+Owns what the simulator would else do beside the point: messages on standard error and in a file of the working
+directory, forces that nobody asks for, and a window where there is no display. Invariant: every episode is, bit for
+bit, that of the environment.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pyes.errors import ConfigError, TaskError
+from pyes.tasks.gymnasium import GymnasiumTask
+
+#: By name; whether the environment looks at the forces of contacts, which MuJoCo computes apart.
+_FEELS_CONTACTS = {
+    "Ant": True,
+    "HalfCheetah": False,
+    "Hopper": False,
+    "Humanoid": True,
+    "HumanoidStandup": True,
+    "InvertedDoublePendulum": False,
+    "InvertedPendulum": False,
+    "Pusher": False,
+    "Reacher": False,
+    "Swimmer": False,
+    "Walker2d": False,
+}
+_VERSION = "-v5"
+
+_log = logging.getLogger(__name__)
+_logged: set[str] = set()
+
+
+def knows(env_id: str) -> bool:
+    """Whether an id is that of a task of this family."""
+    return env_id.endswith(_VERSION) and env_id.removesuffix(_VERSION) in _FEELS_CONTACTS
+
+
+class MujocoTask(GymnasiumTask):
+    """A MuJoCo environment of Gymnasium as a task; see `pyes.tasks.base.Task`.
+
+    Parameters
+    ----------
+    config : TaskConfig       env_id, one that `knows` knows; the rest as for any environment
+    render_mode : str | None  Gymnasium's; "rgb_array" for videos
+
+    Raises
+    ------
+    ConfigError    the package is missing, or an argument of the environment is not known
+    TaskError      the environment could not be made
+    """
+
+    def _make(self) -> Any:
+        mujoco = _import_package(self._config.env_id)
+        mujoco.set_mju_user_warning(partial(_log_once, logging.INFO))  # of the models, which nobody here can mend
+        env: Any = super()._make()
+        mujoco.set_mju_user_warning(partial(_log_once, logging.WARNING))
+        if not _FEELS_CONTACTS[self._config.env_id.removesuffix(_VERSION)]:
+            env.unwrapped.do_simulation = _simulation_without_forces(env.unwrapped, mujoco.mj_step)
+        return env
+
+    def render(self) -> Any:
+        """Return the current frame, uint8 (height, width, 3); TaskError where there is nothing to draw with."""
+        if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+            os.environ.setdefault("MUJOCO_GL", "egl")  # the default would ask for a window
+        try:
+            return super().render()
+        except Exception as error:  # each backend has its own kind
+            raise TaskError(_cannot_draw(self._config.env_id, error)) from error
+
+
+def _import_package(env_id: str) -> Any:
+    try:
+        import mujoco
+    except ImportError as error:
+        message = f"task.env_id: {env_id!r} needs the package mujoco: pip install 'pyes-rl[mujoco]'"
+        raise ConfigError(f"{message} ({error})") from error
+    except Exception as error:  # MUJOCO_GL names what is not there; each backend has its own kind
+        raise TaskError(_cannot_draw(env_id, error)) from error
+    return mujoco
+
+
+def _cannot_draw(env_id: str, error: Exception) -> str:
+    backend, reason = os.environ.get("MUJOCO_GL"), " ".join(str(error).split())
+    return (
+        f"task.env_id: {env_id!r} cannot be drawn with MUJOCO_GL={backend} ({type(error).__name__}: {reason}); "
+        "try egl, osmesa or glfw"
+    )
+
+
+def _log_once(level: int, message: str) -> None:
+    """Log one message of each kind: MuJoCo repeats some in every episode of an unstable simulation."""
+    kind = message.partition(".")[0]
+    if kind not in _logged:
+        _logged.add(kind)
+        _log.log(level, "MuJoCo: %s", message)
+
+
+def _simulation_without_forces(env: Any, advance: Callable[..., None]) -> Callable[[Any, int], None]:
+    """Return a ``do_simulation`` that leaves out ``mj_rnePostConstraint``.
+
+    What that computes (cacc, cfrc_int, cfrc_ext) no timestep starts from.
+    """
+    model, data, checked = env.model, env.data, env.do_simulation
+    shape = (model.nu,)
+
+    def simulate(ctrl: Any, n_frames: int) -> None:
+        if np.shape(ctrl) != shape:
+            checked(ctrl, n_frames)  # says what is wrong
+        data.ctrl[:] = ctrl
+        advance(model, data, nstep=n_frames)
+
+    return simulate
