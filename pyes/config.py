@@ -133,8 +133,9 @@ class TaskConfig(Section):
 
     PATH = "task"
 
-    name: Literal["gymnasium"] = "gymnasium"
-    env_id: str = "LunarLanderContinuous-v3"
+    name: Literal["gymnasium", "python"] = "gymnasium"
+    env_id: str = "LunarLanderContinuous-v3"  # gymnasium
+    factory: str | None = None  # python: PACKAGE:FUNCTION, called as FUNCTION(**env_kwargs)
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     episodes: Annotated[int, AtLeastOne] = 1  # a member and generation; their mean is the member's return
     max_timesteps: Annotated[int, AtLeastOne] | None = None  # None: the environment's own limit
@@ -148,12 +149,13 @@ class TaskConfig(Section):
     bins: Annotated[int, NotNegative] = 0  # values an action component can take, with action=bins
     action_levels: Annotated[int, NotNegative] = 0  # evenly spread values that the task rounds components to; 0: any
     action_noise: Annotated[float, NotNegative] = 0.0  # standard deviation, training only
+    hide_observations: tuple[Annotated[int, NotNegative], ...] = ()  # indices that the policy does not see ...
+    hide_by: Literal["remove", "zero"] = "remove"  # ... because they are left out, or always zero
     remake: bool = False  # rebuild the environment for every episode: for those whose reset is no clean slate
 
     def check(self) -> None:
-        """Refuse an empty id, a single action level, and bins that do not go with the action."""
-        if not self.env_id:
-            raise refusal("task.env_id", self.env_id, "the id of a Gymnasium environment, for example 'CartPole-v1'")
+        """Refuse environments without a name, a single action level, and bins that do not go with the action."""
+        self._check_environment()
         if self.action == "bins" and self.bins < 2:
             raise refusal("task.bins", self.bins, "an integer >= 2 with task.action=bins")
         if not _is_json(self.env_kwargs):
@@ -162,6 +164,25 @@ class TaskConfig(Section):
             raise refusal("task.action_levels", 1, "0 (any value) or an integer >= 2")
         if self.action != "bins" and self.bins:
             raise refusal("task.bins", self.bins, f"0 with task.action={self.action} (or task.action=bins)")
+
+    @property
+    def title(self) -> str:
+        """What the environment is called: its id, or the name of the function that makes it."""
+        return self.factory or self.env_id
+
+    def _check_environment(self) -> None:
+        """Refuse an environment that is named in no way, or in two; with a factory, the id is empty."""
+        if self.name == "python":
+            if not self.factory:
+                raise refusal("task.factory", self.factory, "PACKAGE:FUNCTION, for example 'my_tasks:make'")
+            if self.env_id not in ("", TaskConfig.env_id):
+                raise refusal("task.env_id", self.env_id, "nothing with task.name=python")
+            object.__setattr__(self, "env_id", "")
+            return
+        if self.factory is not None:
+            raise refusal("task.factory", self.factory, "nothing without task.name=python")
+        if not self.env_id:
+            raise refusal("task.env_id", self.env_id, "the id of a Gymnasium environment, for example 'CartPole-v1'")
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def draw(run: str | Path, output: str | Path, method: Method = "pca") -> Path:
         if not opened.generations:
             raise RunDirectoryError(f"{run} has no generations yet; wait for the first one, or train again")
         drawn = project(opened)
-        title = opened.config.task.env_id
+        title = opened.config.task.title
     figures.write(output, lambda figure: _draw(figure, drawn, title))
     return output
 

@@ -223,7 +223,8 @@ def _text(value: Any) -> str:
 
 
 def _title(runs: Sequence[_Run]) -> str:
-    tasks = {str(run.settings.get("task.env_id") or run.settings.get("task.name") or "") for run in runs}
+    names = ("task.factory", "task.env_id", "task.name")
+    tasks = {next((str(run.settings[key]) for key in names if run.settings.get(key)), "") for run in runs}
     return tasks.pop() if len(tasks) == 1 else "Learning curves"
 
 

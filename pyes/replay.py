@@ -106,12 +106,13 @@ def open_task(policy: Policy, render_mode: str | None = None) -> Task:
     """
     if not policy.task:
         raise RunDirectoryError("the policy names no task; save it with task=..., or run it in an environment of yours")
-    task = tasks.make(configuration.from_mapping({"task": policy.task}).task, render_mode)
+    config = configuration.from_mapping({"task": policy.task}).task
+    task = tasks.make(config, render_mode)
     expected = policy.spec.program.observation_size
     if task.observation_size != expected:
         task.close()
         raise RunDirectoryError(
-            f"task {policy.task.get('env_id', '')} observes {task.observation_size} numbers, "
+            f"task {config.title} observes {task.observation_size} numbers, "
             f"the policy expects {expected}; use the version of the environment that it was trained on"
         )
     return task
@@ -136,7 +137,8 @@ def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) ->
 
 def _episode(policy: Policy, rollout: Rollout, environment_seed: int) -> tuple[float, int]:
     policy.reset()
-    with _named(policy.task.get("env_id", "the environment"), environment_seed):
+    name = policy.task.get("factory") or policy.task.get("env_id", "the environment")
+    with _named(name, environment_seed):
         return rollout.run(environment_seed, rollout.task.max_timesteps)
 
 
@@ -286,7 +288,7 @@ class Replay(Closing):
             evaluator.begin(batch)
             evaluator.load(state.algorithm.member(index), None)
             for episode, seed in enumerate(seeds):
-                with _named(config.task.env_id, seed):
+                with _named(config.task.title, seed):
                     episode_return, episode_length = evaluator.episode(index, episode, seed)
                 total += episode_return
                 length += episode_length

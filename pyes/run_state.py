@@ -277,7 +277,7 @@ class RunState:
         """
         if setup.spec.program != self.setup.spec.program:
             raise ConfigError(
-                f"{setup.config.task.env_id} needs a network of {setup.spec.program.observation_size} inputs and "
+                f"{setup.config.task.title} needs a network of {setup.spec.program.observation_size} inputs and "
                 f"{setup.spec.program.outputs} outputs, the run has one of {self.setup.spec.program.observation_size} "
                 f"and {self.setup.spec.program.outputs}; start a new run"
             )

@@ -89,7 +89,7 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         config = setup.config
         size = table.array.nbytes / 2**20
         shown.note(
-            f"{config.task.env_id}: {len(setup.theta):,} parameters, {cluster.workers} workers, "
+            f"{config.task.title}: {len(setup.theta):,} parameters, {cluster.workers} workers, "
             f"noise table of {len(table):,} {config.noise.dtype} entries ({size:,.0f} MiB)\n{directory.path}"
         )
         metrics = stack.enter_context(_open_metrics(directory, recording, config))
@@ -221,7 +221,7 @@ class _Run:
         """Stop when no member could be evaluated: then the task is broken, not the members."""
         if results.failed == len(results.returns):
             reason = results.errors[0] if results.errors else "their workers were killed or hung; see train.log"
-            raise TaskError(f"{self._config.task.env_id}: all {results.failed} members failed: {reason}")
+            raise TaskError(f"{self._config.task.title}: all {results.failed} members failed: {reason}")
 
     def _evaluate_if_due(self, row: Row, stopped_by: str | None) -> tuple[float, float] | None:
         """Evaluate the center every so many generations, and after the last one unless the user is waiting.

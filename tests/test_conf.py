@@ -20,6 +20,7 @@ EXPERIMENTS = [path.stem for path in sorted((CONF / "experiment").glob("*.yaml")
 #: What a choice cannot do without.
 NEEDS = {
     "task=gymnasium": ["task.env_id=Acrobot-v1"],
+    "task=python": ["task.factory=gymnasium:make", "++task.env_kwargs.id=Acrobot-v1"],
     "network=torch": ["network.module=torch.nn:Linear"],
 }
 
@@ -52,6 +53,7 @@ def test_default_choices_have_every_key_but_those_of_other_choices():
     others = {
         "optimizer.momentum",
         "optimizer.max_speed",
+        "task.factory",
         "network.double_bias",
         "network.module",
         "network.module_kwargs",

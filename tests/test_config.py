@@ -118,6 +118,8 @@ def test_from_mapping_converts_to_the_annotated_type(path: str, given_value: obj
         ("task.statistics_share", 0, "a finite number > 0 and <= 1"),
         ("task.frame_skip", 0, "an integer >= 1"),
         ("task.action", "softmax", "one of 'auto', 'argmax', 'identity', 'clip', 'tanh', 'bins'"),
+        ("task.hide_observations", [-1], "a list, each item an integer >= 0"),
+        ("task.hide_by", "nan", "one of 'remove', 'zero'"),
         ("task.bins", 5, "0 with task.action=auto"),
         ("network.output_activation", "relu", "one of 'identity', 'tanh'"),
         ("task.bins", -5, "an integer >= 0"),

@@ -145,7 +145,8 @@ def test_index_lists_every_page():
 @pytest.mark.parametrize("text", PROGRAMS)
 def test_program_of_a_page_runs(text: str, home: Path, tmp_path: Path):
     shutil.copytree(home, tmp_path / "home")
-    program = tmp_path / "home" / "program.py"
+    titled = re.match(r"# (\w+\.py)\n", text)  # a program may name itself as a module
+    program = tmp_path / "home" / (titled[1] if titled else "program.py")
     program.write_text(text)
     run_python(program, cwd=program.parent)
 

@@ -1,11 +1,10 @@
 """Torch modules of the user's own: found by name, made, checked, and run where C cannot.
 
-Owns the import of ``network.module`` and the forward pass in torch. Imports torch, so a worker imports it only for such
+Owns the making of ``network.module`` and the forward pass in torch. Imports torch, so a worker imports it only for such
 a network. Invariant: on one machine equal parameters and observations give equal outputs in every process: one thread,
 evaluation mode, tensors of torch's own alignment, and buffers that were drawn from one seed.
 """
 
-import importlib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from pyes.errors import ConfigError
+from pyes.lookup import find, reason
 from pyes.networks.compiler import compile_module
 from pyes.networks.named import NamedModule
 from pyes.networks.program import Program
@@ -31,13 +31,13 @@ def make_module(name: str, kwargs: Mapping[str, Any], observation_size: int, out
     ConfigError    it cannot be imported or made, is no module, has no float32 parameters in the memory of the CPU, or
                    gives another number of outputs
     """
-    made = _find(name)
+    made = find("network.module", name, "PACKAGE:CLASS, for example 'my_networks:Convolution'")
     if isinstance(made, type) and not issubclass(made, nn.Module):
         raise _refusal(name, f"is {made}, expected a torch.nn.Module")
     try:
         module = made(observation_size, outputs, **kwargs)
     except Exception as error:
-        raise _refusal(name, f"could not be made: {_reason(error)}") from error
+        raise _refusal(name, f"could not be made: {reason(error)}") from error
     if not isinstance(module, nn.Module):
         raise _refusal(name, f"made a {type(module).__name__}, expected a torch.nn.Module")
     _check_parameters(name, module)
@@ -101,24 +101,6 @@ def state_dict_of(
     return tensors
 
 
-def _find(name: str) -> Any:
-    package, _, attribute = name.partition(":")
-    if not package or not attribute:
-        raise ConfigError(
-            f"network.module: got {name!r}, expected PACKAGE:CLASS, for example 'my_networks:Convolution'"
-        )
-    try:
-        found: Any = importlib.import_module(package)
-    except Exception as error:
-        where = "is it in the current folder, installed or on PYTHONPATH?"
-        raise _refusal(name, f"cannot be imported ({_reason(error)}); {where}") from error
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise _refusal(name, f"is not there: {package} has no {attribute}")
-        found = getattr(found, part)
-    return found
-
-
 def _check_parameters(name: str, module: nn.Module) -> None:
     parameters = dict(module.named_parameters())
     if not parameters:
@@ -136,7 +118,7 @@ def _check_outputs(name: str, module: nn.Module, observation_size: int, outputs:
         _reset(module)
         got = _outputs(module, np.zeros(observation_size), _observation_shape(module, observation_size))
     except Exception as error:
-        raise _refusal(name, f"fails on an observation of {observation_size} zeros: {_reason(error)}") from error
+        raise _refusal(name, f"fails on an observation of {observation_size} zeros: {reason(error)}") from error
     module.train(training)
     if got.size != outputs:
         raise _refusal(name, f"gives {got.size} outputs, expected {outputs}, as many as the action takes")
@@ -174,7 +156,3 @@ def _gathered(module: nn.Module) -> NDArray[np.float32]:
 
 def _refusal(name: str, what: str) -> ConfigError:
     return ConfigError(f"network.module={name} {what}")
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())

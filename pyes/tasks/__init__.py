@@ -1,6 +1,7 @@
 """Tasks: environments as pyes runs them, one module a family."""
 
 from pyes.config import TaskConfig
+from pyes.errors import ConfigError
 from pyes.tasks.base import Task
 
 __all__ = ["Task", "make"]
@@ -14,6 +15,24 @@ def make(config: TaskConfig, render_mode: str | None = None) -> Task:
     ConfigError    the environment is unknown or cannot be used
     TaskError      it could not be made
     """
+    task = _whole(config, render_mode)
+    if not config.hide_observations:
+        return task
+    from pyes.tasks.hidden import HiddenTask
+
+    try:
+        return HiddenTask(task, config)
+    except ConfigError:
+        task.close()
+        raise
+
+
+def _whole(config: TaskConfig, render_mode: str | None) -> Task:
+    """Make the task with all that it observes."""
+    if config.name == "python":
+        from pyes.tasks.python import PythonTask
+
+        return PythonTask(config, render_mode)
     if "BulletEnv-" in config.env_id:
         from pyes.tasks import bullet
 

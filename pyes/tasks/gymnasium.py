@@ -7,7 +7,7 @@ actions repeated, and every reset a clean slate, also where the environment does
 import copy
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import gymnasium
@@ -41,7 +41,7 @@ class GymnasiumTask:
         self._env = self._make()
         self.observation_size = self._check_observations()
         self.action_space: spaces.Space[Any] = self._env.action_space
-        self.max_timesteps = _episode_limit(config)
+        self.max_timesteps = self._episode_limit()
         self.render_fps = int(self._env.metadata.get("render_fps") or 30)
         self._refresh = _CLEAN_SLATES.get(type(self._env.unwrapped).__name__)
         self._levels = _Levels(self.action_space, config.action_levels) if config.action_levels else None
@@ -53,34 +53,53 @@ class GymnasiumTask:
             self.step = self._env.step  # type: ignore[method-assign]
 
     def _make(self) -> gymnasium.Env[Any, Any]:
-        config = self._config
         # An environment need not know of rendering until somebody wants to see it.
         rendering = {} if self._render_mode is None else {"render_mode": self._render_mode}
-        try:
-            env = gymnasium.make(
-                _find_spec(config.env_id),
-                # The rollout keeps the episode limit itself: a wrapper for it would only cost time.
-                max_episode_steps=-1,
-                disable_env_checker=True,
-                **rendering,
-                **config.env_kwargs,
-            )
-        except (gymnasium.error.Error, ImportError) as error:
-            message = " ".join(str(error).split())
-            raise ConfigError(f"task.env_id: {config.env_id!r} cannot be made: {message}") from error
-        except Exception as error:
-            raise TaskError(f"task.env_id: making {config.env_id!r} failed: {type(error).__name__}: {error}") from error
+        env = self._create({**self._config.env_kwargs, **rendering})
+        for name in ("observation_space", "action_space"):
+            space = getattr(env, name, None)
+            if not isinstance(space, spaces.Space):
+                raise ConfigError(f"{self._label()} has {space!r} for its {name}, expected a gymnasium.Space")
         if env.observation_space.is_np_flattenable and not isinstance(env.observation_space, spaces.Box):
             env = gymnasium.wrappers.FlattenObservation(env)
         return env
 
+    def _label(self) -> str:
+        """Return what messages call the environment."""
+        return f"task.env_id: {self._config.env_id!r}"
+
+    def _create(self, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+        """Make the environment as it comes."""
+        env_id = self._config.env_id
+        try:
+            # The rollout keeps the episode limit itself: a wrapper for it would only cost time.
+            spec = _find_spec(env_id)
+            return gymnasium.make(spec, max_episode_steps=-1, disable_env_checker=True, **arguments)
+        except (gymnasium.error.Error, ImportError) as error:
+            message = " ".join(str(error).split())
+            raise ConfigError(f"{self._label()} cannot be made: {message}") from error
+        except Exception as error:
+            raise TaskError(f"task.env_id: making {env_id!r} failed: {type(error).__name__}: {error}") from error
+
+    def _own_limit(self) -> int | None:
+        """Return the environment's own limit of an episode in its own steps; None without one."""
+        return _find_spec(self._config.env_id).max_episode_steps
+
+    def _episode_limit(self) -> int | None:
+        """Return the timesteps of an episode: the task's and the environment's limit, whichever is less."""
+        own, config = self._own_limit(), self._config
+        limits = [] if own is None else [math.ceil(own / config.frame_skip)]
+        if config.max_timesteps is not None:
+            limits.append(config.max_timesteps)
+        return min(limits, default=None)
+
     def _check_observations(self) -> int:
         space = self._env.observation_space
         if space.shape is None:
-            raise ConfigError(f"task.env_id: observations of {self._config.env_id!r} have no fixed size: {space}")
+            raise ConfigError(f"{self._label()} observes what has no fixed size: {space}")
         size = math.prod(space.shape)
         if size == 0:
-            raise ConfigError(f"task.env_id: {self._config.env_id!r} observes nothing: {space}")
+            raise ConfigError(f"{self._label()} observes nothing: {space}")
         return size
 
     def reset(self, seed: int) -> Any:
@@ -145,15 +164,6 @@ def _find_spec(env_id: str) -> EnvSpec:
     spec = copy.deepcopy(gymnasium.spec(name))
     spec.order_enforce = False  # the rollout keeps the order of calls itself
     return spec
-
-
-def _episode_limit(config: TaskConfig) -> int | None:
-    """Timesteps of an episode: the task's and the registry's limit, whichever is less; None without either."""
-    registered = _find_spec(config.env_id).max_episode_steps
-    limits = [] if registered is None else [math.ceil(registered / config.frame_skip)]
-    if config.max_timesteps is not None:
-        limits.append(config.max_timesteps)
-    return min(limits, default=None)
 
 
 def _fresh_bipedal_world(walker: Any) -> None:

@@ -1,0 +1,36 @@
+"""Objects of the user's own, which a configuration names as PACKAGE:OBJECT.
+
+Owns the import. Must not know what the object is for. Invariant: every refusal is one line that begins with the key.
+"""
+
+import importlib
+from typing import Any
+
+from pyes.errors import ConfigError
+
+
+def find(key: str, name: str, example: str) -> Any:
+    """Return the object that ``name``, the value of ``key``, stands for.
+
+    Raises
+    ------
+    ConfigError    the name is no PACKAGE:OBJECT, or the object cannot be imported
+    """
+    package, _, attribute = name.partition(":")
+    if not package or not attribute:
+        raise ConfigError(f"{key}: got {name!r}, expected {example}")
+    try:
+        found: Any = importlib.import_module(package)
+    except Exception as error:
+        where = "is it in the current folder, installed or on PYTHONPATH?"
+        raise ConfigError(f"{key}={name} cannot be imported ({reason(error)}); {where}") from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise ConfigError(f"{key}={name} is not there: {package} has no {attribute}")
+        found = getattr(found, part)
+    return found
+
+
+def reason(error: Exception) -> str:
+    """Return in one line what the user's own code raised."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

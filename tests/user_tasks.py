@@ -1,0 +1,70 @@
+"""Functions that return environments; ``task.factory`` is "user_tasks:NAME", with this folder on the path."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Point(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Bring a point to the origin within ten timesteps."""
+
+    action_space = spaces.Box(-1, 1, (1,))
+
+    def __init__(self, size: int = 1) -> None:
+        self.observation_space = spaces.Box(-10, 10, (size,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._position = self.np_random.uniform(-5, 5)
+        self._time = 0
+        return self._observe(), {}
+
+    def _observe(self) -> np.ndarray:
+        return np.full(self.observation_space.shape, self._position, np.float32)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._time += 1
+        self._position += float(action[0])
+        return self._observe(), -abs(self._position), False, self._time >= 10, {}
+
+
+def point(size: int = 1) -> gymnasium.Env[Any, Any]:
+    return Point(size)
+
+
+def limited(env_id: str, steps: int) -> gymnasium.Env[Any, Any]:
+    return gymnasium.make(env_id, max_episode_steps=steps)
+
+
+def rendered(**kwargs: Any) -> gymnasium.Env[Any, Any]:
+    return gymnasium.make("CartPole-v1", **kwargs)
+
+
+class Tired(Point):
+    """Remembers all episodes before: every reset starts farther out."""
+
+    resets = 0
+
+    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(**kwargs)
+        self.resets += 1
+        self._position += self.resets
+        return self._observe(), {}
+
+
+def tired() -> gymnasium.Env[Any, Any]:
+    return Tired()
+
+
+def without_spaces() -> gymnasium.Env[Any, Any]:
+    return gymnasium.Env()
+
+
+def number() -> int:
+    return 3
+
+
+def broken() -> gymnasium.Env[Any, Any]:
+    raise ValueError("no simulator\nhere")
