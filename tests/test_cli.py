@@ -56,7 +56,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (["task=nope"], "unknown task 'nope': allowed: ant_bullet, bipedal_walker, cart_pole,"),
+        (["task=nope"], "unknown task 'nope': allowed: ant_bullet, ant_mujoco, bipedal_walker, cart_pole,"),
         (["network=ml"], "unknown network 'ml': did you mean 'mlp'? allowed: gru, linear, lstm, mlp, rnn, torch"),
         (["experiment=nope"], "unknown experiment 'nope': allowed: ant_bullet, bipedal_walker, cart_pole"),
         (["sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, debug, "),
@@ -167,7 +167,7 @@ def test_train_group_sweep_is_a_sweep_without_a_flag(tmp_path: Path):
 def test_train_help_lists_the_choices(tmp_path: Path):
     done = pyes("train", "--help", cwd=tmp_path)
     assert done.returncode == 0
-    assert "task: ant_bullet, bipedal_walker, cart_pole, gymnasium, half_cheetah_bullet, hopper_bullet" in done.stdout
+    assert "task: ant_bullet, ant_mujoco, bipedal_walker, cart_pole, gymnasium, half_cheetah_bullet" in done.stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT from another process")
