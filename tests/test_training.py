@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from heads import merge
 
 import pyes
 from pyes.cluster.inline import InlineCluster
@@ -22,15 +23,8 @@ TINY = {
 }
 
 
-def _merge(base, changes):
-    merged = dict(base)
-    for key, value in changes.items():
-        merged[key] = _merge(base.get(key, {}), value) if isinstance(value, dict) else value
-    return merged
-
-
 def _train(path, **changes):
-    return pyes.train(_merge(TINY, {"run_dir": str(path), **changes}), display=False)
+    return pyes.train(merge(TINY, {"run_dir": str(path), **changes}), display=False)
 
 
 def _hashes(path):
@@ -77,7 +71,7 @@ def test_theta_does_not_depend_on_the_cluster(tmp_path, variant, task):
         "generations": 4,
     }
     _train(tmp_path / "two", **settings)
-    _train(tmp_path / "other", **_merge(settings, VARIANTS[variant]))
+    _train(tmp_path / "other", **merge(settings, VARIANTS[variant]))
     assert _hashes(tmp_path / "two") == _hashes(tmp_path / "other")
 
 
@@ -92,7 +86,7 @@ def test_memory_does_not_reach_beyond_an_episode(tmp_path, variant, network):
         "generations": 4,
     }
     _train(tmp_path / "two", **settings)
-    _train(tmp_path / "other", **_merge(settings, VARIANTS[variant]))
+    _train(tmp_path / "other", **merge(settings, VARIANTS[variant]))
     assert _hashes(tmp_path / "two") == _hashes(tmp_path / "other")
 
 
