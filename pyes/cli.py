@@ -156,8 +156,8 @@ def _seed(text: str) -> int:
     return _integer(text, 0, 2**64 - 1)
 
 
-def _add_episodes(parser: argparse.ArgumentParser, default: int) -> None:
-    parser.add_argument("--episodes", metavar="N", type=_count, default=default, help=f"how many (default: {default})")
+def _add_episodes(parser: argparse.ArgumentParser, default: int | None, shown: str) -> None:
+    parser.add_argument("--episodes", metavar="N", type=_count, default=default, help=f"how many (default: {shown})")
     parser.add_argument("--seed", metavar="S", type=_seed, help="of the episodes (default: the run's own)")
 
 
@@ -188,7 +188,7 @@ def _finite(value: Any) -> Any:
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     _add_run(parser)
     _add_generation(parser)
-    _add_episodes(parser, 100)
+    _add_episodes(parser, None, "100; 1 of a function")
     _add_json(parser)
 
 
@@ -270,7 +270,7 @@ def _add_video(parser: argparse.ArgumentParser) -> None:
     _add_run(parser)
     _add_generation(parser)
     _add_output(parser, "video to write, for example video.mp4")
-    _add_episodes(parser, 1)
+    _add_episodes(parser, 1, "1")
 
 
 def _video(options: argparse.Namespace) -> None:

@@ -133,9 +133,10 @@ class TaskConfig(Section):
 
     PATH = "task"
 
-    name: Literal["gymnasium", "python"] = "gymnasium"
-    env_id: str = "LunarLanderContinuous-v3"  # gymnasium
-    factory: str | None = None  # python: PACKAGE:FUNCTION, called as FUNCTION(**env_kwargs)
+    name: Literal["gymnasium", "gym", "python", "function"] = "gymnasium"
+    env_id: str = "LunarLanderContinuous-v3"  # gymnasium, gym
+    factory: str | None = None  # PACKAGE:FUNCTION; python: FUNCTION(**env_kwargs); function: FUNCTION(theta, ...)
+    dim: Annotated[int, AtLeastOne] | None = None  # function: length of theta
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     episodes: Annotated[int, AtLeastOne] = 1  # a member and generation; their mean is the member's return
     max_timesteps: Annotated[int, AtLeastOne] | None = None  # None: the environment's own limit
@@ -156,6 +157,7 @@ class TaskConfig(Section):
     def check(self) -> None:
         """Refuse environments without a name, a single action level, and bins that do not go with the action."""
         self._check_environment()
+        self._check_function()
         if self.action == "bins" and self.bins < 2:
             raise refusal("task.bins", self.bins, "an integer >= 2 with task.action=bins")
         if not _is_json(self.env_kwargs):
@@ -167,22 +169,41 @@ class TaskConfig(Section):
 
     @property
     def title(self) -> str:
-        """What the environment is called: its id, or the name of the function that makes it."""
+        """What the task is called: the environment's id, or the function's name."""
         return self.factory or self.env_id
 
     def _check_environment(self) -> None:
         """Refuse an environment that is named in no way, or in two; with a factory, the id is empty."""
-        if self.name == "python":
+        if self.name in ("python", "function"):
             if not self.factory:
                 raise refusal("task.factory", self.factory, "PACKAGE:FUNCTION, for example 'my_tasks:make'")
             if self.env_id not in ("", TaskConfig.env_id):
-                raise refusal("task.env_id", self.env_id, "nothing with task.name=python")
+                raise refusal("task.env_id", self.env_id, f"nothing with task.name={self.name}")
             object.__setattr__(self, "env_id", "")
             return
         if self.factory is not None:
-            raise refusal("task.factory", self.factory, "nothing without task.name=python")
+            raise refusal("task.factory", self.factory, "nothing without task.name=python or function")
         if not self.env_id:
             raise refusal("task.env_id", self.env_id, "the id of a Gymnasium environment, for example 'CartPole-v1'")
+
+    def _check_function(self) -> None:
+        """Refuse a function without the length of its argument, and what only an environment has."""
+        if self.name != "function":
+            if self.dim is not None:
+                raise refusal("task.dim", self.dim, "nothing without task.name=function")
+            return
+        if self.dim is None:
+            raise refusal("task.dim", None, "an integer >= 1: how many numbers the function takes")
+        for key in _OF_ENVIRONMENTS:
+            value, default = getattr(self, key), getattr(TaskConfig, key)
+            if value != default:
+                raise refusal(f"task.{key}", value, f"{_literal(default)} with task.name=function")
+
+
+#: Keys of a task that change what a policy sees or does, and so have no meaning for a function.
+_OF_ENVIRONMENTS = (
+    "normalize_observations", "frame_skip", "action", "action_levels", "action_noise", "hide_observations",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -307,12 +328,18 @@ class TrainConfig(Section):
     snapshot: SnapshotConfig = field(default_factory=SnapshotConfig)
 
     def check(self) -> None:
-        """Refuse random numbers shared by pairs where there are no pairs."""
+        """Refuse random numbers shared by pairs where there are no pairs, and networks between theta and a function."""
         if self.task.common_random_numbers == "pair" and not self.algorithm.mirrored:
             expected = "'none' or 'generation' with algorithm.mirrored=false"
             raise refusal("task.common_random_numbers", "pair", expected)
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
+        if self.task.name == "function":
+            # One layer without bias, which observes a 1, gives theta itself.
+            for key, value in (("name", "linear"), ("bias", False), ("output_activation", "identity")):
+                got = getattr(self.network, key)
+                if got != value:
+                    raise refusal(f"network.{key}", got, f"{_literal(value)} with task.name=function")
 
 
 #: Keys, and sections, that do not decide theta: they may change whenever a run goes on.
@@ -455,6 +482,11 @@ def _describe(hint: Any) -> str:
     if origin is dict:
         return "a mapping with string keys"
     return {bool: "true or false", int: "an integer", float: "a finite number", str: "a string"}.get(hint, "null")
+
+
+def _literal(value: Any) -> str:
+    """Return a value as a message has it: 'linear', false, 1, []."""
+    return repr(value) if isinstance(value, str) else json.dumps(value)
 
 
 _JSON_MAPPING = "a mapping of what JSON has: strings, numbers, true, false, null, and lists and mappings of those"

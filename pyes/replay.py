@@ -60,14 +60,14 @@ class Evaluation:
 
 
 def evaluate(
-    run: str | Path, *, episodes: int = 100, seed: int | None = None, generation: int | None = None
+    run: str | Path, *, episodes: int | None = None, seed: int | None = None, generation: int | None = None
 ) -> Evaluation:
     """Run the center policy of a run for some episodes, without action noise.
 
     Parameters
     ----------
     run           run directory, or an exported .safetensors file
-    episodes      1 or more; the first ones are the same whatever their number
+    episodes      1 or more; the first ones are the same whatever their number; None: 100, or 1 of a function
     seed          of the evaluation episodes; None takes the run's own, and so the episodes of its own evaluations
     generation    whose center, rebuilt from the journal; None takes the policy that the run has saved last
 
@@ -78,6 +78,8 @@ def evaluate(
     TaskError           the environment failed
     """
     policy = center(run, generation)
+    if episodes is None:
+        episodes = 1 if policy.task.get("name") == "function" else 100
     with open_task(policy) as task:
         return run_episodes(policy, task, episodes, seed)
 
@@ -106,7 +108,7 @@ def open_task(policy: Policy, render_mode: str | None = None) -> Task:
     """
     if not policy.task:
         raise RunDirectoryError("the policy names no task; save it with task=..., or run it in an environment of yours")
-    config = configuration.from_mapping({"task": policy.task}).task
+    config = configuration.from_mapping({"task": policy.task, "network": policy.network}).task
     task = tasks.make(config, render_mode)
     expected = policy.spec.program.observation_size
     if task.observation_size != expected:

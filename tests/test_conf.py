@@ -20,6 +20,8 @@ EXPERIMENTS = [path.stem for path in sorted((CONF / "experiment").glob("*.yaml")
 #: What a choice cannot do without.
 NEEDS = {
     "task=gymnasium": ["task.env_id=Acrobot-v1"],
+    "task=gym": ["task.env_id=CartPole-v1"],
+    "task=function": ["task.factory=pyes.functions:quadratic", "task.dim=3"],
     "task=python": ["task.factory=gymnasium:make", "++task.env_kwargs.id=Acrobot-v1"],
     "network=torch": ["network.module=torch.nn:Linear"],
 }
@@ -54,6 +56,7 @@ def test_default_choices_have_every_key_but_those_of_other_choices():
         "optimizer.momentum",
         "optimizer.max_speed",
         "task.factory",
+        "task.dim",
         "network.double_bias",
         "network.module",
         "network.module_kwargs",

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "pyes"
 # A module imports from its own layer or from those above it in this list, never from one below it.
 LAYERS = """
 basics   _core errors hashing closing interrupts
-leaves   files streams memory noise shaping optimizers running_stats reference config lookup
+leaves   files streams memory noise shaping optimizers running_stats reference config lookup functions
 nouns    population networks tasks messages board
 verbs    rollout algorithms protocol
 runtime  worker cluster journal run_state history metrics logs run_directory

@@ -96,7 +96,7 @@ def test_name_that_stands_for_nothing_is_refused(factory, message):
     ("settings", "message"),
     [
         ({"name": "python"}, "task.factory: got None, expected PACKAGE:FUNCTION"),
-        ({"factory": "a:b"}, "task.factory: got 'a:b', expected nothing without task.name=python"),
+        ({"factory": "a:b"}, "task.factory: got 'a:b', expected nothing without task.name=python or function"),
         (
             {"name": "python", "factory": "a:b", "env_id": "CartPole-v1"},
             "task.env_id: got 'CartPole-v1', expected nothing with task.name=python",

@@ -33,6 +33,14 @@ def _whole(config: TaskConfig, render_mode: str | None) -> Task:
         from pyes.tasks.python import PythonTask
 
         return PythonTask(config, render_mode)
+    if config.name == "function":
+        from pyes.tasks.function import FunctionTask
+
+        return FunctionTask(config, render_mode)
+    if config.name == "gym":
+        from pyes.tasks.gym import GymTask
+
+        return GymTask(config, render_mode)
     if "BulletEnv-" in config.env_id:
         from pyes.tasks import bullet
 

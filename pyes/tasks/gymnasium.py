@@ -7,7 +7,8 @@ actions repeated, and every reset a clean slate, also where the environment does
 import copy
 import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 
 import gymnasium
@@ -17,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from pyes.config import TaskConfig
-from pyes.errors import ConfigError, TaskError
+from pyes.errors import ConfigError, PyesError, TaskError
 from pyes.tasks.base import Step
 
 
@@ -43,7 +44,7 @@ class GymnasiumTask:
         self.action_space: spaces.Space[Any] = self._env.action_space
         self.max_timesteps = self._episode_limit()
         self.render_fps = int(self._env.metadata.get("render_fps") or 30)
-        self._refresh = _CLEAN_SLATES.get(type(self._env.unwrapped).__name__)
+        self._refresh = _CLEAN_SLATES.get(type(self._innermost()).__name__)
         self._levels = _Levels(self.action_space, config.action_levels) if config.action_levels else None
         self._shorten_step()
 
@@ -70,16 +71,28 @@ class GymnasiumTask:
 
     def _create(self, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         """Make the environment as it comes."""
-        env_id = self._config.env_id
-        try:
+        with self._making(gymnasium.error.Error):
             # The rollout keeps the episode limit itself: a wrapper for it would only cost time.
-            spec = _find_spec(env_id)
+            spec = _find_spec(self._config.env_id)
             return gymnasium.make(spec, max_episode_steps=-1, disable_env_checker=True, **arguments)
-        except (gymnasium.error.Error, ImportError) as error:
+
+    @contextmanager
+    def _making(self, registry_error: type[Exception]) -> Iterator[None]:
+        """Say in one line why an environment could not be made."""
+        try:
+            yield
+        except PyesError:
+            raise
+        except (registry_error, ImportError) as error:
             message = " ".join(str(error).split())
             raise ConfigError(f"{self._label()} cannot be made: {message}") from error
         except Exception as error:
+            env_id = self._config.env_id
             raise TaskError(f"task.env_id: making {env_id!r} failed: {type(error).__name__}: {error}") from error
+
+    def _innermost(self) -> Any:
+        """Return the environment itself, without wrappers."""
+        return self._env.unwrapped
 
     def _own_limit(self) -> int | None:
         """Return the environment's own limit of an episode in its own steps; None without one."""
@@ -109,7 +122,7 @@ class GymnasiumTask:
             self._env = self._make()
             self._shorten_step()
         elif self._refresh is not None:
-            self._refresh(self._env.unwrapped)
+            self._refresh(self._innermost())
         return self._env.reset(seed=seed)[0]
 
     def step(self, action: Any) -> Step:
