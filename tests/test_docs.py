@@ -31,7 +31,10 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 #: Runs that the pages name: run directories, and the jobs of sweeps.
-RUNS = ("runs/lander", "runs/walker", "runs/cart_pole", "runs/corridor", "runs/sigma/0", "runs/sigma/1", "runs/dtypes")
+RUNS = (
+    "runs/lander", "runs/walker", "runs/cart_pole", "runs/corridor", "runs/rosenbrock", "runs/sigma/0", "runs/sigma/1",
+    "runs/dtypes",
+)  # fmt: skip
 COMMANDS_THAT_RUN = ("evaluate", "replay", "plot", "map", "export", "video", "info")
 
 Block = tuple[str, str, str]  # page and line, language, text
