@@ -145,7 +145,7 @@ class TaskConfig(Section):
     observation_clip: Annotated[float, Positive] = 5.0  # standard deviations; only when normalized
     statistics_share: Annotated[float, Share] = 1.0  # share of the members whose observations feed the statistics
     reward_offset_per_step: float = 0.0  # added in training only; evaluation reports the task's own returns
-    frame_skip: Annotated[int, AtLeastOne] = 1  # environment steps an action is held for
+    frame_skip: Annotated[int, AtLeastOne] | Literal["auto"] = "auto"  # steps of an action; auto: Atari 4, else 1
     action: Literal["auto", "argmax", "identity", "clip", "tanh", "bins"] = "auto"
     bins: Annotated[int, NotNegative] = 0  # values an action component can take, with action=bins
     action_levels: Annotated[int, NotNegative] = 0  # evenly spread values that the task rounds components to; 0: any

@@ -81,10 +81,13 @@ def record_member(run: str | Path, output: str | Path, generation: int, member: 
 @contextmanager
 def _filmed(policy: Policy, encoder: str, output: Path) -> Iterator["_FilmedTask"]:
     """Lend the task of a policy, with every timestep going on film; the film is at ``output`` when all is well."""
-    with _no_window(), open_task(policy, render_mode="rgb_array") as task, replacing(output) as beside:
-        frames_per_second = task.render_fps / policy.task.get("frame_skip", 1)
-        with _Film(encoder, beside, frames_per_second) as film:
-            yield _FilmedTask(task, film)
+    with (
+        _no_window(),
+        open_task(policy, render_mode="rgb_array") as task,
+        replacing(output) as beside,
+        _Film(encoder, beside, task.render_fps) as film,
+    ):
+        yield _FilmedTask(task, film)
 
 
 class _Film:

@@ -56,9 +56,9 @@ def test_train_leaves_the_files_of_a_run(run: Path):
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (["task=nope"], "unknown task 'nope': allowed: ant_bullet, ant_mujoco, bipedal_walker, cart_pole,"),
+        (["task=nope"], "unknown task 'nope': allowed: ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker,"),
         (["network=ml"], "unknown network 'ml': did you mean 'mlp'? allowed: gru, linear, lstm, mlp, rnn, torch"),
-        (["experiment=nope"], "unknown experiment 'nope': allowed: ant_bullet, bipedal_walker, cart_pole"),
+        (["experiment=nope"], "unknown experiment 'nope': allowed: ant_bullet, atari_es, bipedal_walker, cart_pole"),
         (["sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, debug, "),
         (["+sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, evaluation"),
         (["experimen=x"], "unknown key 'experimen': did you mean 'experiment'?"),
@@ -167,7 +167,9 @@ def test_train_group_sweep_is_a_sweep_without_a_flag(tmp_path: Path):
 def test_train_help_lists_the_choices(tmp_path: Path):
     done = pyes("train", "--help", cwd=tmp_path)
     assert done.returncode == 0
-    assert "task: ant_bullet, ant_mujoco, bipedal_walker, cart_pole, function, gym, gymnasium, half" in done.stdout
+    assert (
+        "task: ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker, cart_pole, frostbite, function" in done.stdout
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT from another process")

@@ -19,6 +19,7 @@ OPTIONS = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF /
 EXPERIMENTS = [path.stem for path in sorted((CONF / "experiment").glob("*.yaml"))]
 #: What a choice cannot do without.
 NEEDS = {
+    "task=atari": ["task.env_id=ALE/Breakout-v5"],
     "task=gymnasium": ["task.env_id=Acrobot-v1"],
     "task=gym": ["task.env_id=CartPole-v1"],
     "task=function": ["task.factory=pyes.functions:quadratic", "task.dim=3"],

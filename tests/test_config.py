@@ -116,7 +116,7 @@ def test_from_mapping_converts_to_the_annotated_type(path: str, given_value: obj
         ("task.env_kwargs", {1: 2}, "a mapping with string keys"),
         ("task.common_random_numbers", "all", "one of 'none', 'pair', 'generation'"),
         ("task.statistics_share", 0, "a finite number > 0 and <= 1"),
-        ("task.frame_skip", 0, "an integer >= 1"),
+        ("task.frame_skip", 0, "an integer >= 1 or 'auto'"),
         ("task.action", "softmax", "one of 'auto', 'argmax', 'identity', 'clip', 'tanh', 'bins'"),
         ("task.hide_observations", [-1], "a list, each item an integer >= 0"),
         ("task.hide_by", "nan", "one of 'remove', 'zero'"),

@@ -51,6 +51,11 @@ def _whole(config: TaskConfig, render_mode: str | None) -> Task:
 
         if mujoco.knows(config.env_id):
             return mujoco.MujocoTask(config, render_mode)
+    if "ALE/" in config.env_id or "NoFrameskip-" in config.env_id:
+        from pyes.tasks import atari
+
+        if atari.knows(config.env_id):
+            return atari.AtariTask(config, render_mode)
     from pyes.tasks.gymnasium import GymnasiumTask
 
     return GymnasiumTask(config, render_mode)

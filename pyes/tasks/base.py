@@ -17,7 +17,7 @@ class Task(Protocol):
     observation_size: int
     action_space: gymnasium.Space[Any]
     max_timesteps: int | None
-    render_fps: int
+    render_fps: float  #: timesteps a second, in real time
 
     def reset(self, seed: int) -> Any:
         """Begin the episode of ``seed``; returns the first observation."""

@@ -34,7 +34,7 @@ class FunctionTask:
 
     observation_size = 1
     max_timesteps: int | None = 1
-    render_fps = 1
+    render_fps: float = 1
 
     def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
         if render_mode is not None:

@@ -36,21 +36,24 @@ class GymnasiumTask:
     TaskError      the environment could not be made
     """
 
+    DEFAULT_FRAME_SKIP = 1
+
     def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
         self._config = config
         self._render_mode = render_mode
+        self.frame_skip = self.DEFAULT_FRAME_SKIP if config.frame_skip == "auto" else config.frame_skip
         self._env = self._make()
         self.observation_size = self._check_observations()
         self.action_space: spaces.Space[Any] = self._env.action_space
         self.max_timesteps = self._episode_limit()
-        self.render_fps = int(self._env.metadata.get("render_fps") or 30)
+        self.render_fps = int(self._env.metadata.get("render_fps") or 30) / self.frame_skip
         self._refresh = _CLEAN_SLATES.get(type(self._innermost()).__name__)
         self._levels = _Levels(self.action_space, config.action_levels) if config.action_levels else None
         self._shorten_step()
 
     def _shorten_step(self) -> None:
         """Put no Python frame between the rollout and the environment where there is nothing to do in it."""
-        if self._config.frame_skip == 1 and self._levels is None:
+        if self.frame_skip == 1 and self._levels is None:
             self.step = self._env.step  # type: ignore[method-assign]
 
     def _make(self) -> gymnasium.Env[Any, Any]:
@@ -100,10 +103,10 @@ class GymnasiumTask:
 
     def _episode_limit(self) -> int | None:
         """Return the timesteps of an episode: the task's and the environment's limit, whichever is less."""
-        own, config = self._own_limit(), self._config
-        limits = [] if own is None else [math.ceil(own / config.frame_skip)]
-        if config.max_timesteps is not None:
-            limits.append(config.max_timesteps)
+        own, limit = self._own_limit(), self._config.max_timesteps
+        limits = [] if own is None else [math.ceil(own / self.frame_skip)]
+        if limit is not None:
+            limits.append(limit)
         return min(limits, default=None)
 
     def _check_observations(self) -> int:
@@ -130,7 +133,7 @@ class GymnasiumTask:
         if self._levels is not None:
             action = self._levels.nearest(action)
         total = 0.0
-        for _ in range(self._config.frame_skip):
+        for _ in range(self.frame_skip):
             observation, reward, terminated, truncated, info = self._env.step(action)
             total += float(reward)
             if terminated or truncated:

@@ -1,0 +1,146 @@
+"""Atari tasks against Gymnasium's own wrappers: timesteps a second, and where the time goes.
+
+    python benchmarks/atari.py [KEY=VALUE ...]
+
+Keys are those of `pyes train`, for example network=mlp network.hidden=[16], or task=seaquest; without any, three games
+and the default network. Four ways take the same episodes in turn, those of an untrained policy: the reference
+(AtariPreprocessing and FrameStackObservation) with the recorded actions, the task with them, a worker's rollout with
+the policy, and the emulator alone. Resets are timed apart. All is processor time, which others on the machine disturb
+less than the wall clock; a ratio is the median over rounds of one run.
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from pyes import networks, tasks
+from pyes.config import TrainConfig, from_mapping
+from pyes.networks import ActionHead
+from pyes.rollout import Rollout
+from pyes.tasks import Task
+
+GAMES = ("pong", "seaquest", "beam_rider")
+ROUNDS, SEEDS, STEPS = 9, range(3), 200
+
+Episodes = dict[int, list[int]]
+
+
+def main() -> None:
+    """Measure what the command line names."""
+    given = sys.argv[1:]
+    games = [] if any(each.startswith(("task=", "experiment=")) for each in given) else [f"task={g}" for g in GAMES]
+    with initialize_config_module("pyes.conf", version_base="1.3"):
+        for game in games or [None]:
+            overrides = [*given, *([game] if game else []), "run_dir=unused"]
+            made: Any = OmegaConf.to_container(compose("train", overrides), resolve=True)
+            report(from_mapping(made))
+
+
+def report(config: TrainConfig) -> None:
+    """Print the figures of one game."""
+    env_id = config.task.env_id
+    with tasks.make(config.task) as task:
+        reference = make_reference(task)
+        rollout, frame_skip = make_rollout(config, task), task.frame_skip
+        episodes = record(rollout)
+        ways: dict[str, Callable[[int, list[int]], float]] = {
+            "reference": lambda seed, actions: timed_steps(lambda: reference.reset(seed=seed), reference.step, actions),
+            "task": lambda seed, actions: timed_steps(lambda: task.reset(seed), task.step, actions),
+            "task and policy": lambda seed, actions: time_rollout(rollout, seed, len(actions)),
+            "emulator alone": lambda seed, actions: time_emulator(reference.unwrapped, seed, actions, frame_skip),
+        }
+        rounds = [
+            {way: sum(run(seed, actions) for seed, actions in episodes.items()) for way, run in ways.items()}
+            for _ in range(ROUNDS)
+        ]
+        steps = sum(map(len, episodes.values()))
+        for way in ways:
+            speed = statistics.median(steps / row[way] for row in rounds)
+            ratio = statistics.median(row["reference"] / row[way] for row in rounds)
+            print(f"{env_id}: {way:<16} {1e6 / speed:6.0f} us a step, {speed:6,.0f} steps/s: {ratio:.2f}")
+        clean = statistics.median(timed(lambda: task.reset(0)) for _ in range(9))
+        theirs = statistics.median(timed(lambda: reference.reset(seed=0)) for _ in range(9))
+        print(f"{env_id}: a reset {clean * 1e3:.0f} ms, the reference's {theirs * 1e3:.0f} ms")
+        reference.close()
+
+
+def make_reference(task: Any) -> Any:
+    """Return the reference with the settings of a task."""
+    settings = task._config
+    sticky = settings.env_kwargs.get("repeat_action_probability", 0.0)
+    bare = gymnasium.make(settings.env_id, frameskip=1, repeat_action_probability=sticky, disable_env_checker=True)
+    return FrameStackObservation(AtariPreprocessing(bare, frame_skip=task.frame_skip), 4)
+
+
+def make_rollout(config: TrainConfig, task: Task) -> Rollout:
+    head = ActionHead.for_space(task.action_space)
+    spec, theta = networks.build(config.network, task.observation_size, head, seed=0, observation_clip=5.0)
+    print(f"{config.task.env_id}: network {config.network.name}, {theta.size:,} parameters")
+    rollout = Rollout(task, spec.runner())
+    rollout.runner.load(theta)
+    return rollout
+
+
+def record(rollout: Rollout) -> Episodes:
+    """Return the policy's actions in a few episodes, by seed."""
+    episodes: Episodes = {}
+    for seed in SEEDS:
+        actions: list[int] = []
+        rollout.runner.begin_episode(0, 0, 0, 0)
+        observation, over = rollout.task.reset(seed), False
+        while len(actions) < STEPS and not over:
+            actions.append(rollout.runner.act(observation))
+            observation, _, over, *_ = rollout.task.step(actions[-1])
+        episodes[seed] = actions
+    return episodes
+
+
+def timed(work: Callable[[], Any]) -> float:
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def timed_steps(reset: Callable[[], Any], step: Callable[[int], Any], actions: list[int]) -> float:
+    """Return the seconds of an episode's steps, without its reset."""
+    reset()
+    begun = time.process_time()
+    for action in actions:
+        step(action)
+    return time.process_time() - begun
+
+
+def time_rollout(rollout: Rollout, seed: int, length: int) -> float:
+    """Return the seconds of an episode as `pyes.rollout.Rollout` runs it, but without its reset."""
+    rollout.runner.begin_episode(0, 0, 0, 0)
+    observation, total = rollout.task.reset(seed), 0.0
+    begun = time.process_time()
+    act, step = rollout.runner.act, rollout.task.step
+    for _ in range(length):
+        observation, reward, terminated, truncated, _ = step(act(observation))
+        total += float(reward)
+        if terminated or truncated:
+            break
+    return time.process_time() - begun
+
+
+def time_emulator(env: Any, seed: int, actions: list[int], frame_skip: int) -> float:
+    """Return the seconds of the raw frames behind an episode's steps."""
+    env.reset(seed=seed)
+    act, buttons = env.ale.act, env.ale.getMinimalActionSet()
+    begun = time.process_time()
+    for action in actions:
+        for _ in range(frame_skip):
+            act(buttons[action])
+    return time.process_time() - begun
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Tasks of the Arcade Learning Environment.
+
+Owns the preprocessing of Mnih et al. (2015): grey frames of 84 by 84, the last four of them, each the maximum of two
+raw ones; a random number of no-ops at the start. Must not know how a game is scored. Invariant: every timestep is, bit
+for bit, that of Gymnasium's AtariPreprocessing and FrameStackObservation around the same game.
+
+An episode is a whole game: all lives, and the score as it is (Salimans et al. 2017).
+"""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from pyes.config import refusal, unknown_key
+from pyes.errors import ConfigError
+from pyes.tasks.gymnasium import GymnasiumTask
+
+#: Frames of the stack, and the height and width of each.
+SHAPE = (4, 84, 84)
+
+_FRAMES_PER_SECOND = 60
+#: What ``task.env_kwargs`` can hold, and its defaults; of the others the game knows its own.
+_OPTIONS: dict[str, Any] = {
+    "noop_max": 30,
+    "fire_start": False,
+    "repeat_action_probability": 0.0,
+    "max_num_frames_per_episode": 108_000,
+    "full_action_space": False,
+    "mode": None,
+    "difficulty": None,
+}
+
+
+def knows(env_id: str) -> bool:
+    """Whether an id is that of a task of this family: ``ALE/Pong-v5``, or ``PongNoFrameskip-v4`` of old."""
+    return (env_id.startswith("ALE/") and env_id.endswith("-v5")) or env_id.endswith("NoFrameskip-v4")
+
+
+class AtariTask(GymnasiumTask):
+    """A game of the Arcade Learning Environment as a task; see `pyes.tasks.base.Task`.
+
+    Observations are uint8 (4, 84, 84), the oldest frame first.
+
+    Parameters
+    ----------
+    config : TaskConfig       env_id, one that `knows` knows; frame_skip, 4 unless given; env_kwargs, some of _OPTIONS
+    render_mode : str | None  Gymnasium's; "rgb_array" for videos
+
+    Raises
+    ------
+    ConfigError    a package is missing, there is no such game, or an option is unknown or impossible
+    TaskError      the game could not be made
+    """
+
+    DEFAULT_FRAME_SKIP = 4
+
+    def _make(self) -> Any:
+        ale_py, cv2 = _import_packages(self._config.env_id)
+        _check(self._config.env_kwargs)
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else each game that is made says who it is
+        start = {key: self._option(key) for key in ("noop_max", "fire_start")}
+        return Game(super()._make(), ale_py.Action.__members__, cv2, self.frame_skip, **start)
+
+    def _option(self, key: str) -> Any:
+        return self._config.env_kwargs.get(key, _OPTIONS[key])
+
+    def _create(self, arguments: Mapping[str, Any]) -> Any:
+        given = {key: value for key, value in arguments.items() if key not in ("noop_max", "fire_start")}
+        sticky = self._option("repeat_action_probability")
+        return super()._create({**given, "repeat_action_probability": sticky, "frameskip": 1})
+
+    def _own_limit(self) -> int:
+        limit: int = self._option("max_num_frames_per_episode")
+        return limit
+
+    def _shorten_step(self) -> None:
+        self.step = self._env.step  # type: ignore[method-assign]  # it skips frames itself
+
+
+class Game(gymnasium.Env[NDArray[np.uint8], int]):
+    """A game as policies see it.
+
+    Parameters
+    ----------
+    env           the game with a frame a step
+    actions       the emulator's actions by name
+    cv2           OpenCV
+    frame_skip    raw frames an action is held for
+    noop_max      raw frames without an action at the start, at most; at least one, or none with 0
+    fire_start    whether FIRE and then the next action are held before the policy's first, in games that have FIRE; so
+                  does the code of Such et al. (2017)
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": _FRAMES_PER_SECOND}  # noqa: RUF012
+
+    def __init__(
+        self,
+        env: Any,
+        actions: Mapping[str, Any],
+        cv2: Any,
+        frame_skip: int,
+        noop_max: int,
+        fire_start: bool,
+    ) -> None:
+        self._env = env.unwrapped
+        self._ale = self._env.ale
+        meanings = self._env.get_action_meanings()
+        self._actions = [actions[name] for name in meanings]
+        self._opening = self._actions[1:3] if fire_start and meanings[1:2] == ["FIRE"] else []
+        self._frame_skip, self._noop_max = frame_skip, noop_max
+        self._resize, self._area = cv2.resize, cv2.INTER_AREA
+        # The newest raw frame, and the one before.
+        self._raw, self._raw_before = np.zeros((2, *self._ale.getScreenDims()), np.uint8)
+        self._stack = np.zeros(SHAPE, np.uint8)
+        self.observation_space = spaces.Box(0, 255, SHAPE, np.uint8)
+        self.action_space = self._env.action_space
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        """Begin a game; with a seed the cartridge is loaded again, and so nothing is left of the games before."""
+        self._begin(seed)
+        self._ale.getScreenGrayscale(self._raw)
+        self._raw_before.fill(0)
+        self._stack[:] = self._frame(np.empty(SHAPE[1:], np.uint8))
+        return self._stack.copy(), {}
+
+    def _begin(self, seed: int | None) -> None:
+        """Take the game to the frame that the policy sees first."""
+        self._env.reset(seed=seed)
+        noops = self._env.np_random.integers(1, self._noop_max + 1) if self._noop_max else 0
+        pressed = [self._actions[0]] * int(noops)
+        for action in self._opening:
+            pressed += [action] * self._frame_skip
+        for action in pressed:
+            self._ale.act(action)
+            if self._ale.game_over():
+                self._env.reset(seed=seed)
+
+    def step(self, action: int) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        """Hold an action for ``frame_skip`` raw frames, or to the end of the game; returns a new array each time."""
+        ale, pressed = self._ale, self._actions[action]
+        score = 0
+        for left in reversed(range(self._frame_skip)):
+            score += ale.act(pressed)
+            if ale.game_over():
+                break
+            if left == 1:
+                ale.getScreenGrayscale(self._raw_before)
+            elif left == 0:
+                ale.getScreenGrayscale(self._raw)
+        stack = np.empty(SHAPE, np.uint8)
+        stack[:-1] = self._stack[1:]
+        self._frame(stack[-1])
+        self._stack = stack
+        return stack, float(score), ale.game_over(with_truncation=False), ale.game_truncated(), {}
+
+    def _frame(self, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Pool the raw frames, since some sprites are drawn in every other one only, and shrink the result."""
+        if self._frame_skip > 1:
+            np.maximum(self._raw, self._raw_before, out=self._raw)
+        self._resize(self._raw, SHAPE[1:], dst=out, interpolation=self._area)
+        return out
+
+    def render(self) -> Any:
+        """Return the newest raw frame in colour, uint8 (210, 160, 3); some games have 250 lines."""
+        return self._env.render()
+
+
+def _import_packages(env_id: str) -> tuple[Any, Any]:
+    """Import the emulator, which registers its games, and OpenCV."""
+    try:
+        return importlib.import_module("ale_py"), importlib.import_module("cv2")
+    except ImportError as error:
+        message = f"task.env_id: {env_id!r} needs the packages ale-py and opencv-python-headless"
+        raise ConfigError(f"{message}: pip install 'pyes-rl[atari]' ({error})") from error
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Refuse options that are unknown, and values that the emulator would take without a word."""
+    for key, value in options.items():
+        path = f"task.env_kwargs.{key}"
+        if key not in _OPTIONS:
+            raise unknown_key("task.env_kwargs", key, _OPTIONS)
+        if key == "noop_max" and not (_is_number(value, int) and value >= 0):
+            raise refusal(path, value, "an integer >= 0")
+        if key == "repeat_action_probability" and not (_is_number(value, int | float) and 0 <= value <= 1):
+            raise refusal(path, value, "a finite number >= 0 and <= 1")
+        if key in ("fire_start", "full_action_space") and not isinstance(value, bool):
+            raise refusal(path, value, "true or false")
+        if key == "max_num_frames_per_episode" and not (_is_number(value, int) and value >= 1):
+            raise refusal(path, value, "an integer >= 1")
+
+
+def _is_number(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
