@@ -67,7 +67,7 @@ def played(task: Task, seed: int, length: int) -> list[tuple[Any, ...]]:
     return episode(lambda: task.reset(seed), lambda action: task.step(action), actions(task.action_space, seed, length))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def task() -> Iterator[Task]:
     with made() as pong:
         yield pong
@@ -196,7 +196,7 @@ def test_workers_change_nothing(tmp_path: Path):
 # Options
 
 
-def test_frame_skip_is_four_unless_given(task: Task):
+def test_frame_skip_is_four_unless_given():
     with made(frame_skip=2, noop_max=0) as halved, made(frame_skip=4, noop_max=0) as task:
         assert (halved.max_timesteps, halved.render_fps) == (54_000, 30)
         assert task.max_timesteps == 27_000
@@ -316,7 +316,8 @@ def test_frames_show_the_game_in_colour():
     assert (first[..., 0] != first[..., 2]).any()
 
 
-def test_closing_twice_does_no_harm(task: Task):
+def test_closing_twice_does_no_harm():
+    task = made()
     task.reset(0)
     task.close()
     task.close()

@@ -33,7 +33,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 #: Runs that the pages name: run directories, and the jobs of sweeps.
 RUNS = (
     "runs/lander", "runs/walker", "runs/cart_pole", "runs/corridor", "runs/rosenbrock", "runs/sigma/0", "runs/sigma/1",
-    "runs/dtypes",
+    "runs/dtypes", "runs/pong",
 )  # fmt: skip
 COMMANDS_THAT_RUN = ("evaluate", "replay", "plot", "map", "export", "video", "info")
 

@@ -50,7 +50,7 @@ _PLAIN = {"bias": False, "init": "zero"}
         ({"task": {"dim": 0}}, "task.dim: got 0, expected an integer >= 1"),
         ({"task": {"env_id": "CartPole-v1"}}, "task.env_id: got 'CartPole-v1', expected nothing with task.name=funct"),
         ({"task": {"name": "python"}}, "task.dim: got 5, expected nothing without task.name=function"),
-        ({"task": {"frame_skip": 2}}, "task.frame_skip: got 2, expected auto with task.name=function"),
+        ({"task": {"frame_skip": 2}}, "task.frame_skip: got 2, expected 'auto' with task.name=function"),
         ({"task": {"action": "tanh"}}, "task.action: got 'tanh', expected 'auto' with task.name=function"),
         ({"task": {"hide_observations": [0]}}, r"task.hide_observations: got \(0,\), expected \[\] with task.name"),
         (

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pyes.config import refusal, unknown_key
 from pyes.errors import ConfigError
+from pyes.tasks.atari_restart import find_start, restart
 from pyes.tasks.gymnasium import GymnasiumTask
 
 #: Frames of the stack, and the height and width of each.
@@ -113,6 +114,9 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
         self._actions = [actions[name] for name in meanings]
         self._opening = self._actions[1:3] if fire_start and meanings[1:2] == ["FIRE"] else []
         self._frame_skip, self._noop_max = frame_skip, noop_max
+        # Sticky actions need the emulator's own seed, which it takes only with a cartridge.
+        quick = noop_max > 0 and self._ale.getFloat("repeat_action_probability") == 0
+        self._start = find_start(self._ale, self._actions) if quick else None
         self._resize, self._area = cv2.resize, cv2.INTER_AREA
         # The newest raw frame, and the one before.
         self._raw, self._raw_before = np.zeros((2, *self._ale.getScreenDims()), np.uint8)
@@ -123,7 +127,7 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Begin a game; with a seed the cartridge is loaded again, and so nothing is left of the games before."""
+        """Begin a game of which nothing depends on the games before."""
         self._begin(seed)
         self._ale.getScreenGrayscale(self._raw)
         self._raw_before.fill(0)
@@ -132,7 +136,7 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
 
     def _begin(self, seed: int | None) -> None:
         """Take the game to the frame that the policy sees first."""
-        self._env.reset(seed=seed)
+        self._restart(seed)
         noops = self._env.np_random.integers(1, self._noop_max + 1) if self._noop_max else 0
         pressed = [self._actions[0]] * int(noops)
         for action in self._opening:
@@ -140,7 +144,14 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
         for action in pressed:
             self._ale.act(action)
             if self._ale.game_over():
-                self._env.reset(seed=seed)
+                self._restart(seed)
+
+    def _restart(self, seed: int | None) -> None:
+        if self._start is None:
+            self._env.reset(seed=seed)  # loads the cartridge
+        else:
+            self._env.seed_game(seed)
+            restart(self._ale, self._start)
 
     def step(self, action: int) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
         """Hold an action for ``frame_skip`` raw frames, or to the end of the game; returns a new array each time."""
