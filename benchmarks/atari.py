@@ -20,10 +20,10 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from pyes import networks, tasks
+from pyes import tasks
 from pyes.config import TrainConfig, from_mapping
-from pyes.networks import ActionHead
-from pyes.rollout import Rollout
+from pyes.rollout import Rollout, TaskEvaluator
+from pyes.run_state import Setup
 from pyes.tasks import Task
 
 GAMES = ("pong", "seaquest", "beam_rider")
@@ -80,12 +80,12 @@ def make_reference(task: Any) -> Any:
 
 
 def make_rollout(config: TrainConfig, task: Task) -> Rollout:
-    head = ActionHead.for_space(task.action_space)
-    spec, theta = networks.build(config.network, task.observation_size, head, seed=0, observation_clip=5.0)
-    print(f"{config.task.env_id}: network {config.network.name}, {theta.size:,} parameters")
-    rollout = Rollout(task, spec.runner())
-    rollout.runner.load(theta)
-    return rollout
+    """Return what a worker has, with the parameters that a run starts from."""
+    setup = Setup.of(config)
+    print(f"{config.task.env_id}: network {config.network.name}, {setup.theta.size:,} parameters")
+    evaluator = TaskEvaluator(task, setup.plan(capacity=1))
+    evaluator.load(setup.theta, None)
+    return evaluator._rollout
 
 
 def record(rollout: Rollout) -> Episodes:
