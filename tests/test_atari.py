@@ -151,6 +151,24 @@ def test_every_reset_is_a_clean_slate(env_id: str, sticky: float, lengths: tuple
             assert played(task, 77, 60) == expected
 
 
+@pytest.mark.parametrize(
+    ("env_id", "options", "quick"),
+    [
+        (PONG, {}, True),
+        (PONG, {"repeat_action_probability": 0.25}, False),
+        (PONG, {"noop_max": 0}, False),
+        ("ALE/MiniatureGolf-v5", {}, False),
+    ],
+)
+def test_cartridge_is_loaded_again_only_where_it_must_be(env_id: str, options: dict[str, Any], quick: bool):
+    with made(env_id, **options) as task:
+        env, loads = task._env._env, []  # type: ignore[attr-defined]
+        load = env.load_game
+        env.load_game = lambda: loads.append(load())
+        task.reset(2)
+    assert len(loads) == (not quick)
+
+
 def test_seeds_choose_the_number_of_noops_and_what_sticks():
     def traces(**options: Any) -> int:
         with made(**options) as task:
