@@ -761,26 +761,32 @@ cdef class PolicyRunner:
         float32 and float64 arrays without gaps are fastest; anything else goes by way of NumPy. Another size is a
         ValueError.
         """
-        cdef const float *outputs = self._outputs(observation, True)
+        self._read(observation)
+        cdef int64_t choice = self._choose()
+        return choice if self.mode < 0 else self.copy_action()
+
+    cdef int64_t _choose(self) except? -1:
+        """Act on the observation that was read: the choice of argmax, else 0 and the action in its place."""
+        cdef const float *outputs = self._outputs(True)
         if self.mode < 0:
             return pyes_argmax(self.outputs, outputs) + self.action_start
         if self.noise_enabled and self.action_noise > 0 and self.mode != PYES_BINS:
             outputs = self._with_noise(outputs)
         pyes_box_action(self.components, <pyes_action>self.mode, self.bins, outputs, self.low, self.high, self.action)
-        return self.copy_action()
+        return 0
 
     def forward(self, observation):  # IN
         """Return the network's outputs for an observation, before an action is chosen: a new float32 (outputs,).
 
         A network with memory goes on by one timestep, as with ``act``.
         """
-        cdef const float *outputs = self._outputs(observation, False)
+        self._read(observation)
+        cdef const float *outputs = self._outputs(False)
         out = np.empty(self.outputs, FLOAT32)
         memcpy(_out("out", out, FLOAT32), outputs, self.outputs * sizeof(float))
         return out
 
-    cdef const float *_outputs(self, object observation, bint collect) except NULL:
-        self._read(observation)
+    cdef const float *_outputs(self, bint collect) except NULL:
         if collect and self.sums != NULL:
             pyes_collect(self.observation_size, self.observation, self.sums)
         cdef const float *start = self.observation
@@ -825,16 +831,102 @@ cdef class PolicyRunner:
 
     cdef bint _copy(self, Py_buffer *view) noexcept:
         """False if the buffer is of another type or size."""
-        cdef int64_t i
         if view.format == NULL or view.len != self.observation_size * view.itemsize:
             return False
         if view.format[0] == 0 or view.format[1] != 0:  # not a single letter
             return False
-        if view.format[0] == c"f":
-            memcpy(self.observation, view.buf, view.len)
+        return self._copy_values(view.format[0], view.buf)
+
+    cdef bint _copy_values(self, char letter, const void *values) noexcept:
+        """False if the type with this letter is not one of those that are copied at once."""
+        cdef int64_t i
+        if letter == c"f":
+            memcpy(self.observation, values, self.observation_size * sizeof(float))
             return True
-        if view.format[0] == c"d":
+        if letter == c"d":
             for i in range(self.observation_size):
-                self.observation[i] = <float>(<const double *>view.buf)[i]
+                self.observation[i] = <float>(<const double *>values)[i]
             return True
         return False
+
+
+cdef class PolicyBatch:
+    """Runners that act on a vector of observations in one call, each with its own parameters, memory and noise.
+
+    Parameters
+    ----------
+    runners : list of PolicyRunner    of one policy; loaded and begun one by one, as if each were alone
+
+    Raises
+    ------
+    TypeError, ValueError    there is none, one is no PolicyRunner, or they differ in observation or action
+
+    Notes
+    -----
+    Every slot runs the code of its runner, so its actions have the bits that the runner alone would give.
+    """
+    cdef readonly tuple runners
+    cdef PolicyRunner first
+    cdef tuple action_shape
+
+    def __cinit__(self, runners):
+        self.runners = tuple(runners)
+        if not self.runners:
+            raise ValueError("runners: got none, expected at least one")
+        for runner in self.runners:
+            if not isinstance(runner, PolicyRunner):
+                raise TypeError(f"runners: got {type(runner).__name__}, expected PolicyRunner")
+        self.first = self.runners[0]
+        self.action_shape = () if self.first.mode < 0 else self.first.action_array.shape
+        for runner in self.runners:
+            self._check_like_first(runner)
+
+    cdef int _check_like_first(self, PolicyRunner runner) except -1:
+        cdef PolicyRunner first = self.first
+        if (runner.observation_size, runner.mode, runner.components) != (
+            first.observation_size, first.mode, first.components
+        ):
+            raise ValueError("runners: got some of different policies, expected runners of one")
+        return 0
+
+    def act(self, observations, slots):  # IN, IN
+        """Choose one action for each observation.
+
+        Parameters
+        ----------
+        observations : (n, ...)    observation_size values a row; float32 and float64 without gaps are fastest
+        slots : int64 (n,)         which runner each row is for; no two the same
+
+        Returns
+        -------
+        int64 (n,) for argmax, else float32 (n, *action_shape)    newly allocated
+
+        Raises
+        ------
+        TypeError, ValueError    an observation of another size, or a slot that is none
+        """
+        cdef PolicyRunner runner = self.first
+        cdef const int64_t *p_slots = <const int64_t *>_in("slots", slots, INT64)
+        cdef int64_t n = len(slots), count = len(self.runners), i
+        rows = np.ascontiguousarray(observations)
+        if rows.dtype not in (FLOAT32, FLOAT64):
+            rows = rows.astype(FLOAT32)
+        if rows.size != n * runner.observation_size or len(rows) != n:
+            raise ValueError(f"observations: got shape {rows.shape}, expected {n} of {runner.observation_size} values")
+        cdef const char *p_rows = <const char *>_array("observations", rows, None, rows.ndim, False)
+        cdef int64_t stride = runner.observation_size * rows.itemsize, width = runner.components * sizeof(float)
+        cdef char letter = c"f" if rows.dtype == FLOAT32 else c"d"
+        actions = np.empty((n, *self.action_shape), INT64 if runner.mode < 0 else FLOAT32)
+        cdef char *p_actions = <char *>_array("actions", actions, None, actions.ndim, True)
+        cdef int64_t choice
+        for i in range(n):
+            if not 0 <= p_slots[i] < count:
+                raise ValueError(f"slots[{i}]: got {p_slots[i]}, expected 0 <= slot < {count}")
+            runner = <PolicyRunner>self.runners[p_slots[i]]
+            runner._copy_values(letter, p_rows + i * stride)
+            choice = runner._choose()
+            if runner.mode < 0:
+                (<int64_t *>p_actions)[i] = choice
+            else:
+                memcpy(p_actions + i * width, runner.action, width)
+        return actions
