@@ -57,6 +57,8 @@ class Board:
         self.busy: NDArray[np.float64] = view["busy"]
         #: How often each member of the open batch has killed or hung its worker.
         self.attempts: NDArray[np.int32] = view["attempts"]
+        #: Members of the open batch that are to be evaluated alone: their worker died while it held several.
+        self.alone: NDArray[np.bool_] = view["alone"]
         if handle is None:
             self._states[:] = -1  # nothing can be claimed before a batch is open
 
@@ -77,6 +79,7 @@ class Board:
         if batch.mean is not None and batch.inverse_std is not None:
             self._mean[:], self._inverse_std[:] = batch.mean, batch.inverse_std
         self.attempts[:count] = 0
+        self.alone[:count] = False
         self._errors[:] = 0
         self.busy[:] = 0.0
         header[_COUNT], header[_GENERATION], header[_EPISODES] = count, batch.generation, batch.seeds.shape[1]
@@ -132,6 +135,11 @@ class Board:
         """Claim a member for this worker; -1 when none is free."""
         return _core.board_claim(self._cursor, self._states, int(self._header[_COUNT]), worker)
 
+    def wave(self, most: int) -> int:
+        """Return how many members a worker claims at once, at most ``most``: in equal waves, so that none is idle."""
+        share = -(-int(self._header[_COUNT]) // len(self.pids))
+        return -(-share // -(-share // most)) if share else 0
+
     def sums_of(self, member: int) -> NDArray[np.float64] | None:
         """Return the place for this member's observation sums, cleared; None when it keeps none."""
         stride = int(self._header[_STRIDE])
@@ -154,29 +162,39 @@ class Board:
 
     # --- the supervisor's side
 
-    def recover(self, worker: int, attempts: int = 0, blame: str = "") -> int:
-        """Settle the member that a dead worker had claimed; return it, or -1 if it had none.
+    def held(self, worker: int) -> list[int]:
+        """Return the members that a worker has claimed and not finished, in order."""
+        members: list[int] = np.flatnonzero(self._states[: self._header[_COUNT]] == worker + 1).tolist()
+        return members
 
-        It is set free for another worker, or recorded as failed once it has cost ``attempts`` workers.
+    def recover(self, worker: int, attempts: int = 0, blame: str = "") -> list[int]:
+        """Settle the members that a dead worker had claimed; return them.
+
+        They are set free for other workers. One that was alone is recorded as failed once it has cost ``attempts``
+        workers; of several, nobody knows which it was, so each is to be evaluated alone from here on.
 
         Parameters
         ----------
         blame : str    what the member did to its worker; empty: the worker died of something else, which costs nothing
         """
         self.pids[worker], self.started[worker] = 0, 0.0
-        claimed = np.flatnonzero(self._states[: self._header[_COUNT]] == worker + 1)
-        if not len(claimed):
-            return -1
-        member = int(claimed[0])
-        self.attempts[member] += bool(blame)
-        if not blame or self.attempts[member] < attempts:
+        members = self.held(worker)
+        if blame and len(members) > 1:
+            self.alone[members] = True
+        elif blame and members:
+            self.attempts[members[0]] += 1
+            if self.attempts[members[0]] >= attempts:
+                self._give_up(worker, members[0], blame)
+        for _ in self.held(worker):
             _core.board_release(self._states, int(self._header[_COUNT]), worker)
-        else:
-            where = f"generation {self._header[_GENERATION]}, member {member}"
-            self.report(worker, f"{blame} ({where}, which has cost {attempts} workers)")
-            self.sums_of(member)
-            self.finish(worker, member, (np.nan, 0, Status.KILLED))
-        return member
+        return members
+
+    def _give_up(self, worker: int, member: int, blame: str) -> None:
+        """Record a member as failed."""
+        where = f"generation {self._header[_GENERATION]}, member {member}"
+        self.report(worker, f"{blame} ({where}, which has cost {self.attempts[member]} workers)")
+        self.sums_of(member)
+        self.finish(worker, member, (np.nan, 0, Status.KILLED))
 
     @property
     def fatal(self) -> bool:
@@ -214,6 +232,7 @@ def _fields(plan: Plan, workers: int) -> list[tuple[str, Any, tuple[int, ...]]]:
         ("cursor", np.int64, (1,)),
         ("states", np.int32, (members,)),
         ("attempts", np.int32, (members,)),
+        ("alone", np.bool_, (members,)),
         ("offsets", np.int64, (members,)),
         ("scales", np.float32, (members,)),
         ("seeds", np.int64, (members, plan.episodes)),

@@ -133,8 +133,8 @@ class TaskConfig(Section):
 
     PATH = "task"
 
-    name: Literal["gymnasium", "gym", "python", "function"] = "gymnasium"
-    env_id: str = "LunarLanderContinuous-v3"  # gymnasium, gym
+    name: Literal["gymnasium", "gym", "python", "function", "envpool"] = "gymnasium"
+    env_id: str = "LunarLanderContinuous-v3"  # gymnasium, gym, envpool
     factory: str | None = None  # PACKAGE:FUNCTION; python: FUNCTION(**env_kwargs); function: FUNCTION(theta, ...)
     dim: Annotated[int, AtLeastOne] | None = None  # function: length of theta
     env_kwargs: dict[str, Any] = field(default_factory=dict)
@@ -158,6 +158,7 @@ class TaskConfig(Section):
         """Refuse environments without a name, a single action level, and bins that do not go with the action."""
         self._check_environment()
         self._check_function()
+        self._check_foreign()
         if self.action == "bins" and self.bins < 2:
             raise refusal("task.bins", self.bins, "an integer >= 2 with task.action=bins")
         if not _is_json(self.env_kwargs):
@@ -187,23 +188,29 @@ class TaskConfig(Section):
             raise refusal("task.env_id", self.env_id, "the id of a Gymnasium environment, for example 'CartPole-v1'")
 
     def _check_function(self) -> None:
-        """Refuse a function without the length of its argument, and what only an environment has."""
+        """Refuse a function without the length of its argument, and that length without a function."""
         if self.name != "function":
             if self.dim is not None:
                 raise refusal("task.dim", self.dim, "nothing without task.name=function")
             return
         if self.dim is None:
             raise refusal("task.dim", None, "an integer >= 1: how many numbers the function takes")
-        for key in _OF_ENVIRONMENTS:
+
+    def _check_foreign(self) -> None:
+        """Refuse keys that have no meaning for this kind of task."""
+        for key in _FOREIGN.get(self.name, ()):
             value, default = getattr(self, key), getattr(TaskConfig, key)
             if value != default:
-                raise refusal(f"task.{key}", value, f"{_literal(default)} with task.name=function")
+                raise refusal(f"task.{key}", value, f"{_literal(default)} with task.name={self.name}")
 
 
-#: Keys of a task that change what a policy sees or does, and so have no meaning for a function.
-_OF_ENVIRONMENTS = (
-    "normalize_observations", "frame_skip", "action", "action_levels", "action_noise", "hide_observations",
-)  # fmt: skip
+#: Keys of a task that some kinds do not have: a function has no policy, EnvPool's environments are its own affair.
+_FOREIGN = {
+    "function": (
+        "normalize_observations", "frame_skip", "action", "action_levels", "action_noise", "hide_observations",
+    ),
+    "envpool": ("frame_skip", "action_levels", "hide_observations", "remake"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -275,6 +282,7 @@ class ClusterConfig(Section):
     start_method: Literal["auto", "fork", "spawn"] = "auto"
     episode_time_limit: Annotated[float, Positive] = 300.0  # seconds; then its worker is replaced
     attempts: Annotated[int, AtLeastOne] = 3  # a member that cost this many workers is recorded as failed
+    vector: Annotated[int, AtLeastOne] = 32  # members that a worker evaluates at once, with task.name=envpool
 
 
 @dataclass(frozen=True)

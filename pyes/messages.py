@@ -32,6 +32,7 @@ class Plan:
     observation_size: int
     statistics_rows: int  # members of a batch whose observations are summed, at most
     policy: PolicySpec | None  # None: members are plain vectors for a function
+    vector: int = 1  # members that a worker evaluates at once, at most, where the task can
 
 
 @dataclass(frozen=True)

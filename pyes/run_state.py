@@ -117,6 +117,7 @@ class Setup:
             observation_size=self.spec.program.observation_size,
             statistics_rows=-(-size // stride) if stride else 0,
             policy=self.spec,
+            vector=config.cluster.vector,
         )
 
 

@@ -64,12 +64,12 @@ def test_a_smaller_batch_after_a_larger_one_offers_its_own_members_only(board):
 def test_the_member_of_a_dead_worker_is_free_again_until_it_has_cost_too_many(board):
     board.open(_batch(2, statistics_stride=2))
     assert board.claim(0) == 0
-    assert board.recover(0, attempts=2, blame="it crashed") == 0
-    assert board.recover(0, attempts=2, blame="it crashed") == -1
-    assert [board.claim(1), board.claim(1)] == [1, 0]
+    assert board.recover(0, attempts=2, blame="it crashed") == [0]
+    assert board.recover(0, attempts=2, blame="it crashed") == []
+    assert [board.claim(0), board.claim(1)] == [1, 0]
     board.sums_of(0)[:] = 5.0
-    assert board.recover(1, attempts=2, blame="it crashed") == 0
-    board.finish(1, 1, (1.0, 1, Status.OK))
+    assert board.recover(1, attempts=2, blame="it crashed") == [0]
+    board.finish(0, 1, (1.0, 1, Status.OK))
     results = board.results()
     np.testing.assert_array_equal(results.status, [Status.KILLED, Status.OK])
     assert np.isnan(results.returns[0])
@@ -82,11 +82,35 @@ def test_recover_without_blame_sets_the_member_free_any_number_of_times(board):
     for _ in range(10):
         assert board.claim(0) == 0
         board.pids[0], board.started[0] = 123, 4.5
-        assert board.recover(0) == 0
+        assert board.recover(0) == [0]
         assert (board.pids[0], board.started[0], board.attempts[0]) == (0, 0.0, 0)
     assert board.claim(0) == 0
-    assert board.recover(0, attempts=1, blame="it crashed") == 0
+    assert board.recover(0, attempts=1, blame="it crashed") == [0]
     assert board.remaining() == 0
+
+
+def test_members_that_a_dead_worker_held_together_are_to_be_evaluated_alone_and_cost_nothing_yet(board):
+    board.open(_batch(4))
+    assert [board.claim(0) for _ in range(3)] == [0, 1, 2]
+    board.finish(0, 1, (1.0, 1, Status.OK))
+    assert board.held(0) == [0, 2]
+    assert board.recover(0, attempts=1, blame="it crashed") == [0, 2]
+    assert board.alone.tolist()[:4] == [True, False, True, False]
+    assert not board.attempts.any()
+    assert [board.claim(1) for _ in range(4)] == [3, 0, 2, -1]
+    assert board.recover(1) == [0, 2, 3]
+    assert board.alone.tolist()[:4] == [True, False, True, False]
+    board.open(_batch(4))
+    assert not board.alone.any()
+
+
+@pytest.mark.parametrize(
+    ("members", "most", "wave"), [(10, 1, 1), (10, 3, 3), (10, 4, 3), (10, 5, 5), (10, 100, 5), (1, 100, 1), (0, 9, 0)]
+)
+def test_wave_is_an_equal_part_of_a_workers_share(board, members, most, wave):
+    """Of two workers, each has five of ten members: in waves of five, or of three and two."""
+    board.open(_batch(members))
+    assert board.wave(most) == wave
 
 
 def test_sums_are_kept_for_every_so_manyth_member(board):

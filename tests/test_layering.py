@@ -16,7 +16,7 @@ LAYERS = """
 basics   _core errors hashing closing interrupts
 leaves   files streams memory noise shaping optimizers running_stats reference config lookup functions
 nouns    population networks tasks messages board
-verbs    rollout algorithms protocol
+verbs    rollout vector_rollout algorithms protocol
 runtime  worker cluster journal run_state history metrics logs run_directory
 loop     resume training display figures plots
 edge     replay maps video export launch blackbox bench cli __main__

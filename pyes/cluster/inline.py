@@ -1,11 +1,13 @@
 """The inline cluster: everything in this process, for debuggers and for learning how it works."""
 
+from typing import Any
+
 from pyes.board import Board
 from pyes.closing import Closing
 from pyes.messages import Batch, Plan, Results
 from pyes.noise import NoiseTable
 from pyes.rollout import Workload
-from pyes.worker import Worker
+from pyes.worker import BaseWorker, open_worker
 
 
 class InlineCluster(Closing):
@@ -16,12 +18,12 @@ class InlineCluster(Closing):
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self._board: Board | None = None
-        self._worker: Worker | None = None
+        self._worker: BaseWorker[Any] | None = None
 
     def start(self, plan: Plan, table: NoiseTable) -> None:
         """Make the environment."""
         self._board = Board(plan, 1)
-        self._worker = Worker(0, self._workload, plan, self._board, table.array)
+        self._worker = open_worker(0, self._workload, plan, self._board, table.array)
 
     def evaluate(self, batch: Batch) -> Results:
         """Evaluate a batch here and now."""

@@ -24,7 +24,7 @@ from pyes.cluster.watch import OutOfMemory, Watch
 from pyes.messages import Plan
 from pyes.noise import DtypeName, NoiseTable
 from pyes.rollout import Workload
-from pyes.worker import Worker, serve
+from pyes.worker import open_worker, serve
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ class Supervisor:
             if seconds > _STOPPED_SECONDS:
                 ended[slot] = (f"stopped for more than {_STOPPED_SECONDS:g} s", False)
         for slot, seconds in enumerate(self._episodes.look(now, running)):
-            if seconds > self._episode_time_limit:
+            if seconds > self._episode_time_limit * max(1, len(self._board.held(slot))):
                 ended[slot] = (f"its episode ran for more than {self._episode_time_limit:g} s", True)
         for slot in ended:
             self._processes[slot].kill()
@@ -167,15 +167,15 @@ class Supervisor:
 
     def _replace(self, slot: int, process: Any, why: str, blamed: bool) -> None:
         assert self._board is not None
-        member = self._board.recover(slot, self._attempts, why if blamed else "")
+        members = self._board.recover(slot, self._attempts, why if blamed else "")
         progress = (self._board.ticket, self._board.remaining())
-        self._fruitless = self._fruitless + 1 if member < 0 and progress == self._progress else 0
+        self._fruitless = self._fruitless + 1 if not members and progress == self._progress else 0
         self._progress = progress
         if self._fruitless > 10 + 3 * len(self._processes):
             self._board.fatal = True
             send(self._done, WAKE)
             return
-        holding = f"over member {member}" if member >= 0 else "between members"
+        holding = f"over {_listed(members)}" if members else "between members"
         logger.warning("worker %d ended %s (%s): replaced", slot, holding, why)
         process.close()
         self._processes[slot] = self._start_worker(slot)
@@ -200,6 +200,11 @@ class Supervisor:
             self._board.close()
 
 
+def _listed(members: list[int]) -> str:
+    """Return members as they stand in a message."""
+    return f"member{'s' * (len(members) > 1)} {', '.join(map(str, members))}"
+
+
 def run_worker(
     slot: int,
     site: Site,
@@ -222,7 +227,7 @@ def run_worker(
     try:
         board.pids[slot] = os.getpid()
         board.started[slot] = time.monotonic()  # making the environment may hang, too
-        worker = Worker(slot, workload, site.plan, board, table.array, own_process=True)
+        worker = open_worker(slot, workload, site.plan, board, table.array, own_process=True)
         board.started[slot] = 0.0
         serve(worker, board, lambda: receive(wake) == WAKE, lambda: send(done, WAKE))
         worker.close()

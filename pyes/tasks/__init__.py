@@ -2,9 +2,9 @@
 
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError
-from pyes.tasks.base import Task
+from pyes.tasks.base import Task, VectorTask
 
-__all__ = ["Task", "make"]
+__all__ = ["Task", "VectorTask", "has_vector", "make", "make_vector"]
 
 
 def make(config: TaskConfig, render_mode: str | None = None) -> Task:
@@ -27,6 +27,23 @@ def make(config: TaskConfig, render_mode: str | None = None) -> Task:
         raise
 
 
+def has_vector(config: TaskConfig) -> bool:
+    """Whether the task can step many environments in one call."""
+    return config.name == "envpool"
+
+
+def make_vector(config: TaskConfig) -> VectorTask:
+    """Make the vector of a task that `has_vector`.
+
+    Raises
+    ------
+    ConfigError    as `make`
+    """
+    from pyes.tasks.envpool import EnvPoolVector
+
+    return EnvPoolVector(config)
+
+
 def _whole(config: TaskConfig, render_mode: str | None) -> Task:
     """Make the task with all that it observes."""
     if config.name == "python":
@@ -41,6 +58,10 @@ def _whole(config: TaskConfig, render_mode: str | None) -> Task:
         from pyes.tasks.gym import GymTask
 
         return GymTask(config, render_mode)
+    if config.name == "envpool":
+        from pyes.tasks.envpool import EnvPoolTask
+
+        return EnvPoolTask(config, render_mode)
     if "BulletEnv-" in config.env_id:
         from pyes.tasks import bullet
 

@@ -1,11 +1,16 @@
 """What every task offers to a rollout: seeded episodes, each on a clean slate."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
 import gymnasium
+import numpy as np
+from numpy.typing import NDArray
 
 #: What ``step`` gives: observation, reward, terminated, truncated, and the environment's own extras.
 Step = tuple[Any, Any, bool, bool, dict[str, Any]]
+#: What ``step`` of a vector gives: observations (n, ...), rewards (n,), and which episodes ended there, bool (n,).
+VectorStep = tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]
 
 
 class Task(Protocol):
@@ -34,3 +39,19 @@ class Task(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exception: object) -> None: ...
+
+
+class VectorTask(Protocol):
+    """Environments side by side, made or reseeded for every wave of episodes.
+
+    Each episode depends on its seed and its actions alone, as with `Task`: neither on its neighbours nor its slot.
+    """
+
+    def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
+        """Begin the episodes of ``seeds`` in as many environments; returns the first observations, (n, ...)."""
+
+    def step(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> VectorStep:
+        """Apply one action for one timestep in each of the environments ``slots``, whose episodes have not ended."""
+
+    def close(self) -> None:
+        """Release what the environments hold."""

@@ -1,0 +1,176 @@
+"""Tasks of EnvPool, which steps many environments in one call.
+
+Owns what makes its environments repeatable: EnvPool takes seeds only where environments are made, so every episode has
+an environment of its own, made for its seed and thrown away. Nothing then depends on the episodes before, and no
+environment is ever stepped past its end, where EnvPool would begin another episode by itself.
+"""
+
+import difflib
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from pyes.config import TaskConfig
+from pyes.errors import ConfigError, TaskError
+from pyes.tasks.base import Step, VectorStep
+
+#: Arguments of EnvPool that are not the environment's.
+_RESERVED = ("num_envs", "batch_size", "num_threads", "seed", "env_seed", "gym_reset_return_info")
+_SEEDS = 2**31 - 1  # EnvPool takes those below
+
+
+class EnvPoolVector:
+    """Environments of one kind side by side; see `pyes.tasks.base.VectorTask`.
+
+    Parameters
+    ----------
+    config : TaskConfig       env_id, env_kwargs
+    render_mode : str | None  "rgb_array" for videos
+
+    Raises
+    ------
+    ConfigError    the package is missing, EnvPool has no such environment, or its spaces cannot be used
+    """
+
+    def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
+        self._config = config
+        self._package = _import_package(config.env_id)
+        self._rendering = {} if render_mode is None else {"render_mode": render_mode}
+        self._pool: Any = None
+        self.spec = self._make_spec()
+
+    def _make_spec(self) -> Any:
+        """Ask EnvPool what the environment is like, without making one."""
+        env_id, arguments = self._config.env_id, self._config.env_kwargs
+        for name in _RESERVED:
+            if name in arguments:
+                raise ConfigError(f"task.env_kwargs: got {name!r}, which pyes sets itself with task=envpool")
+        known = self._package.list_all_envs()
+        if env_id not in known:
+            close = difflib.get_close_matches(env_id, known, n=3)
+            hint = f"; close: {', '.join(close)}" if close else ""
+            raise ConfigError(f"task.env_id: EnvPool has no environment {env_id!r}{hint}")
+        try:
+            return self._package.make_spec(env_id, **arguments)
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(f"task.env_id: EnvPool cannot make {env_id!r}: {reason}") from error
+
+    def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
+        """Make one environment a seed; return their first observations."""
+        self.close()
+        try:
+            with _no_warnings():
+                self._pool = self._package.make_gymnasium(
+                    self._config.env_id,
+                    num_envs=len(seeds),
+                    num_threads=1,  # a worker has one core
+                    seed=[seed % _SEEDS for seed in seeds],
+                    **self._config.env_kwargs,
+                    **self._rendering,
+                )
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise TaskError(f"task.env_id: making {self._config.env_id!r} failed: {reason}") from error
+        observations: NDArray[Any] = self._pool.reset()[0]
+        return observations
+
+    def step(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> VectorStep:
+        """Apply one action for one timestep in each of some environments; what comes back has their order."""
+        observations, rewards, terminated, truncated, _ = self._pool.step(actions, slots)
+        return observations, rewards, terminated | truncated
+
+    def render(self) -> Any:
+        """Return the current frame of the first environment, uint8 (height, width, 3)."""
+        return self._pool.render()[0]
+
+    def close(self) -> None:
+        """Throw the environments away, and the thread that steps them."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+
+class EnvPoolTask:
+    """One environment of EnvPool as a task; see `pyes.tasks.base.Task`.
+
+    Parameters
+    ----------
+    config : TaskConfig       env_id, env_kwargs, max_timesteps
+    render_mode : str | None  "rgb_array" for videos
+
+    Raises
+    ------
+    ConfigError    as `EnvPoolVector`
+    """
+
+    render_fps = 30
+
+    def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
+        self._config = config
+        self._vector = EnvPoolVector(config, render_mode)
+        self._slot = np.zeros(1, np.int64)
+        self.observation_size, self.action_space = self._read_spaces()
+        own = self._vector.spec.config._asdict().get("max_episode_steps")
+        limits = [limit for limit in (own, config.max_timesteps) if limit is not None]
+        self.max_timesteps: int | None = min(limits, default=None)
+
+    def _read_spaces(self) -> tuple[int, spaces.Space[Any]]:
+        spec, label = self._vector.spec, f"task.env_id: {self._config.env_id!r}"
+        if spec.config._asdict().get("max_num_players", 1) != 1:
+            raise ConfigError(f"{label} is played by several, expected one player")
+        with _no_warnings():
+            observations, actions = spec.observation_space, spec.action_space
+        if not isinstance(observations, spaces.Box):
+            raise ConfigError(f"{label} observes {observations}, expected a Box")
+        return math.prod(observations.shape), actions
+
+    def reset(self, seed: int) -> Any:
+        """Begin the episode of ``seed`` in a new environment; returns the first observation."""
+        return self._vector.reset([seed])[0]
+
+    def step(self, action: Any) -> Step:
+        """Apply one action for one timestep."""
+        observations, rewards, ended = self._vector.step(self._slot, np.asarray(action)[None])
+        return observations[0], rewards[0], bool(ended[0]), False, {}
+
+    def render(self) -> Any:
+        """Return the current frame, uint8 (height, width, 3); TaskError where EnvPool cannot draw it."""
+        try:
+            return self._vector.render()
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise TaskError(f"task.env_id: EnvPool cannot draw {self._config.env_id!r}: {reason}") from error
+
+    def close(self) -> None:
+        """Throw the environment away."""
+        self._vector.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Keep EnvPool from warning, for each environment again, that it puts bounds of float64 into spaces of float32."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _import_package(env_id: str) -> Any:
+    try:
+        import envpool
+    except ImportError as error:
+        message = f"task.env_id: {env_id!r} of task=envpool needs the package envpool: pip install 'pyes-rl[envpool]'"
+        raise ConfigError(f"{message} ({error})") from error
+    return envpool

@@ -1,0 +1,139 @@
+"""What every worker shares: its place on the board, the results that it writes, and what becomes of failures.
+
+Must not know how members are evaluated. Invariant: an environment that raises makes a member fail, not the worker.
+"""
+
+import logging
+import math
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import _core
+from pyes.board import Board
+from pyes.messages import Batch, Plan, Status
+from pyes.rollout import Workload
+
+logger = logging.getLogger(__name__)
+
+Result = tuple[float, int, Status]
+
+
+class _Evaluator(Protocol):
+    def begin(self, batch: Batch) -> None: ...
+
+    def close(self) -> None: ...
+
+
+E = TypeVar("E", bound=_Evaluator)
+
+
+class BaseWorker(ABC, Generic[E]):
+    """Evaluates members for one slot of a board.
+
+    Parameters
+    ----------
+    slot : int           this worker's number on the board
+    workload : Workload  a task's configuration, or a function of theta
+    table : array        the noise table
+    own_process : bool   whether want of memory ends the worker, since the process may be damaged, and not the member
+    """
+
+    def __init__(
+        self,
+        slot: int,
+        workload: Workload,
+        plan: Plan,
+        board: Board,
+        table: NDArray[np.generic],
+        *,
+        own_process: bool = False,
+    ) -> None:
+        self._slot, self._workload, self._plan, self._board, self._table = slot, workload, plan, board, table
+        self._own_process = own_process
+        self._theta = np.empty(plan.dim, np.float32)
+        self._ticket = -1
+        self._batch: Batch | None = None
+        self._begun = 0.0  # the time that counts as work
+        self._evaluator: E = self._open_evaluator()
+
+    @abstractmethod
+    def _open_evaluator(self) -> E:
+        """Make what evaluates members."""
+
+    @abstractmethod
+    def work(self) -> None:
+        """Evaluate members until none can be claimed."""
+
+    def _open_batch(self) -> Batch:
+        """Return the batch on the board, with the evaluator ready for it; a member of it must be claimed."""
+        if self._board.ticket != self._ticket or self._batch is None:
+            self._ticket, self._batch = self._board.ticket, self._board.batch()
+            self._evaluator.begin(self._batch)
+        return self._batch
+
+    def _perturbed(self, member: int, batch: Batch) -> NDArray[np.float32]:
+        """Return a member's parameters: float32 (dim,), until the next call."""
+        _core.perturb(batch.theta, self._table, int(batch.offsets[member]), float(batch.scales[member]), self._theta)
+        return self._theta
+
+    def _finish(self, member: int, result: Result) -> None:
+        """Write a member's result, and the time since the last one."""
+        now = time.perf_counter()
+        self._board.busy[self._slot] += now - self._begun
+        self._begun = now
+        self._board.finish(self._slot, member, result)
+
+    def _summed_up(self, member: int, batch: Batch, total: float, length: int) -> Result:
+        """Return the result of a member whose episodes are done."""
+        if not math.isfinite(total):
+            where = f"generation {batch.generation}, member {member}, seeds {batch.seeds[member].tolist()}"
+            self._board.report(self._slot, f"the return is {total} ({where})")
+            logger.warning("the return is %s (%s)", total, where)
+            self._board.sums_of(member)  # what a failed member observed does not count
+            return math.nan, length, Status.NOT_FINITE
+        return total / batch.seeds.shape[1], length, Status.OK
+
+    def _failed(self, error: BaseException, member: int, batch: Batch, episode: int) -> Result:
+        """Return the result of a member whose episode raised; the head is told."""
+        where = f"generation {batch.generation}, member {member}, seed {batch.seeds[member, episode]}"
+        text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        self._board.report(self._slot, f"{text} ({where})")
+        logger.warning("an episode failed: %s", where, exc_info=error)
+        self._board.sums_of(member)
+        return math.nan, 0, Status.RAISED
+
+    def _is_fatal(self, error: BaseException) -> bool:
+        """Whether an error ends the worker."""
+        return self._own_process and isinstance(error, MemoryError)
+
+    def _renew(self, batch: Batch) -> None:
+        """Go on with a new environment: one that raised may be in any state."""
+        try:
+            self._evaluator.close()
+        except Exception as failure:
+            logger.warning("closing the failed environment raised %s", failure)
+        self._evaluator = self._open_evaluator()
+        self._evaluator.begin(batch)
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._evaluator.close()
+
+
+def serve(worker: BaseWorker[E], board: Board, wait: Callable[[], bool], done: Callable[[], None]) -> None:
+    """Work whenever woken, until ``wait`` says that it is over.
+
+    A new worker works before it first waits: it may be the replacement of one that died over a member.
+    """
+    while True:
+        worker.work()
+        if not board.remaining():
+            done()
+        if not wait():
+            return
