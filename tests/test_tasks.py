@@ -1,3 +1,5 @@
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -172,3 +174,11 @@ def test_rendering_gives_frames():
         task.reset(0)
         assert task.render().shape[-1] == 3
         assert task.render_fps == 50
+
+
+def test_envpool_without_its_package_is_refused_with_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "envpool", None)
+    with pytest.raises(
+        ConfigError, match=r"'CartPole-v1' of task=envpool needs the package envpool: pip install 'pyes-rl\[envpool\]'"
+    ):
+        tasks.make(TaskConfig("envpool", env_id="CartPole-v1"))

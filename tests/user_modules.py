@@ -1,5 +1,7 @@
 """Torch modules as users write them; ``network.module`` is "user_modules:NAME", with this folder on the path."""
 
+import os
+import time
 from typing import Any
 
 import torch
@@ -30,6 +32,24 @@ class Convolution(nn.Module):
     def forward(self, observation: torch.Tensor) -> torch.Tensor:
         assert observation.shape == self.observation_shape
         return self.output(self.convolution(observation * self.features).flatten())
+
+
+class Fatal(nn.Module):
+    """A linear layer that fails, as ``fault`` says, where its first weight is above ``limit``."""
+
+    def __init__(self, observation_size: int, outputs: int, fault: str = "", limit: float = 0.0) -> None:
+        super().__init__()
+        self.output = nn.Linear(observation_size, outputs)
+        self.fault, self.limit = fault, limit
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        if self.fault and observation.any() and self.output.weight[0, 0] > self.limit:
+            if self.fault == "exit":
+                os._exit(3)
+            if self.fault == "hang":
+                time.sleep(3600)
+            raise RuntimeError("the network is unhappy")
+        return self.output(observation)
 
 
 class Memory(nn.Module):

@@ -57,7 +57,8 @@ class EnvPoolVector:
             hint = f"; close: {', '.join(close)}" if close else ""
             raise ConfigError(f"task.env_id: EnvPool has no environment {env_id!r}{hint}")
         try:
-            return self._package.make_spec(env_id, **arguments)
+            with _no_warnings():
+                return self._package.make_spec(env_id, **arguments)
         except Exception as error:
             reason = " ".join(str(error).split())
             raise ConfigError(f"task.env_id: EnvPool cannot make {env_id!r}: {reason}") from error
@@ -75,10 +76,10 @@ class EnvPoolVector:
                     **self._config.env_kwargs,
                     **self._rendering,
                 )
+                observations: NDArray[Any] = self._pool.reset()[0]
         except Exception as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise TaskError(f"task.env_id: making {self._config.env_id!r} failed: {reason}") from error
-        observations: NDArray[Any] = self._pool.reset()[0]
         return observations
 
     def step(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> VectorStep:
@@ -128,7 +129,7 @@ class EnvPoolTask:
         with _no_warnings():
             observations, actions = spec.observation_space, spec.action_space
         if not isinstance(observations, spaces.Box):
-            raise ConfigError(f"{label} observes {observations}, expected a Box")
+            raise ConfigError(f"{label} observes a {type(observations).__name__}, expected a Box")
         return math.prod(observations.shape), actions
 
     def reset(self, seed: int) -> Any:

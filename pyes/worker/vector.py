@@ -5,6 +5,7 @@ those that each member alone would have. Where it cannot be told which member of
 of them is evaluated again in a wave of its own, so that none fails for another.
 """
 
+import logging
 import time
 
 from pyes import tasks
@@ -12,6 +13,8 @@ from pyes.config import TaskConfig
 from pyes.messages import Batch
 from pyes.vector_rollout import VectorEvaluator
 from pyes.worker.base import BaseWorker
+
+logger = logging.getLogger(__name__)
 
 
 class VectorWorker(BaseWorker[VectorEvaluator]):
@@ -58,14 +61,14 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
             if self._is_fatal(error):
                 raise
             if len(members) == 1:
-                self._finish(members[0], self._failed(error, members[0], batch, wave.episode))
-                self._renew(batch)
-                return
+                self._finish(wave.unfinished.pop(), self._failed(error, members[0], batch, wave.episode))
+            else:
+                logger.warning("%d members at once failed: now each alone", len(members), exc_info=error)
             self._renew(batch)
-            for member in wave.unfinished:
-                self._evaluate([member], batch)
         finally:
             self._board.started[self._slot] = 0.0
+        for member in wave.unfinished:
+            self._evaluate([member], batch)
 
     def _run(self, wave: "_Wave", batch: Batch) -> None:
         members, last = wave.members, batch.seeds.shape[1] - 1

@@ -1,0 +1,142 @@
+"""EnvPool against Gymnasium: timesteps a second of one worker on one core, with a policy of 64 and 64 units.
+
+    python benchmarks/envpool_tasks.py [NAME ...]
+
+Both ways take whole episodes of the same members in turn, with all that belongs to them: seeds, parameters, making
+environments where that is due. A ratio is the median over rounds of one run. Pong needs ale-py and opencv-python.
+"""
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import networks, tasks
+from pyes.config import NetworkConfig, TaskConfig
+from pyes.messages import Batch, Plan
+from pyes.networks import ActionHead, PolicySpec
+from pyes.rollout import TaskEvaluator
+from pyes.vector_rollout import VectorEvaluator
+
+SIZES = (16, 64)
+NETWORK = NetworkConfig("mlp", hidden=(64, 64))
+
+
+@dataclass(frozen=True)
+class Case:
+    """The same environment from both packages."""
+
+    env_id: str
+    gymnasium: TaskConfig
+    rounds: int = 7
+    single: int = 16  # episodes of a round, one after the other
+    balance: bool = False
+    sizes: tuple[int, ...] = SIZES
+
+
+def make_pong() -> gymnasium.Env[Any, Any]:
+    """Make Pong with Gymnasium's own preprocessing: what EnvPool's observes, near enough for a speed."""
+    import ale_py
+
+    gymnasium.register_envs(ale_py)
+    env = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
+    wrapped = gymnasium.wrappers.AtariPreprocessing(env, noop_max=30, frame_skip=4)
+    return gymnasium.wrappers.FrameStackObservation(wrapped, 4)
+
+
+CASES = {
+    "CartPole, untrained": Case("CartPole-v1", TaskConfig(env_id="CartPole-v1"), single=64),
+    "CartPole, balanced": Case("CartPole-v1", TaskConfig(env_id="CartPole-v1"), balance=True),
+    "Pendulum": Case("Pendulum-v1", TaskConfig(env_id="Pendulum-v1")),
+    "HalfCheetah": Case("HalfCheetah-v5", TaskConfig(env_id="HalfCheetah-v5"), rounds=3, single=4),
+    "Pong": Case("Pong-v5", TaskConfig("python", env_id="", factory="envpool_pong:make"), rounds=2, single=2),
+}
+
+
+def main(names: list[str]) -> None:
+    """Print one line a case and size of the vector."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    for name, case in CASES.items():
+        if not names or name in names:
+            for size in case.sizes:
+                print(f"{name + f', {size} at once:':<34}{compare(case, size)}", flush=True)
+
+
+def compare(case: Case, size: int) -> str:
+    """Return both speeds and their ratio as a line."""
+    config = TaskConfig("envpool", env_id=case.env_id)
+    with tasks.make(config) as task:
+        head, observations, limit = ActionHead.for_space(task.action_space), task.observation_size, task.max_timesteps
+    spec, theta = networks.build(NETWORK, observations, head, seed=0, observation_clip=5.0)
+    if case.balance:
+        theta = balancing(spec)
+    members = [
+        theta + 0.02 * noise for noise in np.random.default_rng(0).standard_normal((size, len(theta)), np.float32)
+    ]
+    plan = Plan(0, len(theta), size, 1, observations, 0, spec, vector=size)
+    batch = Batch(0, np.zeros(1, np.int64), np.zeros(1, np.float32), np.zeros((1, 1), np.int64), theta, limit or 0)
+    vector = VectorEvaluator(tasks.make_vector(config), plan)
+    single = TaskEvaluator(pong_or(case.gymnasium), plan)
+    for evaluator in (vector, single):
+        evaluator.begin(batch)
+    waves, singles = [], []
+    for number in range(case.rounds):
+        waves.append(speed(lambda first=number * size: run_wave(vector, members, first)))
+        singles.append(speed(lambda first=number * size: run_singles(single, members[: case.single], first)))
+    vector.close()
+    single.close()
+    ratio = statistics.median(wave / one for wave, one in zip(waves, singles, strict=True))
+    fast, slow = statistics.median(waves), statistics.median(singles)
+    return f"{fast:>10,.0f} steps/s, Gymnasium {slow:>8,.0f}: {ratio:.2f}"
+
+
+def pong_or(config: TaskConfig) -> Any:
+    """Make a task; that of Pong comes from this file."""
+    if config.factory:
+        sys.modules["envpool_pong"] = sys.modules[__name__]
+        globals()["make"] = make_pong
+    return tasks.make(config)
+
+
+def balancing(spec: PolicySpec) -> NDArray[np.float32]:
+    """Return parameters that keep CartPole's pole up to the end: it is pushed to where it falls."""
+    theta = np.zeros(spec.dim, np.float32)
+    first, second, last = spec.program.instructions
+    first.weight(theta)[0] = (0.05, 0.1, 1.0, 0.5)  # position, velocity, angle, angular velocity
+    second.weight(theta)[0, 0] = 1.0
+    last.weight(theta)[:, 0] = (-10.0, 10.0)
+    return theta
+
+
+def run_wave(evaluator: VectorEvaluator, members: list[NDArray[np.float32]], first: int) -> int:
+    """Run an episode of each member side by side; return timesteps."""
+    for slot, theta in enumerate(members):
+        evaluator.load(slot, theta, None)
+    seeds = range(first, first + len(members))
+    return sum(length for _, _, length in evaluator.episode(range(len(members)), 0, seeds))
+
+
+def run_singles(evaluator: TaskEvaluator, members: list[NDArray[np.float32]], first: int) -> int:
+    """Run an episode of each member, one after the other; return timesteps."""
+    total = 0
+    for member, theta in enumerate(members):
+        evaluator.load(theta, None)
+        total += evaluator.episode(member, 0, first + member)[1]
+    return total
+
+
+def speed(work: Callable[[], int]) -> float:
+    """Return the timesteps a second of some work."""
+    begun = time.perf_counter()
+    return work() / (time.perf_counter() - begun)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
