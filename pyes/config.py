@@ -282,7 +282,7 @@ class ClusterConfig(Section):
     start_method: Literal["auto", "fork", "spawn"] = "auto"
     episode_time_limit: Annotated[float, Positive] = 300.0  # seconds; then its worker is replaced
     attempts: Annotated[int, AtLeastOne] = 3  # a member that cost this many workers is recorded as failed
-    vector: Annotated[int, AtLeastOne] = 32  # members that a worker evaluates at once, with task.name=envpool
+    vector: Annotated[int, AtLeastOne] = 64  # members that a worker evaluates at once, with task.name=envpool
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ def test_train_help_lists_the_choices(tmp_path: Path):
     done = pyes("train", "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert (
-        "task: ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker, cart_pole, frostbite, function" in done.stdout
+        "task: ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker, cart_pole, envpool, frostbite" in done.stdout
     )
 
 

@@ -290,6 +290,11 @@ def test_frames_are_pictures():
     assert frame.std() > 0
 
 
+def test_frames_of_mujoco_are_refused_before_they_end_the_process():
+    with pytest.raises(ConfigError, match="EnvPool cannot draw 'HalfCheetah-v5': no video of its MuJoCo environments"):
+        tasks.make(_config("HalfCheetah-v5"), "rgb_array")
+
+
 # --- refusals
 
 

@@ -35,7 +35,7 @@ class EnvPoolVector:
 
     Raises
     ------
-    ConfigError    the package is missing, EnvPool has no such environment, or its spaces cannot be used
+    ConfigError    the package is missing, EnvPool has no such environment, or frames are wanted of one of MuJoCo
     """
 
     def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
@@ -44,6 +44,13 @@ class EnvPoolVector:
         self._rendering = {} if render_mode is None else {"render_mode": render_mode}
         self._pool: Any = None
         self.spec = self._make_spec()
+        if render_mode is not None and any(
+            base.__module__.startswith("envpool.mujoco") for base in type(self.spec).__mro__
+        ):
+            # It would end the process where nobody has set up OpenGL before.
+            raise ConfigError(
+                f"task.env_id: EnvPool cannot draw {config.env_id!r}: no video of its MuJoCo environments"
+            )
 
     def _make_spec(self) -> Any:
         """Ask EnvPool what the environment is like, without making one."""
@@ -108,7 +115,7 @@ class EnvPoolTask:
 
     Raises
     ------
-    ConfigError    as `EnvPoolVector`
+    ConfigError    as `EnvPoolVector`, or its spaces cannot be used
     """
 
     render_fps = 30
