@@ -2,9 +2,11 @@
 
 import dataclasses
 import os
+import random
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -238,11 +240,13 @@ def test_workers_killed_in_the_middle_of_their_waves_change_nothing(table):
     config = _config("Pendulum-v1")
     plan, theta = _plan(config, 8)
     batch = _batch(theta, 64)
-    expected = _evaluate(table, config, dataclasses.replace(plan, vector=1), batch)
+    expected = _evaluate(table, config, plan, batch)
     killed: set[int] = set()
 
     def kill() -> None:
+        chance = random.Random(0)
         while len(killed) < 5:
+            time.sleep(chance.uniform(0, 0.1))
             victim = _until(lambda: (set(_workers()) - killed).pop(), "a new worker")
             os.kill(victim, signal.SIGKILL)
             killed.add(victim)
