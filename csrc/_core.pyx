@@ -20,12 +20,15 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 from pyes_kernels cimport *
 
+import math
+
 import numpy as np
 
 cdef object FLOAT32 = np.dtype(np.float32)
 cdef object FLOAT64 = np.dtype(np.float64)
 cdef object INT32 = np.dtype(np.int32)
 cdef object INT64 = np.dtype(np.int64)
+cdef object UINT8 = np.dtype(np.uint8)
 cdef object UINT32 = np.dtype(np.uint32)
 cdef dict TABLE_DTYPES = {FLOAT32: PYES_FLOAT32, np.dtype(np.uint16): PYES_BFLOAT16, np.dtype(np.int8): PYES_INT8}
 cdef dict ACTIONS = {
@@ -35,6 +38,8 @@ cdef dict ACTIONS = {
     "tanh": PYES_SQUASH,
     "bins": PYES_BINS,
 }
+cdef int COLUMNS = 8  # of an instruction, images apart
+cdef list IMAGELESS = [0, 0, 0, 0, 0, 0, -1]  # the columns after those, where there is no image
 cdef uint32_t ACTION_PURPOSE = 3  # pyes.streams.Purpose.ACTION
 
 
@@ -478,26 +483,53 @@ cdef object _aligned(Py_ssize_t size):
     return block[skip : skip + size]
 
 
-cdef int _check_layer(Py_ssize_t k, object row, Py_ssize_t expected_inputs) except -1:
-    op, inputs, outputs, weight_offset, bias_offset, activation, recurrent_offset, recurrent_bias_offset = row
+cdef int _check_layer(Py_ssize_t k, pyes_layer *layer, Py_ssize_t expected_inputs) except -1:
     where = f"instructions[{k}]"
-    if not PYES_LINEAR <= op <= PYES_LSTM:
-        raise ValueError(f"{where}: got op {op}, expected 0 (linear), 1 (rnn), 2 (gru) or 3 (lstm)")
-    if inputs != expected_inputs:
-        raise ValueError(f"{where}: got {inputs} inputs, expected {expected_inputs} (what comes before it)")
-    if outputs < 1:
-        raise ValueError(f"{where}: got {outputs} outputs, expected at least 1")
-    if weight_offset < 0 or bias_offset < -1:
-        raise ValueError(f"{where}: got offsets {weight_offset} and {bias_offset}, expected >= 0 and >= -1")
-    lowest = -1 if op == PYES_LINEAR else 0
-    if recurrent_offset < lowest or recurrent_bias_offset < -1:
+    if not PYES_LINEAR <= layer.op <= PYES_SCALE:
         raise ValueError(
-            f"{where}: got recurrent offsets {recurrent_offset} and {recurrent_bias_offset}, "
+            f"{where}: got op {<int>layer.op}, expected 0 (linear), 1 (rnn), 2 (gru), 3 (lstm), 4 (conv) or 5 (scale)"
+        )
+    if layer.inputs != expected_inputs:
+        raise ValueError(f"{where}: got {layer.inputs} inputs, expected {expected_inputs} (what comes before it)")
+    if layer.outputs < 1:
+        raise ValueError(f"{where}: got {layer.outputs} outputs, expected at least 1")
+    cdef bint weightless = layer.op == PYES_SCALE
+    if layer.weight_offset < -<int>weightless or layer.bias_offset < -1:
+        raise ValueError(
+            f"{where}: got offsets {layer.weight_offset} and {layer.bias_offset}, expected >= 0 and >= -1"
+        )
+    cdef int lowest = 0 if PYES_RNN <= layer.op <= PYES_LSTM else -1
+    if layer.recurrent_offset < lowest or layer.recurrent_bias_offset < -1:
+        raise ValueError(
+            f"{where}: got recurrent offsets {layer.recurrent_offset} and {layer.recurrent_bias_offset}, "
             f"expected >= {lowest} and >= -1"
         )
-    last = PYES_SOFTSIGN if op <= PYES_RNN else PYES_IDENTITY
-    if not 0 <= activation <= last:
-        raise ValueError(f"{where}: got activation {activation}, expected 0 to {<int>last}")
+    cdef int last = PYES_SOFTSIGN if layer.op in (PYES_LINEAR, PYES_RNN, PYES_CONV) else PYES_IDENTITY
+    if not 0 <= <int>layer.activation <= last:
+        raise ValueError(f"{where}: got activation {<int>layer.activation}, expected 0 to {last}")
+    _check_image(where, layer)
+    return 0
+
+
+cdef int _check_image(str where, pyes_layer *layer) except -1:
+    """What only convolutions, scales and normalised layers have."""
+    if layer.op == PYES_SCALE and (layer.outputs != layer.inputs or layer.divisor < 1):
+        raise ValueError(
+            f"{where}: got {layer.outputs} outputs and the divisor {layer.divisor}, "
+            f"expected {layer.inputs} and at least 1"
+        )
+    if layer.scale_offset < -1 or (layer.scale_offset >= 0 and layer.op not in (PYES_LINEAR, PYES_CONV)):
+        raise ValueError(f"{where}: got scale offset {layer.scale_offset}, expected -1, or more for linear and conv")
+    if layer.op != PYES_CONV:
+        return 0
+    shape = [layer.channels, layer.height, layer.width]
+    image = f"an image of {' x '.join(map(str, shape))}"
+    if min(shape) < 1 or math.prod(shape) != layer.inputs:
+        raise ValueError(f"{where}: got {image}, expected {layer.inputs} values")
+    if layer.stride < 1 or not 1 <= layer.kernel <= min(layer.height, layer.width):
+        raise ValueError(f"{where}: got kernel {layer.kernel} and stride {layer.stride} over {image}")
+    if layer.outputs % pyes_conv_pixels(layer):
+        raise ValueError(f"{where}: got {layer.outputs} outputs, expected a multiple of {pyes_conv_pixels(layer)}")
     return 0
 
 
@@ -545,32 +577,39 @@ cdef class _Foreign(_Network):
 
 
 cdef class _Compiled(_Network):
-    """A network as instructions, with its parameters and its memory."""
+    """A network as instructions, with its parameters, its memory and its reference batch."""
     cdef pyes_level level
     cdef int64_t layer_count, state_size
     cdef pyes_layer *layers
     # Arrays own the memory that the pointers below them address.
-    cdef object packed_array, state_array, scratch_array
+    cdef object packed_array, state_array, scratch_array, reference_array, values_array, sums_array
     cdef float *packed
     cdef float *state
     cdef float *scratch
+    cdef const void *reference
+    cdef float *values
+    cdef double *sums
 
-    def __cinit__(self, instructions, Py_ssize_t observation_size, level):
+    def __cinit__(self, instructions, Py_ssize_t observation_size, level, reference):
         self.level = _level(level)
         _array("instructions", instructions, INT64, 2, False)
-        if instructions.shape[0] < 1 or instructions.shape[1] != 8:
-            raise ValueError(f"instructions: got shape {instructions.shape}, expected (n, 8) with n >= 1")
+        if instructions.shape[0] < 1 or instructions.shape[1] not in (COLUMNS, len(IMAGELESS) + COLUMNS):
+            raise ValueError(
+                f"instructions: got shape {instructions.shape}, expected (n, {COLUMNS}) or "
+                f"(n, {COLUMNS + len(IMAGELESS)}) with n >= 1"
+            )
         self.layer_count = instructions.shape[0]
         self.layers = <pyes_layer *>PyMem_Calloc(self.layer_count, sizeof(pyes_layer))
         if self.layers == NULL:
             raise MemoryError
         self.outputs = observation_size
         for k, row in enumerate(instructions.tolist()):
-            _check_layer(k, row, self.outputs)
-            self._set_layer(&self.layers[k], row)
+            self._set_layer(&self.layers[k], row if len(row) > COLUMNS else row + IMAGELESS)
+            _check_layer(k, &self.layers[k], self.outputs)
             self.outputs = self.layers[k].outputs
             self.dim = max(self.dim, pyes_layer_dim(&self.layers[k]))
         self._allocate()
+        self._set_reference(reference, observation_size)
 
     def __dealloc__(self):
         PyMem_Free(self.layers)
@@ -578,7 +617,9 @@ cdef class _Compiled(_Network):
     cdef int _set_layer(self, pyes_layer *layer, list row) except -1:
         cdef int op, activation
         op, layer.inputs, layer.outputs, layer.weight_offset, layer.bias_offset, activation = row[:6]
-        layer.recurrent_offset, layer.recurrent_bias_offset = row[6:]
+        layer.recurrent_offset, layer.recurrent_bias_offset = row[6:8]
+        layer.channels, layer.height, layer.width, layer.kernel, layer.stride = row[8:13]
+        layer.divisor, layer.scale_offset = row[13:]
         layer.op, layer.activation = <pyes_op>op, <pyes_activation>activation
         return 0
 
@@ -593,8 +634,36 @@ cdef class _Compiled(_Network):
         self.scratch = <float *>_out("scratch", self.scratch_array, FLOAT32)
         return 0
 
+    cdef int _set_reference(self, object reference, Py_ssize_t observation_size) except -1:
+        cdef int64_t width = pyes_policy_reference_width(self.layer_count, self.layers)
+        if width == 0 or reference is None:
+            if width or reference is not None:
+                raise ValueError(f"reference: got {'one' if width == 0 else 'none'}, expected the other way round")
+            return 0
+        cdef bint remembers = False
+        for k in range(self.layer_count):
+            remembers |= PYES_RNN <= self.layers[k].op <= PYES_LSTM
+            if remembers and self.layers[k].scale_offset >= 0:
+                raise ValueError(f"instructions[{k}]: got a normalised layer behind one with a memory")
+        dtype = UINT8 if isinstance(reference, np.ndarray) and reference.dtype == UINT8 else FLOAT32
+        self.reference = _array("reference", reference, dtype, 2, False)
+        if reference.shape[0] < 1 or reference.shape[1] != observation_size:
+            raise ValueError(f"reference: got shape {reference.shape}, expected (n, {observation_size}) with n >= 1")
+        self.reference_array = reference
+        self.values_array = np.empty(len(reference) * width, FLOAT32)
+        self.values = <float *>_out("values", self.values_array, FLOAT32)
+        self.sums_array = np.empty(2 * width, FLOAT64)
+        self.sums = <double *>_array("sums", self.sums_array, FLOAT64, 1, True)
+        return 0
+
     cdef int load(self, object theta) except -1:
-        pyes_policy_pack(self.layer_count, self.layers, <const float *>_in("theta", theta, FLOAT32), self.packed)
+        cdef const float *parameters = <const float *>_in("theta", theta, FLOAT32)
+        pyes_policy_pack(self.layer_count, self.layers, parameters, self.packed)
+        if self.reference == NULL:
+            return 0
+        cdef pyes_value type = PYES_BYTE if self.reference_array.dtype == UINT8 else PYES_FLOAT
+        pyes_policy_normalize(self.level, self.layer_count, self.layers, parameters, len(self.reference_array), type,
+                              self.reference, self.packed, self.scratch, self.values, self.sums)
         return 0
 
     cdef int reset(self) except -1:
@@ -611,9 +680,12 @@ cdef class PolicyRunner:
 
     Parameters
     ----------
-    network : int64 (n, 8)         instructions: rows [op, inputs, outputs, weight_offset, bias_offset, activation,
-                                   recurrent_offset, recurrent_bias_offset]; op 0 linear 1 rnn 2 gru 3 lstm; weights
-                                   and biases in theta in torch's layout, see the header; a bias offset of -1: no bias;
+    network : int64 (n, 8 or 15)   instructions: rows [op, inputs, outputs, weight_offset, bias_offset, activation,
+                                   recurrent_offset, recurrent_bias_offset], and where there are images or normalised
+                                   layers also [channels, height, width, kernel, stride, divisor, scale_offset]; op
+                                   0 linear 1 rnn 2 gru 3 lstm 4 conv 5 scale; weights
+                                   and biases in theta in torch's layout, see the header; a bias offset of -1: no bias,
+                                   a scale offset of -1: not normalised;
                                    activation 0 identity 1 tanh 2 relu 3 sigmoid 4 elu 5 leaky_relu 6 silu 7 gelu
                                    8 softsign. Or an object with ``dim``, ``outputs``, ``load(theta)``, ``reset()`` and
                                    ``forward(observation)``, which runs the network itself: float32 in, float32 out
@@ -625,6 +697,7 @@ cdef class PolicyRunner:
     action_shape : tuple of int    shape of a box action, of size a
     action_noise : float           standard deviation of the normals added to identity, clip and tanh outputs
     level : str, optional          one of ``levels()``, for instructions; the best by default
+    reference : uint8 or float32 (count, observation_size), optional    the reference batch of normalised layers; kept
 
     Raises
     ------
@@ -660,9 +733,9 @@ cdef class PolicyRunner:
     cdef uint32_t generation, member, episode
 
     def __cinit__(self, network, Py_ssize_t observation_size, *, action, low=None, high=None, bins=0,
-                  action_start=0, action_shape=(), action_noise=0.0, level=None):
+                  action_start=0, action_shape=(), action_noise=0.0, level=None, reference=None):
         if isinstance(network, np.ndarray):
-            self.network = _Compiled(network, observation_size, level)
+            self.network = _Compiled(network, observation_size, level, reference)
         else:
             self.network = _Foreign(network, observation_size)
         self.dim, self.outputs = self.network.dim, self.network.outputs
@@ -758,7 +831,7 @@ cdef class PolicyRunner:
     def act(self, observation):  # IN
         """Choose the action for an observation of observation_size values: an int, or a new float32 array.
 
-        float32 and float64 arrays without gaps are fastest; anything else goes by way of NumPy. Another size is a
+        float32, float64 and uint8 arrays without gaps are fastest; anything else goes by way of NumPy. Another size is a
         ValueError.
         """
         self._read(observation)
@@ -808,7 +881,7 @@ cdef class PolicyRunner:
         return self.noisy
 
     cdef int _read(self, object observation) except -1:
-        """Copy an observation: float32 and float64 without gaps at once, anything else by way of NumPy."""
+        """Copy an observation: float32, float64, uint8 without gaps at once, anything else by way of NumPy."""
         cdef Py_buffer view
         cdef bint done
         if PyObject_CheckBuffer(observation):
@@ -840,6 +913,10 @@ cdef class PolicyRunner:
     cdef bint _copy_values(self, char letter, const void *values) noexcept:
         """False if the type with this letter is not one of those that are copied at once."""
         cdef int64_t i
+        if letter == c"B":
+            for i in range(self.observation_size):
+                self.observation[i] = <float>(<const unsigned char *>values)[i]
+            return True
         if letter == c"f":
             memcpy(self.observation, values, self.observation_size * sizeof(float))
             return True

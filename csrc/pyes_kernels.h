@@ -4,7 +4,7 @@
  *     n        entries, members, slices, words or layers, as the contract says
  *     dim      parameters of theta
  *     count    members on the board
- *     inputs, outputs, lanes    of one layer; lanes = outputs rounded up to PYES_LANES
+ *     inputs, outputs, lanes    of one layer; lanes = outputs (of a convolution filters) rounded up to PYES_LANES
  * "x (n, m)" is a row-major array of n * m values without gaps.
  *
  * ARGUMENTS come as: level, sizes, inputs (const), scalars, outputs. Kernels TRUST their input: sizes >= 0, pointers
@@ -150,7 +150,7 @@ void pyes_sgd_step(enum pyes_level level, int64_t dim, const float *gradient, do
 void pyes_clipup_step(enum pyes_level level, int64_t dim, const float *gradient, double learning_rate, double momentum,
                       double max_speed, double weight_decay, float *theta, float *velocity);
 
-/* ---- Policy (kernels/program.c, policy.c, cells.h, action.c) -----------------------------------------------------
+/* ---- Policy (kernels/program.c, policy.c, reference.c, layers.h, conv.h, cells.h, action.c) ----------------------
  *
  * A network is n layers. Layer k reads `inputs` values and writes `lanes`, of which the first `outputs` count and the
  * others are scratch. A linear layer keeps nothing; a recurrent one keeps a hidden state h of `outputs` values, and an
@@ -160,7 +160,12 @@ void pyes_clipup_step(enum pyes_level level, int64_t dim, const float *gradient,
  * (blocks * outputs, outputs) for h; biases are (blocks * outputs) each. Blocks, in torch's order: one for LINEAR and
  * RNN; reset, update, new for GRU; input, forget, cell, output for LSTM. Packed is one linear map of [x; h]:
  * bias (width), then weights (inputs, or inputs + outputs, width), every block padded to `lanes` with zeros. The new
- * gate of a GRU is packed as two blocks, one from x and one from h, since its cell multiplies the second alone. */
+ * gate of a GRU is packed as two blocks, one from x and one from h, since its cell multiplies the second alone.
+ *
+ * A convolution reads an image (channels, height, width) and writes (filters, pixels), pixel by row and column; its
+ * square kernel moves by `stride`, without padding. In theta its weights are (filters, channels, kernel, kernel); packed
+ * they follow the bias as panels of PYES_LANES filters, each (kernel, kernel, channels, PYES_LANES). A scale layer
+ * divides every value by `divisor`; it has no weights. */
 
 enum { PYES_LANES = 16 };
 
@@ -176,18 +181,30 @@ enum pyes_activation {
     PYES_SOFTSIGN = 8,
 };
 
-enum pyes_op { PYES_LINEAR = 0, PYES_RNN = 1, PYES_GRU = 2, PYES_LSTM = 3 };
+enum pyes_op { PYES_LINEAR = 0, PYES_RNN = 1, PYES_GRU = 2, PYES_LSTM = 3, PYES_CONV = 4, PYES_SCALE = 5 };
+
+enum pyes_value { PYES_BYTE = 0, PYES_FLOAT = 1 };
+
+/* Added to variances: that of the Atari policies of Salimans et al. 2017. */
+#define PYES_NORMALIZE_EPSILON 1e-3
 
 struct pyes_layer {
     enum pyes_op op;
-    int64_t inputs, outputs, lanes;                  /* lanes: outputs rounded up to a multiple of PYES_LANES */
+    int64_t inputs, outputs, lanes;                  /* lanes: filters rounded up to a multiple of PYES_LANES */
     int64_t weight_offset, bias_offset;              /* in theta; bias_offset -1: no bias */
     int64_t recurrent_offset, recurrent_bias_offset; /* in theta; for recurrent layers alone, bias -1: no second one */
+    int64_t channels, height, width, kernel, stride; /* of CONV: its input and its window */
+    int64_t divisor;                                 /* of SCALE */
+    int64_t scale_offset;                            /* in theta, of a normalised LINEAR or CONV; -1: not normalised */
+    int64_t filters, pixels;                         /* filters * pixels = outputs; pixels is 1 but for CONV */
     int64_t packed_offset, state_offset;             /* in packed and in state */
-    enum pyes_activation activation;                 /* of LINEAR and RNN; IDENTITY for the others */
+    enum pyes_activation activation;                 /* of LINEAR, RNN and CONV; IDENTITY for the others */
 };
 
-/* Places n layers, whose other fields are set: fills in lanes, packed_offset and state_offset.
+/* Places of the window of a convolution in its image. @pre kernel <= height, width; 1 <= stride */
+int64_t pyes_conv_pixels(const struct pyes_layer *layer);
+
+/* Places n layers, whose other fields are set: fills in filters, pixels, lanes, packed_offset and state_offset.
  * @param packed_size, state_size    lengths of the arrays of pyes_policy_forward, state_size 0 without memory */
 void pyes_policy_place(int64_t n, struct pyes_layer *layers, int64_t *packed_size, int64_t *state_size);
 
@@ -197,14 +214,32 @@ int64_t pyes_layer_dim(const struct pyes_layer *layer);
 /* The width of a placed layer: lanes, times 4 for GRU and LSTM. */
 int64_t pyes_layer_width(const struct pyes_layer *layer);
 
-/* The width of the widest layer: half the length of the scratch of pyes_policy_forward. */
+/* The most values that a layer writes or reorders: half the length of the scratch of pyes_policy_forward. */
 int64_t pyes_policy_width(int64_t n, const struct pyes_layer *layers);
 
 /* Packs the weights of all layers; two biases are added, but for the new gate of a GRU. O(length of packed). */
 void pyes_policy_pack(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed);
 
+/* Virtual batch normalisation (Salimans, Goodfellow et al. 2016, section 3.4): makes of each normalised layer's linear
+ * map y, without bias, y * gain + shift, where gain = scale / sqrt(variance + PYES_NORMALIZE_EPSILON) and
+ * shift = bias - mean * gain, with mean and variance of each filter over all observations of the reference batch and all
+ * pixels; layers before it are normalised when it is. Gain and shift replace weights and bias in packed.
+ * @pre   packed is fresh from pyes_policy_pack of the same theta; no layer up to the last normalised one is recurrent
+ * @param batch (count, inputs of layer 0)    uint8_t or float after type; the network's own inputs
+ * @param scratch                             as for pyes_policy_forward
+ * @param values (count * pyes_policy_reference_width), sums (2 * lanes of the widest layer)    overwritten
+ * @note  y in float; sums of y and y^2 in double, by observation, then pixel; gain and shift in double, rounded once.
+ *        O(count forward passes). */
+void pyes_policy_normalize(enum pyes_level level, int64_t n, const struct pyes_layer *layers, const float *theta,
+                           int64_t count, enum pyes_value type, const void *batch, float *packed, float *scratch,
+                           float *values, double *sums);
+
+/* The most outputs of a normalised layer; 0 if none is. */
+int64_t pyes_policy_reference_width(int64_t n, const struct pyes_layer *layers);
+
 /* Runs the network for one timestep: y[o] = bias[o]; y[o] += x[i] * W[i][o] for i = 0, 1, 2, ..., where x of a
- * recurrent layer goes on with its h; then the activation, or the cell, which replaces h (and c):
+ * recurrent layer goes on with its h, and x of a convolution is its window by row, column and channel; then the
+ * activation, or the cell, which replaces h (and c):
  *     RNN    h = activation(y)
  *     GRU    r = s(y0), z = s(y1), n = tanh(y2 + r y3), h = (1 - z) n + z h
  *     LSTM   i = s(y0), f = s(y1), g = tanh(y2), o = s(y3), c = f c + i g, h = o tanh(c)

@@ -48,11 +48,20 @@ cdef extern from "pyes_kernels.h" nogil:
         PYES_LINEAR
         PYES_RNN
         PYES_LSTM
+        PYES_CONV
+        PYES_SCALE
+    enum pyes_value:
+        PYES_BYTE
+        PYES_FLOAT
     struct pyes_layer:
         pyes_op op
         int64_t inputs, outputs, lanes
         int64_t weight_offset, bias_offset
         int64_t recurrent_offset, recurrent_bias_offset
+        int64_t channels, height, width, kernel, stride
+        int64_t divisor
+        int64_t scale_offset
+        int64_t filters, pixels
         int64_t packed_offset, state_offset
         pyes_activation activation
     enum pyes_action:
@@ -61,10 +70,15 @@ cdef extern from "pyes_kernels.h" nogil:
         PYES_SQUASH
         PYES_BINS
     void pyes_policy_place(int64_t n, pyes_layer *layers, int64_t *packed_size, int64_t *state_size)
+    int64_t pyes_conv_pixels(const pyes_layer *layer)
     int64_t pyes_layer_dim(const pyes_layer *layer)
     int64_t pyes_layer_width(const pyes_layer *layer)
     int64_t pyes_policy_width(int64_t n, const pyes_layer *layers)
     void pyes_policy_pack(int64_t n, const pyes_layer *layers, const float *theta, float *packed)
+    int64_t pyes_policy_reference_width(int64_t n, const pyes_layer *layers)
+    void pyes_policy_normalize(pyes_level level, int64_t n, const pyes_layer *layers, const float *theta,
+                               int64_t count, pyes_value type, const void *batch, float *packed, float *scratch,
+                               float *values, double *sums)
     const float *pyes_policy_forward(pyes_level level, int64_t n, const pyes_layer *layers, const float *packed,
                                      const float *input, float *state, float *scratch)
     void pyes_normalize(int64_t n, const float *observation, const float *mean, const float *inverse_std,

@@ -219,8 +219,8 @@ class NetworkConfig(Section):
 
     PATH = "network"
 
-    name: Literal["linear", "mlp", "rnn", "gru", "lstm", "torch"] = "linear"
-    hidden: tuple[Annotated[int, AtLeastOne], ...] = ()  # mlp, rnn, gru, lstm: units of each hidden layer
+    name: Literal["linear", "mlp", "rnn", "gru", "lstm", "dqn", "torch"] = "linear"
+    hidden: tuple[Annotated[int, AtLeastOne], ...] = ()  # mlp, rnn, gru, lstm, dqn: units of each hidden layer
     activation: Literal["identity", "tanh", "relu", "sigmoid", "elu", "leaky_relu", "silu", "gelu", "softsign"] = "tanh"
     output_activation: Literal["identity", "tanh"] = "identity"  # before the action is chosen
     bias: bool = True
@@ -228,10 +228,16 @@ class NetworkConfig(Section):
     init: Literal["torch", "zero"] = "torch"  # theta at the start: torch's own initialisation, or all zeros
     module: str | None = None  # torch: PACKAGE:CLASS, made as CLASS(observation_size, outputs, **module_kwargs)
     module_kwargs: dict[str, Any] = field(default_factory=dict)
+    channels: tuple[Annotated[int, AtLeastOne], ...] = ()  # dqn: filters of each convolution ...
+    kernels: tuple[Annotated[int, AtLeastOne], ...] = ()  # ... height and width of each ...
+    strides: tuple[Annotated[int, AtLeastOne], ...] = ()  # ... and pixels that it moves by
+    divisor: Annotated[int, AtLeastOne] = 1  # dqn: of the observation
+    virtual_batch_norm: bool = False  # dqn: normalise all hidden layers by their statistics over a reference batch
 
     def check(self) -> None:
         """Refuse layers, activations, biases and modules that do not go with the name."""
         self._check_module()
+        self._check_convolutions()
         if self.name in ("linear", "torch") and self.hidden:
             expected = f"[] with network.name={self.name} (or network.name=mlp)"
             raise refusal("network.hidden", list(self.hidden), expected)
@@ -242,6 +248,17 @@ class NetworkConfig(Section):
         if self.double_bias and not (self.bias and self.name in ("rnn", "gru", "lstm")):
             expected = "false without network.bias=true and network.name=rnn, gru or lstm"
             raise refusal("network.double_bias", True, expected)
+
+    def _check_convolutions(self) -> None:
+        """Refuse convolutions that are not wholly described, and what belongs to them elsewhere."""
+        counts = [len(each) for each in (self.channels, self.kernels, self.strides)]
+        if self.name == "dqn" and not 0 < counts[0] == counts[1] == counts[2]:
+            expected = "as many kernels and strides, and at least one, with network.name=dqn"
+            raise refusal("network.channels", list(self.channels), expected)
+        for key in ("channels", "kernels", "strides", "divisor", "virtual_batch_norm"):
+            value, default = getattr(self, key), getattr(NetworkConfig, key)
+            if self.name != "dqn" and value != default:
+                raise refusal(f"network.{key}", _plain(value), f"{_plain(default)!r} without network.name=dqn")
 
     def _check_module(self) -> None:
         """Refuse a module without its name, and settings that a module decides by itself."""
@@ -336,10 +353,13 @@ class TrainConfig(Section):
     snapshot: SnapshotConfig = field(default_factory=SnapshotConfig)
 
     def check(self) -> None:
-        """Refuse random numbers shared by pairs where there are no pairs, and networks between theta and a function."""
+        """Refuse what does not go together across sections."""
         if self.task.common_random_numbers == "pair" and not self.algorithm.mirrored:
             expected = "'none' or 'generation' with algorithm.mirrored=false"
             raise refusal("task.common_random_numbers", "pair", expected)
+        if self.network.virtual_batch_norm and self.task.normalize_observations:
+            expected = "false with network.virtual_batch_norm=true, which normalises too"
+            raise refusal("task.normalize_observations", True, expected)
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
         if self.task.name == "function":

@@ -110,5 +110,6 @@ class History:
         record = self._recording[starts[-1]]
         assert isinstance(record, Start)
         self.state = RunState(self._setup if starts == [0] else _setup(record), self._table)
+        self.state.check_reference(record)
         self.state.load_state_dict(snapshot)
         self._applied = applied

@@ -61,6 +61,7 @@ class Start:
     table : str         fingerprint of the noise table
     theta_hash : str    of the center of ``generation``
     versions : dict     of Python and of the packages that decide numbers
+    reference : str     digest of the reference batch; None without virtual batch normalisation
     """
 
     generation: int
@@ -68,6 +69,7 @@ class Start:
     table: str
     theta_hash: str
     versions: dict[str, str]
+    reference: str | None = None
 
 
 @dataclass(frozen=True)
@@ -271,10 +273,10 @@ def _digest(before: bytes, header: bytes, payload: bytes) -> bytes:
 
 
 def _encode(record: Record, before: bytes) -> tuple[bytes, bytes]:
-    """Return a record's bytes, and its digest, which is the last of them."""
+    """Return a record's bytes, without what is None, and its digest, which is the last of them."""
     values = asdict(record)
     generation = values.pop("generation")
-    payload: bytes = msgpack.packb({key: _packed(value) for key, value in values.items()})
+    payload: bytes = msgpack.packb({key: _packed(value) for key, value in values.items() if value is not None})
     fields = _FIELDS.pack(len(payload), _KINDS[type(record)], generation)
     header = fields + _CRC.pack(zlib.crc32(fields))
     digest = _digest(before, header, payload)

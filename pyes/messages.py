@@ -5,6 +5,7 @@ A `Plan` is told once a run, a `Batch` goes out and `Results` come back once a g
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ class Plan:
     statistics_rows: int  # members of a batch whose observations are summed, at most
     policy: PolicySpec | None  # None: members are plain vectors for a function
     vector: int = 1  # members that a worker evaluates at once, at most, where the task can
+    reference: NDArray[Any] | None = None  # what virtual batch normalisation takes its statistics over
 
 
 @dataclass(frozen=True)

@@ -250,8 +250,7 @@ def _norm(values: Float32) -> float:
     return float(np.sqrt(total))
 
 
-# Policies. A row is (op, inputs, outputs, weight_offset, bias_offset, activation, recurrent_offset,
-# recurrent_bias_offset), as ``PolicyRunner`` takes it; op 0 is linear, 1 rnn, 2 gru, 3 lstm.
+# Policies. A row is an instruction as ``PolicyRunner`` takes it; op 0 is linear, 1 rnn, 2 gru, 3 lstm, 4 conv, 5 scale.
 
 _GATES = {0: 1, 1: 1, 2: 3, 3: 4}
 
@@ -261,34 +260,123 @@ class PolicyNetwork:
 
     Parameters
     ----------
-    instructions : int64 (n, 8)
+    instructions : int64 (n, 8 or 15)
     theta : float32 (dim,)
+    batch : uint8 or float32 (count, inputs)    the reference batch, where layers are normalised
     """
 
-    def __init__(self, instructions: NDArray[np.int64], theta: Float32) -> None:
-        self._rows: list[list[int]] = instructions.tolist()
+    def __init__(self, instructions: NDArray[np.int64], theta: Float32, batch: NDArray[Any] | None = None) -> None:
+        rows: list[list[int]] = instructions.tolist()
+        self._rows = [row if len(row) > 8 else [*row, 0, 0, 0, 0, 0, 0, -1] for row in rows]
         self._packed = [_packed_layer(row, theta) for row in self._rows]
         self.reset()
+        self._reference = [] if batch is None else [each.astype(np.float32) for each in batch]
+        self._reference_at = 0  # the layer whose inputs those are
+        for k, row in enumerate(self._rows):
+            if row[14] >= 0:
+                self._normalize(k, theta)
 
     def reset(self) -> None:
         """Begin an episode: hidden and cell states are zeros."""
-        self._states = [np.zeros((2, row[2]), np.float32) for row in self._rows]  # h and c
+        self._states = [np.zeros((2, row[2] if _remembers(row[0]) else 0), np.float32) for row in self._rows]  # h and c
 
     def forward(self, values: Float32) -> Float32:
         """Return the outputs, float32 (outputs,), for an input, float32 (inputs,)."""
-        for row, (bias, weights), state in zip(self._rows, self._packed, self._states, strict=True):
-            joined = values if row[0] == 0 else np.concatenate([values, state[0]])
-            gates = bias.copy()
-            for x, column in zip(joined, weights, strict=True):  # in order, one rounded product and sum each
-                gates += x * column
-            values = activated(row[5], gates) if row[0] < 2 else _cell(row[0], gates.reshape(4, -1), state)
-            state[0] = values if row[0] else 0
+        for k in range(len(self._rows)):
+            values = self._activated(k, self._mapped(k, values))
         return values
+
+    def _mapped(self, k: int, values: Float32) -> Float32:
+        """Return what layer ``k`` makes of its input, without activation: (outputs,), or all gates."""
+        row, (bias, weights) = self._rows[k], self._packed[k]
+        if row[0] == 5:
+            return values * (np.float32(1) / np.float32(row[13]))
+        if row[0] == 4:
+            sums = np.empty((_pixels(row), len(bias)), np.float32)
+            sums[:] = bias
+            for x, column in zip(_windows(row, values).T, weights, strict=True):
+                sums += x[:, None] * column
+            return np.ascontiguousarray(sums.T).reshape(-1)
+        joined = np.concatenate([values, self._states[k][0]])
+        gates = bias.copy()
+        for x, column in zip(joined, weights, strict=True):  # in order, one rounded product and sum each
+            gates += x * column
+        return gates
+
+    def _activated(self, k: int, gates: Float32) -> Float32:
+        row, state = self._rows[k], self._states[k]
+        values = _cell(row[0], gates.reshape(4, -1), state) if row[0] in (2, 3) else activated(row[5], gates)
+        if _remembers(row[0]):
+            state[0] = values
+        return values
+
+    def _normalize(self, k: int, theta: Float32) -> None:
+        """Fold the statistics of layer ``k`` over the batch, behind the layers before it, into its weights."""
+        row, (bias, weights) = self._rows[k], self._packed[k]
+        bias[:] = 0
+        # As in C, what follows a normalised layer sees its values normalised, not those of its folded weights.
+        raw = [self._mapped(k, values) for values in self._behind(k)]
+        sums, squares = np.zeros(len(bias)), np.zeros(len(bias))
+        for values in raw:
+            for pixel in values.reshape(len(bias), -1).T.astype(np.float64):  # in order, in float64
+                sums += pixel
+                squares += pixel * pixel
+        samples = len(raw) * raw[0].size // len(bias)
+        mean = sums / samples
+        variance = np.maximum(squares / samples - mean * mean, 0.0)
+        gain = theta[row[14] : row[14] + len(bias)].astype(np.float64) / np.sqrt(variance + 1e-3)
+        shift = theta[row[4] : row[4] + len(bias)].astype(np.float64) if row[4] >= 0 else np.zeros(len(bias))
+        scale, offset = gain.astype(np.float32), (shift - mean * gain).astype(np.float32)
+        pixels = _pixels(row)
+        self._reference = [
+            self._activated(k, values * np.repeat(scale, pixels) + np.repeat(offset, pixels)) for values in raw
+        ]
+        self._reference_at = k + 1
+        self._packed[k] = (offset, weights * scale)
+
+    def _behind(self, k: int) -> list[Float32]:
+        """Return the input of layer ``k`` for each observation of the batch."""
+        inputs = self._reference
+        for j in range(self._reference_at, k):
+            inputs = [self._activated(j, self._mapped(j, values)) for values in inputs]
+        return inputs
+
+
+def _remembers(op: int) -> bool:
+    return op in (1, 2, 3)
+
+
+def _places(row: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns of a convolution's output."""
+    height, width, kernel, stride = row[9:13]
+    return (height - kernel) // stride + 1, (width - kernel) // stride + 1
+
+
+def _pixels(row: Sequence[int]) -> int:
+    down, across = _places(row) if row[0] == 4 else (1, 1)
+    return down * across
+
+
+def _windows(row: Sequence[int], values: Float32) -> Float32:
+    """Return the window of each pixel, by row, column and channel: (pixels, kernel * kernel * channels)."""
+    channels, height, width, kernel, stride = row[8:13]
+    image = values.reshape(channels, height, width)
+    down, across = _places(row)
+    windows = [
+        image[:, y * stride : y * stride + kernel, x * stride : x * stride + kernel].transpose(1, 2, 0).reshape(-1)
+        for y in range(down)
+        for x in range(across)
+    ]
+    return np.stack(windows)
 
 
 def _packed_layer(row: Sequence[int], theta: Float32) -> tuple[Float32, Float32]:
-    """Return the bias, (width,), and the weights of [x; h], (inputs, width), of one linear map that gives all gates."""
-    op, inputs, outputs, weight, bias, _, recurrent, second_bias = row
+    """Return the bias, (width,), and the weights of [x; h] or of a window, (inputs, width), of one linear map."""
+    op, inputs, outputs, weight, bias, _, recurrent, second_bias = row[:8]
+    if op == 5:
+        return np.zeros(0, np.float32), np.zeros((0, 0), np.float32)
+    if op == 4:
+        return _packed_filters(row, theta)
     rows = _GATES[op] * outputs
     ours = _gates(op, theta, weight, rows, inputs, last=2)
     total = _gates(op, theta, bias, rows, 1, last=2)
@@ -296,6 +384,14 @@ def _packed_layer(row: Sequence[int], theta: Float32) -> tuple[Float32, Float32]
         ours = np.concatenate([ours, _gates(op, theta, recurrent, rows, outputs, last=3)])
         total = total + _gates(op, theta, second_bias, rows, 1, last=3)
     return total[0], ours
+
+
+def _packed_filters(row: Sequence[int], theta: Float32) -> tuple[Float32, Float32]:
+    channels, kernel = row[8], row[11]
+    filters, taps = row[2] // _pixels(row), kernel * kernel * channels
+    weights = theta[row[3] : row[3] + filters * taps].reshape(filters, channels, kernel, kernel)
+    bias = theta[row[4] : row[4] + filters].copy() if row[4] >= 0 else np.zeros(filters, np.float32)
+    return bias, weights.transpose(2, 3, 1, 0).reshape(taps, filters)
 
 
 def _gates(op: int, theta: Float32, offset: int, rows: int, columns: int, last: int) -> Float32:

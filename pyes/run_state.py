@@ -14,12 +14,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import algorithms, networks, streams, tasks
+from pyes import algorithms, networks, reference_batch, streams, tasks
 from pyes import config as configuration
 from pyes.algorithms import EpisodeLimit
 from pyes.config import TaskConfig, TrainConfig
 from pyes.errors import ConfigError, JournalError
-from pyes.hashing import theta_hash
+from pyes.hashing import array_hash, theta_hash
 from pyes.journal import Evaluation, Generation, Record, Start
 from pyes.messages import Batch, Plan, Results
 from pyes.networks import ActionHead, Policy, PolicySpec
@@ -37,11 +37,13 @@ class Interface:
     Attributes
     ----------
     observation_size : int
+    shape : tuple of int    of one observation
     head : ActionHead
     most : int              timesteps of an episode, at most
     """
 
     observation_size: int
+    shape: tuple[int, ...]
     head: ActionHead
     most: int
 
@@ -56,7 +58,7 @@ class Interface:
         """
         with tasks.make(config) as task:
             head = ActionHead.for_space(task.action_space, config.action, bins=config.bins, noise=config.action_noise)
-            return cls(task.observation_size, head, task.max_timesteps or sys.maxsize)
+            return cls(task.observation_size, task.observation_shape, head, task.max_timesteps or sys.maxsize)
 
 
 @dataclass(frozen=True)
@@ -69,16 +71,18 @@ class Setup:
     spec : PolicySpec
     theta : float32 (dim,)  the parameters that the run starts from
     most : int              timesteps of an episode, at most
+    reference : (n, observation_size) or None    the batch of virtual batch normalisation
     """
 
     config: TrainConfig
     spec: PolicySpec
     theta: NDArray[np.float32]
     most: int
+    reference: NDArray[Any] | None = None
 
     @classmethod
     def of(cls, config: TrainConfig, interface: Interface | None = None) -> Self:
-        """Build network and first parameters; imports torch.
+        """Build network and first parameters, and draw the reference batch if there must be one; imports torch.
 
         Raises
         ------
@@ -86,13 +90,19 @@ class Setup:
         """
         interface = interface or Interface.of(config.task)
         spec, theta = networks.build(
-            config.network, interface.observation_size, interface.head, config.seed, config.task.observation_clip
+            config.network,
+            interface.observation_size,
+            interface.head,
+            config.seed,
+            config.task.observation_clip,
+            interface.shape,
         )
         noise = config.noise
         if noise.entries == "auto":
             # A run keeps the table it began with, whatever memory is free later.
             noise = replace(noise, entries=default_entries(len(theta), noise.dtype))
-        return cls(replace(config, noise=noise), spec, theta, interface.most)
+        reference = reference_batch.draw(config.task, config.seed) if spec.normalized else None
+        return cls(replace(config, noise=noise), spec, theta, interface.most, reference)
 
     def make_table(self) -> NoiseTable:
         """Fill the run's noise table, where workers can attach to it."""
@@ -118,6 +128,7 @@ class Setup:
             statistics_rows=-(-size // stride) if stride else 0,
             policy=self.spec,
             vector=config.cluster.vector,
+            reference=self.reference,
         )
 
 
@@ -213,6 +224,7 @@ class RunState:
             table=self._table.fingerprint,
             theta_hash=self.theta_hash,
             versions=_versions(),
+            reference=array_hash(self.setup.reference),
         )
 
     def record(self, results: Results) -> Generation:
@@ -246,7 +258,9 @@ class RunState:
                 f"generation {record.generation}: theta is {self.theta_hash} here, the journal was written with "
                 f"{record.theta_hash}; {self._suspects()}"
             )
-        if isinstance(record, Generation):
+        if isinstance(record, Start):
+            self.check_reference(record)
+        elif isinstance(record, Generation):
             self._learn(record)
         elif isinstance(record, Evaluation):
             self.evaluation = record.summary
@@ -263,6 +277,20 @@ class RunState:
         self.episodes += len(lengths) * task.episodes
         self.failed += int(np.count_nonzero(record.status))
         self._hash = None
+
+    def check_reference(self, record: Start) -> None:
+        """Refuse to go on from a start that had another reference batch.
+
+        Raises
+        ------
+        JournalError    the task gives other observations here
+        """
+        digest = array_hash(self.setup.reference)
+        if record.reference != digest:
+            raise JournalError(
+                f"generation {record.generation}: the reference batch of the task is {digest} here, the run began with "
+                f"{record.reference}; {self._suspects()}"
+            )
 
     def _suspects(self) -> str:
         return f"was it made by other versions than these ({', '.join(map(' '.join, _versions().items()))})?"
@@ -330,6 +358,7 @@ class RunState:
             self.algorithm.theta,
             mean,
             inverse_std,
+            reference=self.setup.reference,
             network=configuration.to_mapping(config.network),
             task=configuration.to_mapping(config.task),
             seed=config.seed,

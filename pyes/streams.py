@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     ENVIRONMENT = 2
     ACTION = 3
     EVALUATION = 4
+    REFERENCE = 5
 
 
 def offsets(seed: int, generation: int, count: int, bound: int) -> NDArray[np.int64]:
@@ -38,6 +39,19 @@ def environment_seeds(seed: int, generation: int, episode: int, count: int) -> N
 def evaluation_seeds(seed: int, count: int) -> NDArray[np.int64]:
     """Environment seeds of the first ``count`` evaluation episodes: the same at every evaluation of a run."""
     return _seeds(seed, Purpose.EVALUATION, 0, 0, count)
+
+
+def reference_seeds(seed: int, episode: int) -> tuple[int, int]:
+    """Environment and action seed, 31 bits each, of an episode that the reference batch is drawn from."""
+    environment, action = _seeds(seed, Purpose.REFERENCE, 0, episode, 2).tolist()
+    return environment, action
+
+
+def reference_places(seed: int, count: int, bound: int) -> NDArray[np.int64]:
+    """Which timestep of each run of ``bound`` the reference batch takes: int64 (count,), uniform in [0, bound)."""
+    out = np.empty(count, np.int64)
+    _core.draw_offsets(seed, Purpose.REFERENCE, 1, bound, out)
+    return out
 
 
 def _seeds(seed: int, purpose: Purpose, generation: int, episode: int, count: int) -> NDArray[np.int64]:

@@ -151,6 +151,7 @@ class _FilmedTask:
 
     def __init__(self, task: Task, film: _Film) -> None:
         self.observation_size = task.observation_size
+        self.observation_shape = task.observation_shape
         self.action_space = task.action_space
         self.max_timesteps = task.max_timesteps
         self.render_fps = task.render_fps

@@ -62,6 +62,11 @@ def test_default_choices_have_every_key_but_those_of_other_choices():
         "network.double_bias",
         "network.module",
         "network.module_kwargs",
+        "network.channels",
+        "network.kernels",
+        "network.strides",
+        "network.divisor",
+        "network.virtual_batch_norm",
     }
     assert keys(composed()) == keys(to_mapping(TrainConfig())) - others
 

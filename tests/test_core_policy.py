@@ -319,7 +319,7 @@ def test_action_noise_comes_before_the_clip_and_not_into_argmax() -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([[4, 8, 2, 0, 16, 0, -1, -1]], r"instructions\[0\]: got op 4"),
+        ([[6, 8, 2, 0, 16, 0, -1, -1]], r"instructions\[0\]: got op 6"),
         ([[0, 7, 2, 0, 16, 0, -1, -1]], r"instructions\[0\]: got 7 inputs, expected 8"),
         ([[0, 8, 3, 0, 24, 0, -1, -1], [0, 4, 2, 0, 0, 0, -1, -1]], r"instructions\[1\]: got 4 inputs, expected 3"),
         ([[0, 8, 0, 0, 16, 0, -1, -1]], r"instructions\[0\]: got 0 outputs"),

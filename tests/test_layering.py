@@ -16,7 +16,7 @@ LAYERS = """
 basics   _core errors hashing closing interrupts
 leaves   files streams memory noise shaping optimizers running_stats reference config lookup functions
 nouns    population networks tasks messages board
-verbs    rollout vector_rollout algorithms protocol
+verbs    rollout vector_rollout reference_batch algorithms protocol
 runtime  worker cluster journal run_state history metrics logs run_directory
 loop     resume training display figures plots
 edge     replay maps video export launch blackbox bench cli __main__
@@ -27,6 +27,7 @@ TORCH_AT_TOP = {
     "networks/modules.py",
     "networks/compiler.py",
     "networks/recurrent.py",
+    "networks/images.py",
     "networks/torch_network.py",
     "export.py",
 }

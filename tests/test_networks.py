@@ -144,7 +144,8 @@ def test_box_actions_match_their_definition(mode):
 def test_program_survives_the_round_trip():
     program = _program(4, 8, 2, activation=Activation.GELU)
     assert Program.from_dict(program.to_dict()) == program
-    assert program.array().shape == (2, 8)
+    assert program.array().shape == (2, 15)
+    assert len(program.to_dict()["instructions"][0]) == 6
     assert program.to_dict()["instructions"][0]["activation"] == "gelu"
 
 
@@ -393,8 +394,8 @@ class _Custom(nn.Module):
         (nn.Sequential(nn.Linear(3, 4), _Custom()), ["_Custom", "known layers"]),
         (nn.Sequential(nn.Linear(3, 4), nn.LeakyReLU(0.2)), ["LeakyReLU", "0.2"]),
         (nn.Sequential(nn.Linear(3, 4), nn.GELU()), ["GELU", "tanh"]),
-        (nn.Sequential(nn.Tanh(), nn.Linear(3, 4)), ["Tanh", "after a Linear"]),
-        (nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Tanh()), ["Tanh", "after a Linear"]),
+        (nn.Sequential(nn.Tanh(), nn.Linear(3, 4)), ["Tanh", "after a Linear or Conv2d"]),
+        (nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Tanh()), ["Tanh", "after a Linear or Conv2d"]),
         (nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 2)), ["do not fit", "5"]),
         (nn.Sequential(nn.Linear(3, 4).double()), ["float64", "float32"]),
         (
@@ -402,7 +403,7 @@ class _Custom(nn.Module):
             ["ModuleList cannot be compiled"],
         ),
         (nn.Sequential(), ["no linear layer"]),
-        (nn.Sequential(Recurrent(nn.GRUCell(3, 4)), nn.Tanh()), ["Tanh", "after a Linear"]),
+        (nn.Sequential(Recurrent(nn.GRUCell(3, 4)), nn.Tanh()), ["Tanh", "after a Linear or Conv2d"]),
         (nn.Sequential(Recurrent(nn.LSTMCell(3, 4)), nn.Linear(5, 2)), ["do not fit", "5"]),
         (nn.Sequential(*2 * [Recurrent(nn.GRUCell(3, 3))]), ["GRUCell", "one memory", "several places"]),
     ],

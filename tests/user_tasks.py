@@ -1,5 +1,6 @@
 """Functions that return environments; ``task.factory`` is "user_tasks:NAME", with this folder on the path."""
 
+import os
 from typing import Any
 
 import gymnasium
@@ -68,3 +69,34 @@ def number() -> int:
 
 def broken() -> gymnasium.Env[Any, Any]:
     raise ValueError("no simulator\nhere")
+
+
+class Pixels(Point):
+    """Keep a bright square in the middle of a dark image, in uint8, for as long as ten timesteps."""
+
+    action_space = spaces.Discrete(3)
+
+    def __init__(self, height: int = 12, width: int = 10) -> None:
+        self.observation_space = spaces.Box(0, 255, (2, height, width), np.uint8)
+
+    def _observe(self) -> np.ndarray:
+        image = np.zeros(self.observation_space.shape, np.uint8)
+        column = int(np.clip(self._position + 5, 0, image.shape[2] - 2))
+        image[0, 3:5, column : column + 2] = 255
+        image[1] = 20 * self._time
+        return image
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return super().step(np.array([action - 1.0]))
+
+
+def pixels(**kwargs: Any) -> gymnasium.Env[Any, Any]:
+    return Pixels(**kwargs)
+
+
+def noisy_pixels() -> gymnasium.Env[Any, Any]:
+    """Return an environment whose observations are other ones in every process, as another version's may be."""
+    env = Pixels()
+    observe = env._observe
+    env._observe = lambda: observe() ^ np.uint8(os.getpid() % 255 + 1)  # type: ignore[method-assign]
+    return env

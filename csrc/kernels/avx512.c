@@ -18,6 +18,7 @@
 #include "optimizers.c"
 #include "perturb.c"
 #include "policy.c"
+#include "reference.c"
 
 #if defined(__clang__)
 #pragma clang attribute pop

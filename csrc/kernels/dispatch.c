@@ -12,12 +12,15 @@ struct kernels {
     void (*sgd_step)(int64_t, const float *, double, double, double, float *, float *);
     void (*clipup_step)(int64_t, const float *, double, double, double, double, float *, float *);
     const float *(*policy_forward)(int64_t, const struct pyes_layer *, const float *, const float *, float *, float *);
+    void (*policy_normalize)(int64_t, const struct pyes_layer *, const float *, int64_t, enum pyes_value, const void *,
+                             float *, float *, float *, double *);
 };
 
 #define PYES_KERNELS(suffix)                                                                                           \
     {                                                                                                                  \
         pyes_fill_noise_##suffix, pyes_perturb_##suffix, pyes_weighted_sum_##suffix, pyes_adam_step_##suffix,          \
-            pyes_sgd_step_##suffix, pyes_clipup_step_##suffix, pyes_policy_forward_##suffix                            \
+            pyes_sgd_step_##suffix, pyes_clipup_step_##suffix, pyes_policy_forward_##suffix,                           \
+            pyes_policy_normalize_##suffix                                                                             \
     }
 
 static const struct kernels LEVELS[PYES_LEVELS] = {
@@ -88,4 +91,11 @@ const float *pyes_policy_forward(enum pyes_level level, int64_t n, const struct 
                                  const float *packed, const float *input, float *state, float *scratch)
 {
     return LEVELS[level].policy_forward(n, layers, packed, input, state, scratch);
+}
+
+void pyes_policy_normalize(enum pyes_level level, int64_t n, const struct pyes_layer *layers, const float *theta,
+                           int64_t count, enum pyes_value type, const void *batch, float *packed, float *scratch,
+                           float *values, double *sums)
+{
+    LEVELS[level].policy_normalize(n, layers, theta, count, type, batch, packed, scratch, values, sums);
 }

@@ -16,6 +16,10 @@ typedef float floats __attribute__((vector_size(PYES_VECTOR_BYTES)));
 typedef float floats;
 #endif
 
+enum {
+    VECTOR = sizeof(floats) / sizeof(float), /* floats in a vector; divides PYES_LANES */
+};
+
 #if PYES_X86_LEVELS
 
 typedef uint64_t lanes __attribute__((vector_size(PYES_VECTOR_BYTES)));

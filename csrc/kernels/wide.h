@@ -1,7 +1,7 @@
 /* What the wide kernels share: the name suffix of a level, inlining, bit casts, the types of table entries.
  *
- * A wide kernel is written once, in plain C, in noise.c, perturb.c, gradient.c, optimizers.c or policy.c. Compiled by
- * itself such a file gives the baseline level; avx2.c and avx512.c include it again under another suffix and target.
+ * A wide kernel is written once, in plain C, in noise.c, perturb.c, gradient.c, optimizers.c, policy.c or reference.c.
+ * Compiled by itself such a file gives the baseline level; avx2.c and avx512.c include it again under another suffix and target.
  * All levels run the same operations in the same order, so they give equal bits. Internal to the kernels. */
 #ifndef PYES_WIDE_H
 #define PYES_WIDE_H
@@ -64,11 +64,20 @@
     void pyes_clipup_step_##suffix(int64_t dim, const float *gradient, double learning_rate, double momentum,          \
                                    double max_speed, double weight_decay, float *theta, float *velocity);              \
     const float *pyes_policy_forward_##suffix(int64_t n, const struct pyes_layer *layers, const float *packed,         \
-                                              const float *input, float *state, float *scratch);
+                                              const float *input, float *state, float *scratch);                       \
+    void pyes_policy_normalize_##suffix(int64_t n, const struct pyes_layer *layers, const float *theta, int64_t count, \
+                                        enum pyes_value type, const void *batch, float *packed, float *scratch,        \
+                                        float *values, double *sums);
 
 PYES_DECLARE_WIDE(baseline)
 PYES_DECLARE_WIDE(avx2)
 PYES_DECLARE_WIDE(avx512)
+
+/* Whether a layer has a memory. */
+PYES_INLINE int remembers(enum pyes_op op)
+{
+    return op == PYES_RNN || op == PYES_GRU || op == PYES_LSTM;
+}
 
 PYES_INLINE uint32_t bits_of_float(float x)
 {

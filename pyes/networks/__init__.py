@@ -6,6 +6,7 @@
     spec      program or name, and head: what a worker is given values
     policy    spec + theta + statistics: what a run leaves      values and files
     recurrent torch's recurrent cells as layers with memory     torch
+    images    torch layers for images, and virtual batch normalisation    torch
     modules   the networks as torch modules                     torch
     compiler  from a torch module to a program                  torch
     torch_network   modules of the user's own, run by torch     torch
@@ -43,7 +44,12 @@ __all__ = [
 
 
 def build(
-    network: "NetworkConfig", observation_size: int, head: ActionHead, seed: int, observation_clip: float
+    network: "NetworkConfig",
+    observation_size: int,
+    head: ActionHead,
+    seed: int,
+    observation_clip: float,
+    shape: tuple[int, ...] = (),
 ) -> tuple[PolicySpec, NDArray[np.float32]]:
     """Make a network, compile it if C knows all of it, and draw the parameters that a run starts from.
 
@@ -54,6 +60,7 @@ def build(
     head                the task's action head; the network gets as many outputs as it takes
     seed                of the initial parameters
     observation_clip    largest absolute value of a normalised observation
+    shape               of one observation, where the network takes images: (channels, height, width)
 
     Returns
     -------
@@ -67,8 +74,8 @@ def build(
     from pyes.networks.modules import build_module, initial_theta
     from pyes.networks.torch_network import program_or_name
 
-    module = build_module(network, observation_size, head.outputs)
-    theta = initial_theta(network, observation_size, head.outputs, seed)
+    module = build_module(network, observation_size, head.outputs, shape)
+    theta = initial_theta(network, observation_size, head.outputs, seed, shape)
     if network.module is None:
         return PolicySpec(compile_module(module), head, observation_clip), theta
     named = NamedModule(network.module, dict(network.module_kwargs), observation_size, head.outputs, len(theta))

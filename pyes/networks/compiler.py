@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pyes.errors import ConfigError
+from pyes.networks.images import Scale, VirtualBatchNorm
 from pyes.networks.program import Activation, Instruction, Op, Program
 from pyes.networks.recurrent import Recurrent
 
@@ -26,35 +27,30 @@ _PLAIN_ACTIVATIONS: dict[type[nn.Module], Activation] = {
 _CELLS: dict[type[nn.Module], Op] = {nn.RNNCell: Op.RNN, nn.GRUCell: Op.GRU, nn.LSTMCell: Op.LSTM}
 _OVERRIDES = {"forward", "reset", "observation_shape"}
 _KNOWN = (
-    "Linear, Recurrent, Tanh, ReLU, Sigmoid, ELU(alpha=1), LeakyReLU(0.01), SiLU, GELU('tanh'), Softsign, Identity, "
-    "Sequential"
+    "Linear, Conv2d(without padding, dilation and groups), Unflatten(-1, (channels, height, width)), Flatten, Scale, "
+    "VirtualBatchNorm, Recurrent, Tanh, ReLU, Sigmoid, ELU(alpha=1), LeakyReLU(0.01), SiLU, GELU('tanh'), Softsign, "
+    "Identity, Sequential"
 )
 
 
 def compile_module(module: nn.Module) -> Program:
-    """Translate a chain of linear layers, activations and recurrent layers into a program.
+    """Translate a chain of linear, convolutional and recurrent layers and activations into a program.
 
     Parameters
     ----------
-    module    a Sequential of (Sequentials of) linear layers, which may be used more than once, activations and cells in
-              ``pyes.networks.recurrent.Recurrent``
+    module    a Sequential of (Sequentials of) linear layers, which may be used more than once, activations, cells in
+              ``pyes.networks.recurrent.Recurrent``, and between an Unflatten and a Flatten, convolutions
 
     Raises
     ------
     ConfigError    a layer is unknown, has parameters that are not float32, or does not fit the one before it
     """
-    offsets = _offsets(module)
-    instructions: list[Instruction] = []
-    layers = list(_layers(module))
+    chain, layers = _Chain(_offsets(module)), list(_layers(module))
     for layer in layers:
         if isinstance(layer, Recurrent) and sum(layer is other for other in layers) > 1:
             raise ConfigError(f"network layer {layer.cell} has one memory but several places; give each its own layer")
-        if type(layer) is nn.Linear:
-            instructions.append(_linear(layer, offsets))
-        elif type(layer) is Recurrent and type(layer.cell) in _CELLS:
-            instructions.append(_recurrent(layer.cell, offsets))
-        elif type(layer) is not nn.Identity:
-            instructions[-1:] = [_activated(instructions, layer)]
+        chain.add(layer)
+    instructions = chain.sized()
     if not instructions:
         raise ConfigError("the network has no linear layer; give it one from the observation to the action")
     dim = sum(parameter.numel() for parameter in module.parameters())
@@ -62,6 +58,88 @@ def compile_module(module: nn.Module) -> Program:
         return Program(tuple(instructions), instructions[0].inputs, instructions[-1].outputs, dim)
     except ValueError as error:
         raise ConfigError(f"the network's layers do not fit each other: {error}") from error
+
+
+class _Chain:
+    """The instructions of the layers so far, and the shape of what they give where that is an image."""
+
+    def __init__(self, offsets: dict[int, int]) -> None:
+        self.instructions: list[Instruction] = []
+        self._offsets = offsets
+        self._image: tuple[int, ...] = ()
+
+    def add(self, layer: nn.Module) -> None:
+        """Translate one layer."""
+        if type(layer) is nn.Unflatten and layer.dim in (0, -1) and len(layer.unflattened_size) == 3:
+            self._image = tuple(layer.unflattened_size)
+        elif type(layer) is nn.Flatten:
+            self._image = ()
+        elif type(layer) is nn.Conv2d and _is_plain(layer):
+            self._add_convolution(layer)
+        elif type(layer) is Scale:
+            row = Instruction(Op.SCALE, 0, 0, -1, -1, Activation.IDENTITY, divisor=layer.divisor)
+            self.instructions.append(row)
+        elif type(layer) is VirtualBatchNorm:
+            self._normalize(layer)
+        elif self._image and type(layer) in (nn.Linear, Recurrent):
+            raise ConfigError(f"network layer {layer} is given an image; put a Flatten before it")
+        elif type(layer) is nn.Linear:
+            self.instructions.append(_linear(layer, self._offsets))
+        elif type(layer) is Recurrent and type(layer.cell) in _CELLS:
+            self.instructions.append(_recurrent(layer.cell, self._offsets))
+        elif type(layer) is not nn.Identity:
+            self.instructions[-1:] = [_activated(self.instructions, layer)]
+
+    def sized(self) -> list[Instruction]:
+        """Return the instructions; a scale is as wide as what comes behind it."""
+        rows = list(self.instructions)
+        for k in range(len(rows) - 2, -1, -1):
+            if rows[k].op == Op.SCALE:
+                rows[k] = rows[k]._replace(inputs=rows[k + 1].inputs, outputs=rows[k + 1].inputs)
+        return rows
+
+    def _add_convolution(self, layer: nn.Conv2d) -> None:
+        if len(self._image) != 3 or self._image[0] != layer.in_channels:
+            raise ConfigError(
+                f"network layer {layer} is given {self._image or 'no image'}; put an "
+                f"Unflatten(-1, ({layer.in_channels}, height, width)) before the first one"
+            )
+        kernel, stride = layer.kernel_size[0], layer.stride[0]
+        channels, height, width = self._image
+        down, across = ((size - kernel) // stride + 1 for size in (height, width))
+        if min(down, across) < 1:
+            raise ConfigError(f"network layer {layer} does not fit into an image of {height} x {width}")
+        self._image = layer.out_channels, down, across
+        row = Instruction(
+            op=Op.CONV,
+            inputs=channels * height * width,
+            outputs=layer.out_channels * down * across,
+            weight_offset=self._offsets[id(layer.weight)],
+            bias_offset=-1 if layer.bias is None else self._offsets[id(layer.bias)],
+            activation=Activation.IDENTITY,
+            channels=channels,
+            height=height,
+            width=width,
+            kernel=kernel,
+            stride=stride,
+        )
+        self.instructions.append(row)
+
+    def _normalize(self, layer: VirtualBatchNorm) -> None:
+        """Let the last instruction be normalised."""
+        last = self.instructions[-1] if self.instructions else None
+        if last is None or last.op not in (Op.LINEAR, Op.CONV) or last.activation or last.bias_offset >= 0:
+            raise ConfigError(f"network layer {layer} must come right after a Linear or Conv2d with bias=False")
+        if (last.rows, last.op == Op.CONV) != (len(layer.weight), layer.image):
+            raise ConfigError(f"network layer {layer} does not fit the {last.rows} channels before it")
+        offsets = self._offsets[id(layer.bias)], self._offsets[id(layer.weight)]
+        self.instructions[-1] = last._replace(bias_offset=offsets[0], scale_offset=offsets[1])
+
+
+def _is_plain(layer: nn.Conv2d) -> bool:
+    """Whether a convolution is one that C knows: a square kernel, and nothing but its stride."""
+    square = len({*layer.kernel_size, layer.kernel_size[0]}) == len({*layer.stride, layer.stride[0]}) == 1
+    return square and layer.padding in (0, (0, 0)) and layer.dilation == (1, 1) and layer.groups == 1
 
 
 def flatten(module: nn.Module) -> NDArray[np.float32]:
@@ -140,8 +218,8 @@ def _activated(instructions: list[Instruction], layer: nn.Module) -> Instruction
     if activation is None:
         raise ConfigError(f"network layer {_described(layer)} cannot be compiled; known layers: {_KNOWN}")
     last = instructions[-1] if instructions else None
-    if last is None or last.op != Op.LINEAR or last.activation != Activation.IDENTITY:
-        raise ConfigError(f"network layer {layer} must come right after a Linear layer")
+    if last is None or last.op not in (Op.LINEAR, Op.CONV) or last.activation != Activation.IDENTITY:
+        raise ConfigError(f"network layer {layer} must come right after a Linear or Conv2d layer")
     return last._replace(activation=activation)
 
 

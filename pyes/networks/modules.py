@@ -5,8 +5,9 @@ Invariant: a network's theta is its ``module.parameters()``, flattened in that o
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pyes.errors import ConfigError
+from pyes.networks.images import Scale, VirtualBatchNorm, observe
 from pyes.networks.program import ACTIVATIONS, Op, Program
 from pyes.networks.recurrent import Recurrent
 from pyes.networks.torch_network import make_module
@@ -38,16 +40,23 @@ _CELLS: dict[Op, Callable[..., nn.RNNCellBase]] = {Op.RNN: nn.RNNCell, Op.GRU: n
 
 
 class Layer(NamedTuple):
-    """A linear map and the activation after it, or a recurrent cell."""
+    """A linear map and the activation after it, a recurrent cell, or what else an instruction stands for."""
 
     op: Op
-    inputs: int
+    inputs: int  # numbers, or of a convolution channels
     outputs: int
     biases: int  # 0, 1, or for a cell 2: one from the input and one from the hidden state
     activation: str
+    image: tuple[int, ...] = ()  # what a convolution takes: channels, height, width
+    kernel: int = 0
+    stride: int = 0
+    divisor: int = 0  # of a scale
+    normalized: bool = False
 
 
-def build_module(config: "NetworkConfig", observation_size: int, outputs: int) -> nn.Module:
+def build_module(
+    config: "NetworkConfig", observation_size: int, outputs: int, shape: tuple[int, ...] = ()
+) -> nn.Module:
     """Return the network that a configuration names: a plain ``nn.Sequential``, initialised by torch's defaults.
 
     With ``network.name=torch`` it is the module of the user's own.
@@ -57,13 +66,16 @@ def build_module(config: "NetworkConfig", observation_size: int, outputs: int) -
     config              the section `network` of a configuration
     observation_size    numbers in one observation
     outputs             numbers that the action head takes
+    shape               of one observation, where the network takes images: (channels, height, width)
 
     Raises
     ------
-    ConfigError    the module of the user's own cannot be made
+    ConfigError    the module of the user's own cannot be made, or the observation is no image that fits
     """
     if config.module is not None:
         return make_module(config.module, config.module_kwargs, observation_size, outputs)
+    if config.name == "dqn":
+        return _sequential(_dqn(config, shape, outputs))
     return _sequential(_NETWORKS[config.name](config, observation_size, outputs))
 
 
@@ -72,26 +84,34 @@ def module_of(program: Program) -> nn.Sequential:
     return _sequential(
         Layer(
             Op(row.op),
-            row.inputs,
-            row.outputs,
+            row.channels or row.inputs,
+            row.rows if row.op == Op.CONV else row.outputs,
             int(row.bias_offset >= 0) + int(row.recurrent_bias_offset >= 0),
             ACTIVATIONS[row.activation],
+            row.image if row.op == Op.CONV else (),
+            row.kernel,
+            row.stride,
+            row.divisor,
+            row.normalized,
         )
         for row in program.instructions
     )
 
 
-def initial_theta(config: "NetworkConfig", observation_size: int, outputs: int, seed: int) -> NDArray[np.float32]:
+def initial_theta(
+    config: "NetworkConfig", observation_size: int, outputs: int, seed: int, shape: tuple[int, ...] = ()
+) -> NDArray[np.float32]:
     """Return the parameters that a run starts from: float32 (dim,).
 
-    ``config.init`` torch takes the defaults of torch's layers under ``seed``; zero takes zeros. Torch's global
+    ``config.init`` torch takes the defaults of torch's layers under ``seed`` (and 1 for the scales of virtual batch
+    normalisation); zero takes zeros. Torch's global
     generator is left as it was.
     """
     from pyes.networks.compiler import flatten
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        theta = flatten(build_module(config, observation_size, outputs))
+        theta = flatten(build_module(config, observation_size, outputs, shape))
     return np.zeros_like(theta) if config.init == "zero" else theta
 
 
@@ -144,25 +164,40 @@ def policy_module(
     theta: NDArray[np.float32],
     mean: NDArray[np.float32] | None,
     inverse_std: NDArray[np.float32] | None,
+    reference: NDArray[Any] | None = None,
 ) -> PolicyModule:
-    """Return a compiled policy as a torch module again, with its parameters and statistics, up to the action head."""
+    """Return a compiled policy as a torch module again, with its parameters and statistics, up to the action head.
+
+    Its normalised layers have taken their statistics over ``reference``, the batch (count, observation_size).
+    """
     assert isinstance(spec.program, Program)
     network = module_of(spec.program)
-    layers = (_tensors(layer) for layer in network if isinstance(layer, nn.Linear | Recurrent))
+    rows = iter(row for row in spec.program.instructions if row.op != Op.SCALE)
+    row = spec.program.instructions[0]
     with torch.no_grad():
-        for row, tensors in zip(spec.program.instructions, layers, strict=True):
-            arrays = [row.weight(theta), row.bias(theta)]
-            if Op(row.op).recurrent:
-                arrays += [row.recurrent_weight(theta), row.recurrent_bias(theta)]
-            for tensor, array in zip(tensors, arrays, strict=True):
-                if tensor is not None and array is not None:
-                    tensor.copy_(torch.tensor(array))
+        for layer in network:
+            if isinstance(layer, VirtualBatchNorm):
+                _fill([layer.weight, layer.bias], [row.scale(theta), row.bias(theta)])
+            elif isinstance(layer, nn.Linear | nn.Conv2d | Recurrent):
+                row = next(rows)
+                arrays = [row.weight(theta), row.bias(theta)]
+                if Op(row.op).recurrent:
+                    arrays += [row.recurrent_weight(theta), row.recurrent_bias(theta)]
+                _fill(_tensors(layer), arrays)
+    if reference is not None:
+        observe(network, torch.tensor(reference, dtype=torch.float32))
     return PolicyModule(network, mean, inverse_std, spec.observation_clip)
 
 
-def _tensors(layer: nn.Linear | Recurrent) -> list[torch.Tensor | None]:
+def _fill(tensors: Iterable[torch.Tensor | None], arrays: Iterable[NDArray[np.float32] | None]) -> None:
+    for tensor, array in zip(tensors, arrays, strict=True):
+        if tensor is not None and array is not None:
+            tensor.copy_(torch.tensor(array).reshape(tensor.shape))
+
+
+def _tensors(layer: nn.Linear | nn.Conv2d | Recurrent) -> list[torch.Tensor | None]:
     """Return weight and bias, and of a cell those for the hidden state."""
-    if isinstance(layer, nn.Linear):
+    if not isinstance(layer, Recurrent):
         return [layer.weight, layer.bias]
     cell = layer.cell
     return [cell.weight_ih, cell.bias_ih, cell.weight_hh, cell.bias_hh]
@@ -188,6 +223,28 @@ def _recurrent(config: "NetworkConfig", observation_size: int, outputs: int) -> 
     ]
 
 
+def _dqn(config: "NetworkConfig", shape: tuple[int, ...], outputs: int) -> list[Layer]:
+    """Convolutions, then linear layers (Mnih et al. 2015), normalised as in Salimans et al. 2017, section 2.2."""
+    if len(shape) != 3:
+        observed = " x ".join(map(str, shape)) or "no image"
+        raise ConfigError(f"network.name=dqn: got observations of {observed}, expected channels x height x width")
+    normalized, biases = config.virtual_batch_norm, int(config.bias)
+    image: tuple[int, ...] = shape
+    layers = [Layer(Op.SCALE, math.prod(shape), math.prod(shape), 0, "identity", divisor=config.divisor)]
+    for filters, kernel, stride in zip(config.channels, config.kernels, config.strides, strict=True):
+        if kernel > min(image[1:]):
+            place = f"a kernel of {kernel} over an image of {image[1]} x {image[2]}"
+            raise ConfigError(f"network.kernels: got {place}, expected at most {min(image[1:])}")
+        row = Layer(Op.CONV, image[0], filters, biases, config.activation, image, kernel, stride, normalized=normalized)
+        layers.append(row)
+        image = (filters, *((size - kernel) // stride + 1 for size in image[1:]))
+    sizes = [math.prod(image), *config.hidden]
+    layers += [
+        Layer(Op.LINEAR, a, b, biases, config.activation, normalized=normalized) for a, b in itertools.pairwise(sizes)
+    ]
+    return [*layers, *_linear(config, sizes[-1], outputs)]
+
+
 _NETWORKS: dict[str, Callable[["NetworkConfig", int, int], list[Layer]]] = {
     "linear": _linear,
     "mlp": _mlp,
@@ -199,14 +256,31 @@ _NETWORKS: dict[str, Callable[["NetworkConfig", int, int], list[Layer]]] = {
 
 def _sequential(layers: Iterable[Layer]) -> nn.Sequential:
     modules: list[nn.Module] = []
+    image = False
     for layer in layers:
+        if layer.op == Op.SCALE:
+            modules.append(Scale(layer.divisor))
+            continue
+        if image != (layer.op == Op.CONV):
+            modules.append(nn.Flatten(-3) if image else nn.Unflatten(-1, layer.image))
+            image = not image
         if layer.op.recurrent:
             modules.append(Recurrent(_cell(layer)))
             continue
-        modules.append(nn.Linear(layer.inputs, layer.outputs, bias=layer.biases > 0, dtype=torch.float32))
+        modules.append(_mapping(layer))
+        if layer.normalized:
+            modules.append(VirtualBatchNorm(layer.outputs, image))
         if layer.activation != "identity":
             modules.append(_activation(layer.activation))
-    return nn.Sequential(*modules)
+    return nn.Sequential(*modules, *([nn.Flatten(-3)] if image else []))
+
+
+def _mapping(layer: Layer) -> nn.Module:
+    """Return a linear or convolutional layer; the bias of a normalised one is in the normalisation."""
+    bias = layer.biases > 0 and not layer.normalized
+    if layer.op is Op.CONV:
+        return nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, layer.stride, bias=bias, dtype=torch.float32)
+    return nn.Linear(layer.inputs, layer.outputs, bias=bias, dtype=torch.float32)
 
 
 def _cell(layer: Layer) -> nn.RNNCellBase:

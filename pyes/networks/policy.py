@@ -4,8 +4,10 @@ Owns the two files of a policy and their format; knows no task and no training. 
 (numbers and names, no pickle), and a policy that loads is the one that was saved, which its theta_hash proves.
 
     policy.safetensors    theta float32 (dim,); observation_mean, observation_inverse_std float32 (observation_size,)
-                          where observations are normalised; a copy of the description in its metadata
-    policy.json           the description: format, versions, seed, generation, theta_hash, spec, network, task
+                          where observations are normalised; reference uint8 or float32 (n, observation_size) with
+                          virtual batch normalisation; a copy of the description in its metadata
+    policy.json           the description: format, versions, seed, generation, theta_hash, spec, network, task, and
+                          reference_hash with virtual batch normalisation
 """
 
 import importlib.metadata
@@ -21,7 +23,7 @@ from safetensors import SafetensorError
 
 from pyes.errors import RunDirectoryError
 from pyes.files import write_file
-from pyes.hashing import theta_hash
+from pyes.hashing import array_hash, theta_hash
 from pyes.networks.spec import PolicySpec
 
 FORMAT = 1
@@ -38,12 +40,13 @@ class Policy:
     theta                       float32 (dim,)
     observation_mean            float32 (observation_size,), or None for raw observations
     observation_inverse_std     float32 (observation_size,), or None
+    reference                   of virtual batch normalisation: uint8 or float32 (n, observation_size), or None
     network, task               the configurations it was trained with, as JSON values
     seed, generation            of the run, at the moment theta was taken
 
     Raises
     ------
-    ValueError    an array has the wrong length, or only one of the two statistics is given
+    ValueError    an array has the wrong length or is missing, or only one of the two statistics is given
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Policy:
         observation_mean: NDArray[np.float32] | None = None,
         observation_inverse_std: NDArray[np.float32] | None = None,
         *,
+        reference: NDArray[Any] | None = None,
         network: Mapping[str, Any] | None = None,
         task: Mapping[str, Any] | None = None,
         seed: int = 0,
@@ -69,7 +73,10 @@ class Policy:
         self.task = dict(task or {})
         self.seed = seed
         self.generation = generation
-        self.runner = spec.runner(noise=False)  # noise is for exploring; the center acts without it
+        self.reference = reference
+        self.runner = spec.runner(
+            noise=False, reference=reference
+        )  # noise is for exploring; the center acts without it
         self.runner.load(self.theta)
         self.runner.normalize(self.observation_mean, self.observation_inverse_std, spec.observation_clip)
         self.reset()
@@ -103,6 +110,7 @@ class Policy:
             "theta": self.theta,
             "observation_mean": self.observation_mean,
             "observation_inverse_std": self.observation_inverse_std,
+            "reference": self.reference,
         }
         description = self._description()
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
@@ -129,6 +137,8 @@ class Policy:
                 description = embedded
             if description["theta_hash"] != digest:
                 raise ValueError(f"theta_hash is {digest}, expected {description['theta_hash']}")
+            if array_hash(arrays.get("reference")) != description.get("reference_hash"):
+                raise ValueError("its reference batch is not the one that was saved")
             return cls._from_description(description, arrays)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise RunDirectoryError(
@@ -142,6 +152,7 @@ class Policy:
             arrays["theta"],
             arrays.get("observation_mean"),
             arrays.get("observation_inverse_std"),
+            reference=arrays.get("reference"),
             network=values["network"],
             task=values["task"],
             seed=int(values["seed"]),
@@ -149,6 +160,7 @@ class Policy:
         )
 
     def _description(self) -> dict[str, Any]:
+        normalized = {} if self.reference is None else {"reference_hash": array_hash(self.reference)}
         return {
             "format": FORMAT,
             "pyes": _version(),
@@ -158,6 +170,7 @@ class Policy:
             "task": self.task,
             "network": self.network,
             "spec": self.spec.to_dict(),
+            **normalized,
         }
 
 

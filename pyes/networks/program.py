@@ -4,6 +4,7 @@ Owns the instruction set as values that can be sent, saved and compared; knows n
 Invariant: a Program that exists is one that can be run: its instructions fit each other and stay inside theta.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -20,6 +21,8 @@ class Op(IntEnum):
     RNN = 1  # h = activation(W x + b + W' h + b'), the cell of Elman 1990
     GRU = 2  # Cho et al. 2014
     LSTM = 3  # Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000
+    CONV = 4  # y = activation(W * x + b) over an image, without padding
+    SCALE = 5  # y = x / divisor
 
     @property
     def blocks(self) -> int:
@@ -29,7 +32,7 @@ class Op(IntEnum):
     @property
     def recurrent(self) -> bool:
         """Whether it remembers its outputs from one timestep to the next."""
-        return self is not Op.LINEAR
+        return self in (Op.RNN, Op.GRU, Op.LSTM)
 
 
 class Activation(IntEnum):
@@ -53,7 +56,9 @@ class Instruction(NamedTuple):
     """One row of a program; offsets count float32 entries of theta, and -1 means that there is none.
 
     A recurrent instruction maps the observation of a timestep by its weight and bias, and its own outputs of the
-    timestep before by its recurrent weight and bias.
+    timestep before by its recurrent weight and bias. A convolution takes an image (channels, height, width) and moves
+    a square kernel by its stride. A linear or convolutional instruction with a scale is normalised by its statistics
+    over the reference batch, then multiplied by the scale; its bias comes last.
     """
 
     op: int
@@ -64,15 +69,48 @@ class Instruction(NamedTuple):
     activation: int
     recurrent_offset: int = -1
     recurrent_bias_offset: int = -1
+    channels: int = 0
+    height: int = 0
+    width: int = 0
+    kernel: int = 0
+    stride: int = 0
+    divisor: int = 0
+    scale_offset: int = -1
+
+    @property
+    def normalized(self) -> bool:
+        """Whether it has a place in virtual batch normalisation."""
+        return self.scale_offset >= 0
+
+    @property
+    def image(self) -> tuple[int, int, int]:
+        """Shape of what a convolution takes: channels, height, width."""
+        return self.channels, self.height, self.width
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """Rows and columns of what a convolution gives."""
+        return (self.height - self.kernel) // self.stride + 1, (self.width - self.kernel) // self.stride + 1
 
     @property
     def rows(self) -> int:
-        """Rows of the weights, and length of each bias."""
+        """Rows of the weights, and length of each bias: of a convolution its filters."""
+        if self.op == Op.CONV:
+            return self.outputs // math.prod(self.places)
         return Op(self.op).blocks * self.outputs
 
+    @property
+    def columns(self) -> int:
+        """Columns of the weights: inputs, or of a convolution the values in a window."""
+        return self.channels * self.kernel**2 if self.op == Op.CONV else self.inputs
+
     def weight(self, theta: NDArray[np.float32]) -> NDArray[np.float32]:
-        """View of this instruction's weight matrix in theta: float32 (rows, inputs)."""
-        return _matrix(theta, self.weight_offset, self.rows, self.inputs)
+        """View of this instruction's weight matrix in theta: float32 (rows, columns)."""
+        return _matrix(theta, self.weight_offset, self.rows, self.columns)
+
+    def scale(self, theta: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """View of a normalised instruction's scale in theta: float32 (rows,), or None when it is not normalised."""
+        return _vector(theta, self.scale_offset, self.rows)
 
     def bias(self, theta: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """View of this instruction's bias in theta: float32 (rows,), or None when it has none."""
@@ -87,10 +125,10 @@ class Instruction(NamedTuple):
         return _vector(theta, self.recurrent_bias_offset, self.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON values, by name; a linear one without what only recurrent ones have."""
-        fields = self._asdict()
-        if not Op(self.op).recurrent:
-            del fields["recurrent_offset"], fields["recurrent_bias_offset"]
+        """Return the row as JSON values, by name, without what only other operations have."""
+        fields = {
+            name: value for name, value in self._asdict().items() if name in _fields(Op(self.op), self.normalized)
+        }
         return {**fields, "op": Op(self.op).name.lower(), "activation": Activation(self.activation).name.lower()}
 
     @classmethod
@@ -98,8 +136,19 @@ class Instruction(NamedTuple):
         """Rebuild what ``to_dict`` gave; KeyError, TypeError or ValueError when the values are damaged."""
         op = Op[values["op"].upper()]
         known = {**values, "op": op, "activation": Activation[values["activation"].upper()]}
-        fields = cls._fields if op.recurrent else (field for field in cls._fields if field not in cls._field_defaults)
-        return cls(**{field: int(known[field]) for field in fields})
+        return cls(**{field: int(known[field]) for field in _fields(op, "scale_offset" in values)})
+
+
+def _fields(op: Op, normalized: bool) -> list[str]:
+    """Return the fields of a row that it can have."""
+    fields = [field for field in Instruction._fields if field not in Instruction._field_defaults]
+    if op.recurrent:
+        fields += ["recurrent_offset", "recurrent_bias_offset"]
+    if op is Op.CONV:
+        fields += ["channels", "height", "width", "kernel", "stride"]
+    if op is Op.SCALE:
+        fields += ["divisor"]
+    return [*fields, "scale_offset"] if normalized else fields
 
 
 @dataclass(frozen=True)
@@ -131,11 +180,19 @@ class Program:
         for index, instruction in enumerate(self.instructions):
             _check(instruction, index, width, self.dim)
             width = instruction.outputs
+        recurrent = [index for index, row in enumerate(self.instructions) if Op(row.op).recurrent]
+        if recurrent and any(row.normalized for row in self.instructions[recurrent[0] :]):
+            raise ValueError("a normalised instruction comes behind one with a memory, expected before it")
         if width != self.outputs:
             raise ValueError(f"the last instruction gives {width} outputs, expected {self.outputs}")
 
+    @property
+    def normalized(self) -> bool:
+        """Whether it needs a reference batch."""
+        return any(row.normalized for row in self.instructions)
+
     def array(self) -> NDArray[np.int64]:
-        """Return the rows as the C policy takes them: int64 (instructions, 8), newly allocated."""
+        """Return the rows as the C policy takes them: int64 (instructions, 15), newly allocated."""
         return np.array(self.instructions, np.int64).reshape(-1, len(Instruction._fields))
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,13 +220,29 @@ def _check(row: Instruction, index: int, width: int, dim: int) -> None:
     op, activation = Op(row.op), Activation(row.activation)  # ValueError when unknown
     if row.inputs != width or row.outputs < 1:
         raise ValueError(f"{where} maps {row.inputs} to {row.outputs} numbers, but is given {width}")
-    if op in (Op.GRU, Op.LSTM) and activation != Activation.IDENTITY:
+    if op in (Op.GRU, Op.LSTM, Op.SCALE) and activation != Activation.IDENTITY:
         raise ValueError(f"{where} is a {op.name} with the activation {activation.name.lower()}, expected identity")
-    _check_place(f"{where} has its weights", row.weight_offset, row.rows * row.inputs, dim)
+    if op is Op.SCALE:
+        if row.outputs != row.inputs or row.divisor < 1:
+            raise ValueError(f"{where} scales {row.inputs} numbers to {row.outputs} by {row.divisor}")
+        return
+    if op is Op.CONV:
+        _check_image(row, where)
+    _check_place(f"{where} has its weights", row.weight_offset, row.rows * row.columns, dim)
     _check_place(f"{where} has its bias", row.bias_offset, row.rows, dim, optional=True)
     if op.recurrent:
         _check_place(f"{where} has its recurrent weights", row.recurrent_offset, row.rows * row.outputs, dim)
         _check_place(f"{where} has its second bias", row.recurrent_bias_offset, row.rows, dim, optional=True)
+    _check_place(f"{where} has its scale", row.scale_offset, row.rows, dim, optional=True)
+
+
+def _check_image(row: Instruction, where: str) -> None:
+    if min(row.image) < 1 or math.prod(row.image) != row.inputs:
+        raise ValueError(f"{where} takes an image of {row.image}, but is given {row.inputs} numbers")
+    if row.stride < 1 or not 1 <= row.kernel <= min(row.height, row.width):
+        raise ValueError(f"{where} moves a kernel of {row.kernel} by {row.stride} over an image of {row.image}")
+    if row.outputs % math.prod(row.places):
+        raise ValueError(f"{where} gives {row.outputs} numbers, expected a multiple of {math.prod(row.places)}")
 
 
 def _check_place(what: str, offset: int, size: int, dim: int, *, optional: bool = False) -> None:

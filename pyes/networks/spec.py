@@ -82,17 +82,24 @@ class PolicySpec:
         """Length of theta."""
         return self.program.dim
 
-    def runner(self, level: str | None = None, *, noise: bool = True) -> Runner:
+    @property
+    def normalized(self) -> bool:
+        """Whether a runner needs a reference batch."""
+        return isinstance(self.program, Program) and self.program.normalized
+
+    def runner(self, level: str | None = None, *, noise: bool = True, reference: NDArray[Any] | None = None) -> Runner:
         """Return a new runner, with no parameters yet; imports torch where torch runs the network.
 
         Parameters
         ----------
-        level    CPU level of the C policy; None for the best one
-        noise    whether it can add the head's action noise at all
+        level        CPU level of the C policy; None for the best one
+        noise        whether it can add the head's action noise at all
+        reference    the batch of a network with virtual batch normalisation: uint8 or float32 (n, observation_size)
 
         Raises
         ------
         ConfigError    the module that torch runs cannot be made
+        ValueError     a reference batch is missing, or given to a network without normalisation
         """
         return _core.PolicyRunner(
             self._network(),
@@ -105,6 +112,7 @@ class PolicySpec:
             action_shape=self.head.shape,
             action_noise=self.head.noise if noise else 0.0,
             level=level,
+            reference=reference,
         )
 
     def _network(self) -> "NDArray[np.int64] | TorchNetwork":

@@ -17,6 +17,7 @@ from torch import nn
 from pyes.errors import ConfigError
 from pyes.lookup import find, reason
 from pyes.networks.compiler import compile_module
+from pyes.networks.images import VirtualBatchNorm
 from pyes.networks.named import NamedModule
 from pyes.networks.program import Program
 
@@ -46,10 +47,17 @@ def make_module(name: str, kwargs: Mapping[str, Any], observation_size: int, out
 
 
 def program_or_name(module: nn.Module, named: NamedModule) -> Program | NamedModule:
-    """Return the module's program, or its name where C does not know all its layers."""
+    """Return the module's program, or its name where C does not know all its layers.
+
+    Raises
+    ------
+    ConfigError    C does not, though only there a layer is normalised over a reference batch
+    """
     try:
         return compile_module(module)
     except ConfigError as error:
+        if any(isinstance(layer, VirtualBatchNorm) for layer in module.modules()):
+            raise _refusal(named.name, f"has a VirtualBatchNorm, but cannot be compiled: {error}") from error
         logger.info("torch runs the network: %s", error)
         return named
 

@@ -20,6 +20,7 @@ class Task(Protocol):
     """
 
     observation_size: int
+    observation_shape: tuple[int, ...]
     action_space: gymnasium.Space[Any]
     max_timesteps: int | None
     render_fps: float  #: timesteps a second, in real time

@@ -43,7 +43,8 @@ class GymnasiumTask:
         self._render_mode = render_mode
         self.frame_skip = self.DEFAULT_FRAME_SKIP if config.frame_skip == "auto" else config.frame_skip
         self._env = self._make()
-        self.observation_size = self._check_observations()
+        self.observation_shape = self._check_observations()
+        self.observation_size = math.prod(self.observation_shape)
         self.action_space: spaces.Space[Any] = self._env.action_space
         self.max_timesteps = self._episode_limit()
         self.render_fps = int(self._env.metadata.get("render_fps") or 30) / self.frame_skip
@@ -109,14 +110,13 @@ class GymnasiumTask:
             limits.append(limit)
         return min(limits, default=None)
 
-    def _check_observations(self) -> int:
+    def _check_observations(self) -> tuple[int, ...]:
         space = self._env.observation_space
         if space.shape is None:
             raise ConfigError(f"{self._label()} observes what has no fixed size: {space}")
-        size = math.prod(space.shape)
-        if size == 0:
+        if math.prod(space.shape) == 0:
             raise ConfigError(f"{self._label()} observes nothing: {space}")
-        return size
+        return tuple(int(size) for size in space.shape)
 
     def reset(self, seed: int) -> Any:
         """Begin the episode of ``seed`` on a clean slate; returns the first observation."""

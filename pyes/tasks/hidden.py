@@ -40,6 +40,7 @@ class HiddenTask:
             raise ConfigError(f"task.hide_observations: got all {size} numbers, expected that the policy sees some")
         self._zero = config.hide_by == "zero"
         self.observation_size = size if self._zero else len(self._kept)
+        self.observation_shape = task.observation_shape if self._zero else (self.observation_size,)
         self.action_space: spaces.Space[Any] = task.action_space
         self.max_timesteps = task.max_timesteps
         self.render_fps = task.render_fps
