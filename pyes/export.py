@@ -2,7 +2,8 @@
 
     .safetensors    the arrays, and a .json beside them; ``pyes.load`` takes them too
     .pt, .pth       state dict of the torch module ``pyes.networks.modules.PolicyModule``: the keys of the plain
-                    ``nn.Sequential``, and ``observation_mean``, ``observation_inverse_std`` where there are any
+                    ``nn.Sequential``, and ``observation_mean``, ``observation_inverse_std`` where there are any;
+                    normalised layers with the statistics of the center over its reference batch
     .onnx           observations in, actions out: normalisation, network and the choice of the action; of a network
                     with memory one timestep, states in and out
 
@@ -11,7 +12,7 @@ action noise, to within rounding.
 """
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ def state_dict(policy: Policy) -> dict[str, Any]:
     statistics = (policy.observation_mean, policy.observation_inverse_std)
     if isinstance(policy.spec.program, NamedModule):
         return state_dict_of(policy.spec.program, policy.theta, *statistics)
-    return dict(policy_module(policy.spec, policy.theta, *statistics).state_dict())
+    return dict(policy_module(policy.spec, policy.theta, *statistics, policy.reference).state_dict())
 
 
 def onnx_model(policy: Policy) -> "onnx.ModelProto":
@@ -98,6 +99,19 @@ _WRITERS: dict[str, Callable[[Policy, Path], None]] = {
     ".pth": _write_torch,
     ".onnx": _write_onnx,
 }
+
+
+def _folded(
+    row: Instruction, theta: NDArray[np.float32], mean: NDArray[np.float32], variance: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return weight and bias of a normalised row that needs its statistics no more."""
+    from pyes.networks.images import EPSILON
+
+    scale, bias = row.scale(theta), row.bias(theta)
+    assert scale is not None
+    assert bias is not None
+    gain = scale / np.sqrt(variance + np.float32(EPSILON))
+    return row.weight(theta) * gain[:, None], bias - mean * gain
 
 
 class _Graph:
@@ -157,14 +171,43 @@ class _Graph:
         return self._node("Clip", x, self._scalar(-clip), self._scalar(clip))
 
     def _network(self, x: str) -> str:
-        theta, layers = self._policy.theta, 0
+        theta, layers, image = self._policy.theta, 0, False
+        statistics = self._statistics()
         for row in self._program.instructions:
+            if row.op == Op.SCALE:
+                x = self._node("Div", x, self._scalar(row.divisor))
+                continue
+            if image != (row.op == Op.CONV):
+                image = not image
+                x = self._reshaped(x, row.image if image else [row.inputs])
             if Op(row.op).recurrent:
                 x = self._recurrent(row, x, layers)
                 layers += 1
-            else:
-                x = self._activated(self._mapped(x, row.weight(theta), row.bias(theta)), Activation(row.activation))
-        return x
+                continue
+            weight, bias = row.weight(theta), row.bias(theta)
+            if row.normalized:
+                weight, bias = _folded(row, theta, *next(statistics))
+            x = self._convolved(x, row, weight, bias) if image else self._mapped(x, weight, bias)
+            x = self._activated(x, Activation(row.activation))
+        return self._reshaped(x, [self._program.outputs]) if image else x
+
+    def _statistics(self) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Yield mean and variance of each normalised layer over the reference batch."""
+        from pyes.networks.images import VirtualBatchNorm
+        from pyes.networks.modules import policy_module
+
+        policy = self._policy
+        if policy.reference is not None:
+            for layer in policy_module(policy.spec, policy.theta, None, None, policy.reference):
+                if isinstance(layer, VirtualBatchNorm):
+                    yield layer.running_mean.numpy(), layer.running_var.numpy()
+
+    def _convolved(
+        self, x: str, row: Instruction, weight: NDArray[np.float32], bias: NDArray[np.float32] | None
+    ) -> str:
+        kernels = weight.reshape(-1, row.channels, row.kernel, row.kernel)
+        inputs = [x, self._constant(kernels), *([] if bias is None else [self._constant(bias)])]
+        return self._node("Conv", *inputs, strides=[row.stride] * 2)
 
     def _mapped(self, x: str, weight: NDArray[np.float32], bias: NDArray[np.float32] | None) -> str:
         x = self._node("MatMul", x, self._constant(weight.T))

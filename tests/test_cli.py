@@ -57,7 +57,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
     ("overrides", "expected"),
     [
         (["task=nope"], "unknown task 'nope': allowed: ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker,"),
-        (["network=ml"], "unknown network 'ml': did you mean 'mlp'? allowed: gru, linear, lstm, mlp, rnn, torch"),
+        (["network=ml"], "unknown network 'ml': did you mean 'mlp'? allowed: dqn, gru, linear, lstm, mlp, rnn, torch"),
         (["experiment=nope"], "unknown experiment 'nope': allowed: ant_bullet, atari_es, bipedal_walker, cart_pole"),
         (["sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, debug, "),
         (["+sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, evaluation"),

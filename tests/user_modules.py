@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from pyes.networks.images import VirtualBatchNorm
+
 
 class Plain(nn.Module):
     """Two layers that C knows, in a forward that it does not."""
@@ -108,6 +110,11 @@ def blind(observation_size: int, outputs: int) -> nn.Module:
 
 def empty(observation_size: int, outputs: int) -> nn.Module:
     return nn.Identity()
+
+
+def unknown_normalized(observation_size: int, outputs: int) -> nn.Module:
+    hidden = nn.Linear(observation_size, 4, bias=False)
+    return nn.Sequential(hidden, VirtualBatchNorm(4, image=False), nn.Softplus(), nn.Linear(4, outputs))
 
 
 def number(observation_size: int, outputs: int) -> int:

@@ -1,6 +1,5 @@
 """Functions that return environments; ``task.factory`` is "user_tasks:NAME", with this folder on the path."""
 
-import os
 from typing import Any
 
 import gymnasium
@@ -72,9 +71,10 @@ def broken() -> gymnasium.Env[Any, Any]:
 
 
 class Pixels(Point):
-    """Keep a bright square in the middle of a dark image, in uint8, for as long as ten timesteps."""
+    """The same point, seen as a bright square in an image of bytes, with the time behind it."""
 
     action_space = spaces.Discrete(3)
+    bright = 255
 
     def __init__(self, height: int = 12, width: int = 10) -> None:
         self.observation_space = spaces.Box(0, 255, (2, height, width), np.uint8)
@@ -82,7 +82,7 @@ class Pixels(Point):
     def _observe(self) -> np.ndarray:
         image = np.zeros(self.observation_space.shape, np.uint8)
         column = int(np.clip(self._position + 5, 0, image.shape[2] - 2))
-        image[0, 3:5, column : column + 2] = 255
+        image[0, 3:5, column : column + 2] = self.bright
         image[1] = 20 * self._time
         return image
 
@@ -92,11 +92,3 @@ class Pixels(Point):
 
 def pixels(**kwargs: Any) -> gymnasium.Env[Any, Any]:
     return Pixels(**kwargs)
-
-
-def noisy_pixels() -> gymnasium.Env[Any, Any]:
-    """Return an environment whose observations are other ones in every process, as another version's may be."""
-    env = Pixels()
-    observe = env._observe
-    env._observe = lambda: observe() ^ np.uint8(os.getpid() % 255 + 1)  # type: ignore[method-assign]
-    return env
