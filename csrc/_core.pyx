@@ -630,7 +630,7 @@ cdef class _Compiled(_Network):
         self.packed = <float *>_out("packed", self.packed_array, FLOAT32)
         self.state_array = _aligned(self.state_size)
         self.state = <float *>_out("state", self.state_array, FLOAT32)
-        self.scratch_array = _aligned(2 * pyes_policy_width(self.layer_count, self.layers))
+        self.scratch_array = _aligned(2 * self.layers[0].widest)
         self.scratch = <float *>_out("scratch", self.scratch_array, FLOAT32)
         return 0
 

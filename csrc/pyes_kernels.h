@@ -198,13 +198,14 @@ struct pyes_layer {
     int64_t scale_offset;                            /* in theta, of a normalised LINEAR or CONV; -1: not normalised */
     int64_t filters, pixels;                         /* filters * pixels = outputs; pixels is 1 but for CONV */
     int64_t packed_offset, state_offset;             /* in packed and in state */
+    int64_t widest;                                  /* of all layers: half the length of scratch */
     enum pyes_activation activation;                 /* of LINEAR, RNN and CONV; IDENTITY for the others */
 };
 
 /* Places of the window of a convolution in its image. @pre kernel <= height, width; 1 <= stride */
 int64_t pyes_conv_pixels(const struct pyes_layer *layer);
 
-/* Places n layers, whose other fields are set: fills in filters, pixels, lanes, packed_offset and state_offset.
+/* Places n layers, whose other fields are set: fills in filters, pixels, lanes, widest, packed_offset, state_offset.
  * @param packed_size, state_size    lengths of the arrays of pyes_policy_forward, state_size 0 without memory */
 void pyes_policy_place(int64_t n, struct pyes_layer *layers, int64_t *packed_size, int64_t *state_size);
 
@@ -213,9 +214,6 @@ int64_t pyes_layer_dim(const struct pyes_layer *layer);
 
 /* The width of a placed layer: lanes, times 4 for GRU and LSTM. */
 int64_t pyes_layer_width(const struct pyes_layer *layer);
-
-/* The most values that a layer writes or reorders: half the length of the scratch of pyes_policy_forward. */
-int64_t pyes_policy_width(int64_t n, const struct pyes_layer *layers);
 
 /* Packs the weights of all layers; two biases are added, but for the new gate of a GRU. O(length of packed). */
 void pyes_policy_pack(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed);
@@ -249,7 +247,7 @@ int64_t pyes_policy_reference_width(int64_t n, const struct pyes_layer *layers);
  * @pre   n >= 1
  * @param input (inputs of layer 0)
  * @param state (state_size)                 all h and c; zeros before the first timestep of an episode
- * @param scratch (2 * pyes_policy_width)    overwritten; 64-byte alignment of the arrays is faster
+ * @param scratch (2 * widest)    overwritten; 64-byte alignment of the arrays is faster
  * @return the outputs, (lanes of the last layer), inside scratch or state
  * @note  float32 accumulators in the order of i. Activations within 1e-6 of torch. */
 const float *pyes_policy_forward(enum pyes_level level, int64_t n, const struct pyes_layer *layers,

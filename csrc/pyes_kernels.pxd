@@ -63,6 +63,7 @@ cdef extern from "pyes_kernels.h" nogil:
         int64_t scale_offset
         int64_t filters, pixels
         int64_t packed_offset, state_offset
+        int64_t widest
         pyes_activation activation
     enum pyes_action:
         PYES_UNCHANGED
@@ -73,7 +74,6 @@ cdef extern from "pyes_kernels.h" nogil:
     int64_t pyes_conv_pixels(const pyes_layer *layer)
     int64_t pyes_layer_dim(const pyes_layer *layer)
     int64_t pyes_layer_width(const pyes_layer *layer)
-    int64_t pyes_policy_width(int64_t n, const pyes_layer *layers)
     void pyes_policy_pack(int64_t n, const pyes_layer *layers, const float *theta, float *packed)
     int64_t pyes_policy_reference_width(int64_t n, const pyes_layer *layers)
     void pyes_policy_normalize(pyes_level level, int64_t n, const pyes_layer *layers, const float *theta,

@@ -4,7 +4,7 @@
 const float *PYES_WIDE(pyes_policy_forward)(int64_t n, const struct pyes_layer *layers, const float *packed,
                                             const float *input, float *state, float *scratch)
 {
-    struct buffers buffers = {scratch, scratch + pyes_policy_width(n, layers)};
+    struct buffers buffers = {scratch, scratch + layers[0].widest};
     const float *from = input;
     for (int64_t k = 0; k < n; k++)
         from = run_layer(layers, k, packed, from, state, &buffers);

@@ -38,7 +38,8 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-int64_t pyes_policy_width(int64_t n, const struct pyes_layer *layers)
+/* The most values that a layer writes or reorders. */
+static int64_t widest_layer(int64_t n, const struct pyes_layer *layers)
 {
     int64_t widest = 0;
     for (int64_t k = 0; k < n; k++) {
@@ -79,6 +80,9 @@ void pyes_policy_place(int64_t n, struct pyes_layer *layers, int64_t *packed_siz
         *packed_size += layer->op == PYES_SCALE ? 0 : (joined_inputs(layer) + 1) * pyes_layer_width(layer);
         *state_size += layer_state(layer);
     }
+    const int64_t widest = widest_layer(n, layers);
+    for (int64_t k = 0; k < n; k++)
+        layers[k].widest = widest;
 }
 
 static int64_t later(int64_t end, int64_t offset, int64_t size)

@@ -82,7 +82,7 @@ void PYES_WIDE(pyes_policy_normalize)(int64_t n, const struct pyes_layer *layers
             sums[o] = sums[layer->filters + o] = 0.0;
         }
         for (int64_t b = 0; b < count; b++) {
-            struct buffers buffers = {scratch, scratch + pyes_policy_width(n, layers)};
+            struct buffers buffers = {scratch, scratch + layers[0].widest};
             const float *from = values + b * stride;
             if (first == 0)
                 from = observation(layers[0].inputs, b, type, batch, &buffers);

@@ -192,7 +192,7 @@ static struct network make_network(int64_t n, struct pyes_layer *layers, const f
     pyes_policy_place(n, layers, &made.packed_size, &made.state_size);
     made.packed = buffer(made.packed_size, sizeof *made.packed);
     made.state = buffer(made.state_size, sizeof *made.state);
-    made.scratch = buffer(2 * pyes_policy_width(n, layers), sizeof *made.scratch);
+    made.scratch = buffer(2 * layers[0].widest, sizeof *made.scratch);
     pyes_policy_pack(n, layers, theta, made.packed);
     return made;
 }

@@ -33,6 +33,7 @@ class FunctionTask:
     """
 
     observation_size = 1
+    observation_shape: tuple[int, ...] = (1,)
     max_timesteps: int | None = 1
     render_fps: float = 1
 
