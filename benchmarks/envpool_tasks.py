@@ -4,7 +4,7 @@
 
 Both ways take whole episodes of the same members in turn, with all that belongs to them: seeds, parameters, making
 environments where that is due. A ratio is the median over rounds of one run. The time is that of the processor,
-EnvPool's thread included, so other programs on the machine disturb little. Pong needs ale-py and opencv-python.
+EnvPool's thread included, so other programs on the machine disturb little. Pong needs the extra atari.
 """
 
 import os
@@ -13,9 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,22 +40,12 @@ class Case:
     sizes: tuple[int, ...] = SIZES
 
 
-def make_pong() -> gymnasium.Env[Any, Any]:
-    """Make Pong with Gymnasium's own preprocessing: what EnvPool's observes, near enough for a speed."""
-    import ale_py
-
-    gymnasium.register_envs(ale_py)
-    env = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
-    wrapped = gymnasium.wrappers.AtariPreprocessing(env, noop_max=30, frame_skip=4)
-    return gymnasium.wrappers.FrameStackObservation(wrapped, 4)
-
-
 CASES = {
     "CartPole, untrained": Case("CartPole-v1", TaskConfig(env_id="CartPole-v1"), single=64, sizes=(16, 64, 256)),
     "CartPole, balanced": Case("CartPole-v1", TaskConfig(env_id="CartPole-v1"), balance=True),
     "Pendulum": Case("Pendulum-v1", TaskConfig(env_id="Pendulum-v1")),
     "HalfCheetah": Case("HalfCheetah-v5", TaskConfig(env_id="HalfCheetah-v5"), rounds=3, single=4),
-    "Pong": Case("Pong-v5", TaskConfig("python", env_id="", factory="envpool_pong:make"), rounds=2, single=2),
+    "Pong": Case("Pong-v5", TaskConfig(env_id="ALE/Pong-v5"), rounds=2, single=2, sizes=(16,)),
 }
 
 
@@ -84,7 +72,7 @@ def compare(case: Case, size: int) -> str:
     plan = Plan(0, len(theta), size, 1, observations, 0, spec, vector=size)
     batch = Batch(0, np.zeros(1, np.int64), np.zeros(1, np.float32), np.zeros((1, 1), np.int64), theta, limit or 0)
     vector = VectorEvaluator(tasks.make_vector(config), plan)
-    single = TaskEvaluator(pong_or(case.gymnasium), plan)
+    single = TaskEvaluator(tasks.make(case.gymnasium), plan)
     for evaluator in (vector, single):
         evaluator.begin(batch)
     waves, singles = [], []
@@ -96,14 +84,6 @@ def compare(case: Case, size: int) -> str:
     ratio = statistics.median(wave / one for wave, one in zip(waves, singles, strict=True))
     fast, slow = statistics.median(waves), statistics.median(singles)
     return f"{fast:>10,.0f} steps/s, Gymnasium {slow:>8,.0f}: {ratio:.2f}"
-
-
-def pong_or(config: TaskConfig) -> Any:
-    """Make a task; that of Pong comes from this file."""
-    if config.factory:
-        sys.modules["envpool_pong"] = sys.modules[__name__]
-        globals()["make"] = make_pong
-    return tasks.make(config)
 
 
 def balancing(spec: PolicySpec) -> NDArray[np.float32]:

@@ -320,7 +320,12 @@ def test_environments_that_cannot_be_used_are_refused_in_one_line(env_id, kwargs
 
 @pytest.mark.parametrize(
     ("key", "value", "default"),
-    [("frame_skip", 4, "1"), ("action_levels", 3, "0"), ("hide_observations", [1], r"\[\]"), ("remake", True, "false")],
+    [
+        ("frame_skip", 4, "'auto'"),
+        ("action_levels", 3, "0"),
+        ("hide_observations", [1], r"\[\]"),
+        ("remake", True, "false"),
+    ],
 )
 def test_what_is_done_to_one_environment_at_a_time_is_refused(key, value, default):
     with pytest.raises(ConfigError, match=rf"task.{key}: got .*, expected {default} with task.name=envpool"):

@@ -118,7 +118,7 @@ class EnvPoolTask:
     ConfigError    as `EnvPoolVector`, or its spaces cannot be used
     """
 
-    render_fps = 30
+    render_fps = 30.0
 
     def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
         self._config = config
