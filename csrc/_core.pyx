@@ -831,8 +831,8 @@ cdef class PolicyRunner:
     def act(self, observation):  # IN
         """Choose the action for an observation of observation_size values: an int, or a new float32 array.
 
-        float32, float64 and uint8 arrays without gaps are fastest; anything else goes by way of NumPy. Another size is a
-        ValueError.
+        float32, float64 and uint8 arrays without gaps are fastest; anything else goes by way of NumPy. Another size is
+        a ValueError.
         """
         self._read(observation)
         cdef int64_t choice = self._choose()

@@ -163,9 +163,9 @@ void pyes_clipup_step(enum pyes_level level, int64_t dim, const float *gradient,
  * gate of a GRU is packed as two blocks, one from x and one from h, since its cell multiplies the second alone.
  *
  * A convolution reads an image (channels, height, width) and writes (filters, pixels), pixel by row and column; its
- * square kernel moves by `stride`, without padding. In theta its weights are (filters, channels, kernel, kernel); packed
- * they follow the bias as panels of PYES_LANES filters, each (kernel, kernel, channels, PYES_LANES). A scale layer
- * divides every value by `divisor`; it has no weights. */
+ * square kernel moves by `stride`, without padding. In theta its weights are (filters, channels, kernel, kernel).
+ * Packed, they follow the bias as panels of PYES_LANES filters, each (kernel, kernel, channels, PYES_LANES). A scale
+ * layer divides every value by `divisor`; it has no weights. */
 
 enum { PYES_LANES = 16 };
 
@@ -220,8 +220,8 @@ void pyes_policy_pack(int64_t n, const struct pyes_layer *layers, const float *t
 
 /* Virtual batch normalisation (Salimans, Goodfellow et al. 2016, section 3.4): makes of each normalised layer's linear
  * map y, without bias, y * gain + shift, where gain = scale / sqrt(variance + PYES_NORMALIZE_EPSILON) and
- * shift = bias - mean * gain, with mean and variance of each filter over all observations of the reference batch and all
- * pixels; layers before it are normalised when it is. Gain and shift replace weights and bias in packed.
+ * shift = bias - mean * gain, with mean and variance of each filter over all observations of the reference batch and
+ * all pixels; layers before it are normalised when it is. Gain and shift replace weights and bias in packed.
  * @pre   packed is fresh from pyes_policy_pack of the same theta; no layer up to the last normalised one is recurrent
  * @param batch (count, inputs of layer 0)    uint8_t or float after type; the network's own inputs
  * @param scratch                             as for pyes_policy_forward

@@ -1,7 +1,7 @@
 /* One layer of a compiled network, one timestep.
  *
- * Every output adds its inputs in order, so the width of the machine does not show: lane o of the packed weights belongs
- * to output o, and lanes are padded to a multiple of PYES_LANES. Between two convolutions values lie channels last; all
+ * Every output adds its inputs in order, so the width of the machine does not show: lane o of packed weights belongs to
+ * output o, and lanes are padded to a multiple of PYES_LANES. Between two convolutions values lie channels last; all
  * other layers have them as torch does, channels first. Internal to the kernels. */
 #ifndef PYES_LAYERS_H
 #define PYES_LAYERS_H

@@ -1,8 +1,9 @@
 /* What the wide kernels share: the name suffix of a level, inlining, bit casts, the types of table entries.
  *
  * A wide kernel is written once, in plain C, in noise.c, perturb.c, gradient.c, optimizers.c, policy.c or reference.c.
- * Compiled by itself such a file gives the baseline level; avx2.c and avx512.c include it again under another suffix and target.
- * All levels run the same operations in the same order, so they give equal bits. Internal to the kernels. */
+ * Compiled by itself such a file gives the baseline level; avx2.c and avx512.c include it again under another suffix
+ * and target. All levels run the same operations in the same order, so they give equal bits.
+ * Internal to the kernels. */
 #ifndef PYES_WIDE_H
 #define PYES_WIDE_H
 
