@@ -971,7 +971,7 @@ cdef class PolicyBatch:
 
         Parameters
         ----------
-        observations : (n, ...)    observation_size values a row; float32 and float64 without gaps are fastest
+        observations : (n, ...)    observation_size values a row; float32, float64 and uint8 without gaps are fastest
         slots : int64 (n,)         which runner each row is for; no two the same
 
         Returns
@@ -986,13 +986,13 @@ cdef class PolicyBatch:
         cdef const int64_t *p_slots = <const int64_t *>_in("slots", slots, INT64)
         cdef int64_t n = len(slots), count = len(self.runners), i
         rows = np.ascontiguousarray(observations)
-        if rows.dtype not in (FLOAT32, FLOAT64):
+        if rows.dtype not in (FLOAT32, FLOAT64, UINT8):
             rows = rows.astype(FLOAT32)
         if rows.size != n * runner.observation_size or len(rows) != n:
             raise ValueError(f"observations: got shape {rows.shape}, expected {n} of {runner.observation_size} values")
         cdef const char *p_rows = <const char *>_array("observations", rows, None, rows.ndim, False)
         cdef int64_t stride = runner.observation_size * rows.itemsize, width = runner.components * sizeof(float)
-        cdef char letter = c"f" if rows.dtype == FLOAT32 else c"d"
+        cdef char letter = ord(rows.dtype.char)
         actions = np.empty((n, *self.action_shape), INT64 if runner.mode < 0 else FLOAT32)
         cdef char *p_actions = <char *>_array("actions", actions, None, actions.ndim, True)
         cdef int64_t choice

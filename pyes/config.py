@@ -209,7 +209,7 @@ _FOREIGN = {
     "function": (
         "normalize_observations", "frame_skip", "action", "action_levels", "action_noise", "hide_observations",
     ),
-    "envpool": ("frame_skip", "action_levels", "hide_observations", "remake"),
+    "envpool": ("frame_skip", "action_levels", "remake"),
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -318,14 +319,21 @@ def test_environments_that_cannot_be_used_are_refused_in_one_line(env_id, kwargs
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("hide_by", ["remove", "zero"])
+def test_hidden_numbers_are_hidden_in_a_vector_as_in_one_environment(hide_by):
+    config = _config("Pendulum-v1", hide_observations=(2,), hide_by=hide_by)
+    actions = np.linspace(-2, 2, 3, dtype=np.float32).reshape(3, 1)
+    with tasks.make(config) as task, closing(tasks.make_vector(config)) as vector:
+        assert vector.observation_size == task.observation_size
+        first, (then, *_) = vector.reset([5, 6, 7]), vector.step(np.arange(3), actions)
+        for slot, seed in enumerate([5, 6, 7]):
+            np.testing.assert_array_equal(first[slot], task.reset(seed))
+            np.testing.assert_array_equal(then[slot], task.step(actions[slot])[0])
+
+
 @pytest.mark.parametrize(
     ("key", "value", "default"),
-    [
-        ("frame_skip", 4, "'auto'"),
-        ("action_levels", 3, "0"),
-        ("hide_observations", [1], r"\[\]"),
-        ("remake", True, "false"),
-    ],
+    [("frame_skip", 4, "'auto'"), ("action_levels", 3, "0"), ("remake", True, "false")],
 )
 def test_what_is_done_to_one_environment_at_a_time_is_refused(key, value, default):
     with pytest.raises(ConfigError, match=rf"task.{key}: got .*, expected {default} with task.name=envpool"):

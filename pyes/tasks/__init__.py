@@ -41,7 +41,12 @@ def make_vector(config: TaskConfig) -> VectorTask:
     """
     from pyes.tasks.envpool import EnvPoolVector
 
-    return EnvPoolVector(config)
+    vector = EnvPoolVector(config)
+    if not config.hide_observations:
+        return vector
+    from pyes.tasks.hidden import HiddenVector
+
+    return HiddenVector(vector, config)
 
 
 def _whole(config: TaskConfig, render_mode: str | None) -> Task:

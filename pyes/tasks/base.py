@@ -48,6 +48,8 @@ class VectorTask(Protocol):
     Each episode depends on its seed and its actions alone, as with `Task`: neither on its neighbours nor its slot.
     """
 
+    observation_size: int
+
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Begin the episodes of ``seeds`` in as many environments; returns the first observations, (n, ...)."""
 

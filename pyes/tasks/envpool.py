@@ -35,7 +35,8 @@ class EnvPoolVector:
 
     Raises
     ------
-    ConfigError    the package is missing, EnvPool has no such environment, or frames are wanted of one of MuJoCo
+    ConfigError    the package is missing, EnvPool has no such environment, its spaces cannot be used, or frames are
+                   wanted of one of MuJoCo
     """
 
     def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
@@ -44,6 +45,8 @@ class EnvPoolVector:
         self._rendering = {} if render_mode is None else {"render_mode": render_mode}
         self._pool: Any = None
         self.spec = self._make_spec()
+        self.observation_space, self.action_space = self._read_spaces()
+        self.observation_size = math.prod(self.observation_space.shape)
         if render_mode is not None and any(
             base.__module__.startswith("envpool.mujoco") for base in type(self.spec).__mro__
         ):
@@ -69,6 +72,16 @@ class EnvPoolVector:
         except Exception as error:
             reason = " ".join(str(error).split())
             raise ConfigError(f"task.env_id: EnvPool cannot make {env_id!r}: {reason}") from error
+
+    def _read_spaces(self) -> tuple[spaces.Box, spaces.Space[Any]]:
+        label = f"task.env_id: {self._config.env_id!r}"
+        if self.spec.config._asdict().get("max_num_players", 1) != 1:
+            raise ConfigError(f"{label} is played by several, expected one player")
+        with _no_warnings():
+            observations, actions = self.spec.observation_space, self.spec.action_space
+        if not isinstance(observations, spaces.Box):
+            raise ConfigError(f"{label} observes a {type(observations).__name__}, expected a Box")
+        return observations, actions
 
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
         """Make one environment a seed; return their first observations."""
@@ -115,7 +128,7 @@ class EnvPoolTask:
 
     Raises
     ------
-    ConfigError    as `EnvPoolVector`, or its spaces cannot be used
+    ConfigError    as `EnvPoolVector`
     """
 
     render_fps = 30.0
@@ -124,20 +137,12 @@ class EnvPoolTask:
         self._config = config
         self._vector = EnvPoolVector(config, render_mode)
         self._slot = np.zeros(1, np.int64)
-        self.observation_size, self.action_space = self._read_spaces()
+        self.observation_shape = self._vector.observation_space.shape
+        self.observation_size = self._vector.observation_size
+        self.action_space = self._vector.action_space
         own = self._vector.spec.config._asdict().get("max_episode_steps")
         limits = [limit for limit in (own, config.max_timesteps) if limit is not None]
         self.max_timesteps: int | None = min(limits, default=None)
-
-    def _read_spaces(self) -> tuple[int, spaces.Space[Any]]:
-        spec, label = self._vector.spec, f"task.env_id: {self._config.env_id!r}"
-        if spec.config._asdict().get("max_num_players", 1) != 1:
-            raise ConfigError(f"{label} is played by several, expected one player")
-        with _no_warnings():
-            observations, actions = spec.observation_space, spec.action_space
-        if not isinstance(observations, spaces.Box):
-            raise ConfigError(f"{label} observes a {type(observations).__name__}, expected a Box")
-        return math.prod(observations.shape), actions
 
     def reset(self, seed: int) -> Any:
         """Begin the episode of ``seed`` in a new environment; returns the first observation."""
