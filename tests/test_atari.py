@@ -309,6 +309,7 @@ def test_experiment_is_the_published_configuration(name: str):
     run = from_mapping(composed)
     assert (run.algorithm.population_size, run.algorithm.weight_decay, run.timesteps) == (5000, 0.005, 250_000_000)
     assert (run.algorithm.sigma, run.algorithm.learning_rate) == ({"atari_es": 0.02, "frostbite_es": 0.005}[name], 0.01)
+    assert (run.network.name, run.network.virtual_batch_norm, run.network.hidden) == ("dqn", True, (256,))
     assert (run.task.max_timesteps, run.task.env_kwargs["fire_start"], run.optimizer.name) == (5000, True, "adam")
 
 
