@@ -22,7 +22,7 @@ TRAINING = (
     "task.env_id=Pendulum-v1",
     "task.hide_observations=[2]",
     "task.action=tanh",
-    "cluster.vector=60",
+    "cluster.vector=30",
 )
 UNSEEN = 1_000_000  # seed of the episodes that judge
 
