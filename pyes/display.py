@@ -36,7 +36,7 @@ class Display(Closing):
     def __init__(self, config: TrainConfig, *, enabled: bool = True) -> None:
         self._config = config
         self._enabled = enabled and sys.stderr is not None
-        self._console = _Console(file=sys.stderr, highlight=False)
+        self._console = _Console(file=sys.stderr, highlight=False, emoji=False)  # ":two:" is a name
         self._live: Live | None = None
         self._shown = 0.0
         self._evaluation: tuple[float, float] | None = None

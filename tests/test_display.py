@@ -42,6 +42,12 @@ def test_on_a_terminal_the_table_shows_the_time_left():
     assert "about 30.0 s left" in stream.getvalue()
 
 
+def test_names_are_shown_as_they_are(capsys):
+    with Display(TrainConfig()) as display:
+        display.note("my_functions:fire: 3 parameters of [bold]")
+    assert capsys.readouterr().err == "my_functions:fire: 3 parameters of [bold]\n"
+
+
 def test_disabled_display_is_silent():
     display, stream = _display(True)
     display._enabled = False
