@@ -31,6 +31,6 @@ def find(key: str, name: str, example: str) -> Any:
     return found
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """Return in one line what the user's own code raised."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")

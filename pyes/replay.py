@@ -21,6 +21,7 @@ from pyes.config import TrainConfig
 from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
 from pyes.history import History, setup_of
 from pyes.journal import Generation
+from pyes.lookup import reason
 from pyes.networks import Policy
 from pyes.rollout import Rollout, TaskEvaluator
 from pyes.run_directory import RunDirectory
@@ -152,8 +153,8 @@ def _named(name: str, environment_seed: int) -> Iterator[None]:
     except PyesError:
         raise
     except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise TaskError(f"{name} raised in the episode of environment seed {environment_seed}: {reason}") from error
+        message = f"{name} raised in the episode of environment seed {environment_seed}: {reason(error)}"
+        raise TaskError(message) from error
 
 
 # Individuals

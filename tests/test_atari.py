@@ -259,6 +259,7 @@ def test_remade_games_are_the_same(task: Task):
         ({"noop_max": -1}, "task.env_kwargs.noop_max: got -1, expected an integer >= 0"),
         ({"noop_max": 2.5}, "task.env_kwargs.noop_max: got 2.5, expected an integer >= 0"),
         ({"fire_start": 1}, "task.env_kwargs.fire_start: got 1, expected true or false"),
+        ({"mode": "hard"}, "task.env_kwargs.mode: got 'hard', expected an integer or null"),
         (
             {"repeat_action_probability": 25},
             "task.env_kwargs.repeat_action_probability: got 25, expected a finite number",

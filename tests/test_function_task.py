@@ -52,7 +52,7 @@ _PLAIN = {"bias": False, "init": "zero"}
         ({"task": {"name": "python"}}, "task.dim: got 5, expected nothing without task.name=function"),
         ({"task": {"frame_skip": 2}}, "task.frame_skip: got 2, expected 'auto' with task.name=function"),
         ({"task": {"action": "tanh"}}, "task.action: got 'tanh', expected 'auto' with task.name=function"),
-        ({"task": {"hide_observations": [0]}}, r"task.hide_observations: got \(0,\), expected \[\] with task.name"),
+        ({"task": {"hide_observations": [0]}}, r"task.hide_observations: got \[0\], expected \[\] with task.name"),
         (
             {"task": {"normalize_observations": True}},
             "task.normalize_observations: got True, expected false with task.name=function",
@@ -122,7 +122,9 @@ def test_members_without_a_value_count_as_the_worst(tmp_path):
     assert "the return is nan" in log
 
 
-@pytest.mark.parametrize(("function", "reason"), [("broken", "ValueError: no value here"), ("silent", "NoneType")])
+@pytest.mark.parametrize(
+    ("function", "reason"), [("broken", "ValueError: no value, not even one"), ("silent", "NoneType")]
+)
 def test_function_that_never_has_a_value_ends_the_run_in_one_line(function, reason, tmp_path):
     with pytest.raises(TaskError, match=rf"^user_functions:{function}: all 12 members failed: .*{reason}.*$"):
         pyes.train(_config(tmp_path / "run", function, cluster={"name": "inline"}), display=False)

@@ -23,7 +23,7 @@ def half(theta: NDArray[np.float32]) -> float:
 
 
 def broken(theta: NDArray[np.float32]) -> float:
-    raise ValueError("no value here")
+    raise ValueError("no value,\nnot even one")
 
 
 def silent(theta: NDArray[np.float32]) -> Any:

@@ -21,6 +21,7 @@ from pyes.board import Board
 from pyes.cluster.pipes import STOP, WAKE, receive, send
 from pyes.cluster.process import holding_signals, kernel_memory_kills, prepare, state_of
 from pyes.cluster.watch import OutOfMemory, Watch
+from pyes.lookup import reason
 from pyes.messages import Plan
 from pyes.noise import DtypeName, NoiseTable
 from pyes.rollout import Workload
@@ -232,6 +233,6 @@ def run_worker(
         serve(worker, board, lambda: receive(wake) == WAKE, lambda: send(done, WAKE))
         worker.close()
     except Exception as error:
-        board.report(slot, f"{type(error).__name__}: {error}")
+        board.report(slot, reason(error))
         logger.exception("worker %d stopped", slot)
         sys.exit(errno.ENOMEM if isinstance(error, MemoryError) else 1)

@@ -200,6 +200,8 @@ def _check(options: Mapping[str, Any]) -> None:
             raise unknown_key("task.env_kwargs", key, _OPTIONS)
         if key == "noop_max" and not (_is_number(value, int) and value >= 0):
             raise refusal(path, value, "an integer >= 0")
+        if key in ("mode", "difficulty") and not (value is None or _is_number(value, int)):
+            raise refusal(path, value, "an integer or null")
         if key == "repeat_action_probability" and not (_is_number(value, int | float) and 0 <= value <= 1):
             raise refusal(path, value, "a finite number >= 0 and <= 1")
         if key in ("fire_start", "full_action_space") and not isinstance(value, bool):

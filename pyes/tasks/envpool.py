@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError, TaskError
+from pyes.lookup import reason
 from pyes.tasks.base import Step, VectorStep
 
 #: Arguments of EnvPool that are not the environment's.
@@ -70,8 +71,7 @@ class EnvPoolVector:
             with _no_warnings():
                 return self._package.make_spec(env_id, **arguments)
         except Exception as error:
-            reason = " ".join(str(error).split())
-            raise ConfigError(f"task.env_id: EnvPool cannot make {env_id!r}: {reason}") from error
+            raise ConfigError(f"task.env_id: EnvPool cannot make {env_id!r}: {reason(error)}") from error
 
     def _read_spaces(self) -> tuple[spaces.Box, spaces.Space[Any]]:
         label = f"task.env_id: {self._config.env_id!r}"
@@ -98,8 +98,7 @@ class EnvPoolVector:
                 )
                 observations: NDArray[Any] = self._pool.reset()[0]
         except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise TaskError(f"task.env_id: making {self._config.env_id!r} failed: {reason}") from error
+            raise TaskError(f"task.env_id: making {self._config.env_id!r} failed: {reason(error)}") from error
         return observations
 
     def step(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> VectorStep:
@@ -158,8 +157,7 @@ class EnvPoolTask:
         try:
             return self._vector.render()
         except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise TaskError(f"task.env_id: EnvPool cannot draw {self._config.env_id!r}: {reason}") from error
+            raise TaskError(f"task.env_id: EnvPool cannot draw {self._config.env_id!r}: {reason(error)}") from error
 
     def close(self) -> None:
         """Throw the environment away."""

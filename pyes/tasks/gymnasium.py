@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError, PyesError, TaskError
+from pyes.lookup import reason
 from pyes.tasks.base import Step
 
 
@@ -91,8 +92,7 @@ class GymnasiumTask:
             message = " ".join(str(error).split())
             raise ConfigError(f"{self._label()} cannot be made: {message}") from error
         except Exception as error:
-            env_id = self._config.env_id
-            raise TaskError(f"task.env_id: making {env_id!r} failed: {type(error).__name__}: {error}") from error
+            raise TaskError(f"task.env_id: making {self._config.env_id!r} failed: {reason(error)}") from error
 
     def _innermost(self) -> Any:
         """Return the environment itself, without wrappers."""

@@ -6,7 +6,6 @@ Must not know how members are evaluated. Invariant: an environment that raises m
 import logging
 import math
 import time
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from pyes import _core
 from pyes.board import Board
+from pyes.lookup import reason
 from pyes.messages import Batch, Plan, Status
 from pyes.rollout import Workload
 
@@ -102,8 +102,7 @@ class BaseWorker(ABC, Generic[E]):
     def _failed(self, error: BaseException, member: int, batch: Batch, episode: int) -> Result:
         """Return the result of a member whose episode raised; the head is told."""
         where = f"generation {batch.generation}, member {member}, seed {batch.seeds[member, episode]}"
-        text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-        self._board.report(self._slot, f"{text} ({where})")
+        self._board.report(self._slot, f"{reason(error)} ({where})")
         logger.warning("an episode failed: %s", where, exc_info=error)
         self._board.sums_of(member)
         return math.nan, 0, Status.RAISED
