@@ -357,9 +357,6 @@ class TrainConfig(Section):
         if self.task.common_random_numbers == "pair" and not self.algorithm.mirrored:
             expected = "'none' or 'generation' with algorithm.mirrored=false"
             raise refusal("task.common_random_numbers", "pair", expected)
-        if self.network.virtual_batch_norm and self.task.normalize_observations:
-            expected = "false with network.virtual_batch_norm=true, which normalises too"
-            raise refusal("task.normalize_observations", True, expected)
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
         if self.task.name == "function":

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyes import algorithms, networks, reference_batch, streams, tasks
 from pyes import config as configuration
 from pyes.algorithms import EpisodeLimit
-from pyes.config import TaskConfig, TrainConfig
+from pyes.config import TaskConfig, TrainConfig, refusal
 from pyes.errors import ConfigError, JournalError
 from pyes.hashing import array_hash, theta_hash
 from pyes.journal import Evaluation, Generation, Record, Start
@@ -97,6 +97,10 @@ class Setup:
             config.task.observation_clip,
             interface.shape,
         )
+        if spec.normalized and config.task.normalize_observations:
+            # The reference batch is of raw observations.
+            expected = "false with virtual batch normalisation, which normalises too"
+            raise refusal("task.normalize_observations", True, expected)
         noise = config.noise
         if noise.entries == "auto":
             # A run keeps the table it began with, whatever memory is free later.

@@ -244,13 +244,20 @@ def test_exports_hold_the_statistics_of_the_center(run: Path, tmp_path: Path) ->
             {"network": {"name": "mlp", "kernels": [], "strides": [], "channels": [], "virtual_batch_norm": False}},
             "network.divisor: got 255, expected 1 without network.name=dqn",
         ),
-        ({"task": {"normalize_observations": True}}, "task.normalize_observations: got True, expected false with"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         from_mapping(merge(SETTINGS, changes))
     assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize("network", [NETWORK, {"name": "torch", "module": "user_modules:normalized"}])
+def test_normalised_networks_take_observations_as_they_are(network: dict[str, Any], tmp_path: Path) -> None:
+    """The reference batch is of raw observations, whoever made the network."""
+    settings = {**SETTINGS, "network": network, "task": {**TASK, "normalize_observations": True}}
+    with pytest.raises(ConfigError, match=r"^task\.normalize_observations: got True, expected false with virtual"):
+        pyes.train({**settings, "run_dir": str(tmp_path / "run")}, display=False)
 
 
 def test_a_module_that_torch_runs_cannot_be_normalised(tmp_path: Path) -> None:

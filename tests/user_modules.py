@@ -112,6 +112,11 @@ def empty(observation_size: int, outputs: int) -> nn.Module:
     return nn.Identity()
 
 
+def normalized(observation_size: int, outputs: int) -> nn.Module:
+    hidden = nn.Linear(observation_size, 4, bias=False)
+    return nn.Sequential(hidden, VirtualBatchNorm(4, image=False), nn.ReLU(), nn.Linear(4, outputs))
+
+
 def unknown_normalized(observation_size: int, outputs: int) -> nn.Module:
     hidden = nn.Linear(observation_size, 4, bias=False)
     return nn.Sequential(hidden, VirtualBatchNorm(4, image=False), nn.Softplus(), nn.Linear(4, outputs))
