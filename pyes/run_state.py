@@ -123,15 +123,16 @@ class Setup:
     def plan(self, capacity: int) -> Plan:
         """Return what a node must know to evaluate this run's population, or batches of ``capacity`` members."""
         config, stride, size = self.config, self.statistics_stride, self.config.algorithm.population_size
+        most = max(size, capacity)
         return Plan(
             seed=config.seed,
             dim=len(self.theta),
-            capacity=max(size, capacity),
+            capacity=most,
             episodes=config.task.episodes,
             observation_size=self.spec.program.observation_size,
             statistics_rows=-(-size // stride) if stride else 0,
             policy=self.spec,
-            vector=config.cluster.vector,
+            vector=min(config.cluster.vector, most),  # each has a policy of its own
             reference=self.reference,
         )
 

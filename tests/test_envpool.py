@@ -273,7 +273,7 @@ def test_a_run_is_the_same_for_every_vector_goes_on_and_plays_again(tmp_path: Pa
         "algorithm": {"population_size": 12},
         "evaluation": {"every": 2, "episodes": 6},
         "noise": {"entries": 50_000},
-        "cluster": {"name": "inline", "vector": 12},
+        "cluster": {"name": "inline", "vector": 1_000_000},
     }
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     result = pyes.train(settings | {"generations": 4, "run_dir": str(whole)}, display=False)
