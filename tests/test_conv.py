@@ -216,6 +216,12 @@ def test_compile_refuses_images_it_cannot_run(layers: list[nn.Module], words: li
     assert all(word in str(error.value) for word in words), str(error.value)
 
 
+@pytest.mark.parametrize("divisor", [0, -1, 2.5])
+def test_scale_divides_by_integers(divisor: Any) -> None:
+    with pytest.raises(ValueError, match=rf"^divisor: got {divisor}, expected an integer >= 1$"):
+        Scale(divisor)
+
+
 CONV = [4, 18, 12, 0, 24, 0, -1, -1, 2, 3, 3, 2, 1, 0, -1]
 
 

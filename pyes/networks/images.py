@@ -17,10 +17,16 @@ class Scale(nn.Module):
     Parameters
     ----------
     divisor    an integer, 1 or more
+
+    Raises
+    ------
+    ValueError    the divisor is none
     """
 
     def __init__(self, divisor: int) -> None:
         super().__init__()
+        if not isinstance(divisor, int) or divisor < 1:
+            raise ValueError(f"divisor: got {divisor!r}, expected an integer >= 1")
         self.divisor = divisor
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
