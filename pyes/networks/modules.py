@@ -104,8 +104,7 @@ def initial_theta(
     """Return the parameters that a run starts from: float32 (dim,).
 
     ``config.init`` torch takes the defaults of torch's layers under ``seed`` (and 1 for the scales of virtual batch
-    normalisation); zero takes zeros. Torch's global
-    generator is left as it was.
+    normalisation); zero takes zeros. Torch's global generator is left as it was.
     """
     from pyes.networks.compiler import flatten
 

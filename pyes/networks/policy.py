@@ -74,9 +74,8 @@ class Policy:
         self.seed = seed
         self.generation = generation
         self.reference = reference
-        self.runner = spec.runner(
-            noise=False, reference=reference
-        )  # noise is for exploring; the center acts without it
+        # Noise is for exploring; the center acts without it.
+        self.runner = spec.runner(noise=False, reference=reference)
         self.runner.load(self.theta)
         self.runner.normalize(self.observation_mean, self.observation_inverse_std, spec.observation_clip)
         self.reset()
