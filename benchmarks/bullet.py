@@ -16,6 +16,7 @@ from typing import Any
 
 import gymnasium
 from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
 
 from pyes import networks, tasks
 from pyes.config import NetworkConfig, TaskConfig
@@ -29,7 +30,8 @@ def main() -> None:
     """Measure the tasks that the command line names."""
     with initialize_config_module("pyes.conf", version_base="1.3"):
         for name in sys.argv[1:] or ["ant", "half_cheetah"]:
-            report(name, TaskConfig(**compose("train", [f"task={name}_bullet"]).task))
+            settings: Any = OmegaConf.to_container(compose("train", [f"task={name}_bullet"]).task)
+            report(name, TaskConfig(**settings))
 
 
 def report(name: str, config: TaskConfig) -> None:
