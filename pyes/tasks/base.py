@@ -1,6 +1,7 @@
 """What every task offers to a rollout: seeded episodes, each on a clean slate."""
 
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any, Protocol, Self
 
 import gymnasium
@@ -39,7 +40,9 @@ class Task(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(self, *exception: object) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
 
 
 class VectorTask(Protocol):

@@ -10,12 +10,13 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pyes.closing import Closing
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError, TaskError
 from pyes.lookup import reason
@@ -117,7 +118,7 @@ class EnvPoolVector:
             self._pool = None
 
 
-class EnvPoolTask:
+class EnvPoolTask(Closing):
     """One environment of EnvPool as a task; see `pyes.tasks.base.Task`.
 
     Parameters
@@ -162,12 +163,6 @@ class EnvPoolTask:
     def close(self) -> None:
         """Throw the environment away."""
         self._vector.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 @contextmanager

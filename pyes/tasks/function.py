@@ -5,12 +5,13 @@ a 1 has theta as its output. All that runs, records and replays policies then se
 """
 
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from pyes.closing import Closing
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError
 from pyes.lookup import find
@@ -19,7 +20,7 @@ from pyes.tasks.base import Step
 _ONE = np.ones(1, np.float32)
 
 
-class FunctionTask:
+class FunctionTask(Closing):
     """``task.factory`` (PACKAGE:FUNCTION) of theta as a task; see `pyes.tasks.base.Task`.
 
     Parameters
@@ -61,9 +62,3 @@ class FunctionTask:
 
     def close(self) -> None:
         """Nothing is held."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

@@ -9,7 +9,7 @@ import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -17,13 +17,14 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
+from pyes.closing import Closing
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError, PyesError, TaskError
 from pyes.lookup import reason
 from pyes.tasks.base import Step
 
 
-class GymnasiumTask:
+class GymnasiumTask(Closing):
     """A registered environment as a task; see `pyes.tasks.base.Task`.
 
     Parameters
@@ -147,12 +148,6 @@ class GymnasiumTask:
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 class _Levels:

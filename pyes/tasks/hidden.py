@@ -5,18 +5,19 @@ rewards, lengths, seeds and frames are those of the task behind it.
 """
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pyes.closing import Closing
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError
 from pyes.tasks.base import Step, Task, VectorStep, VectorTask
 
 
-class HiddenTask:
+class HiddenTask(Closing):
     """A task without some numbers of its observations, counted in the flattened observation.
 
     Parameters
@@ -55,12 +56,6 @@ class HiddenTask:
     def close(self) -> None:
         """Close the task behind this one."""
         self._task.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 class HiddenVector:
