@@ -21,6 +21,7 @@ from pyes import networks, tasks
 from pyes.config import NetworkConfig, TaskConfig
 from pyes.messages import Batch, Plan
 from pyes.networks import ActionHead, PolicySpec
+from pyes.population import Population
 from pyes.rollout import TaskEvaluator
 from pyes.vector_rollout import VectorEvaluator
 
@@ -70,7 +71,7 @@ def compare(case: Case, size: int) -> str:
         theta + 0.02 * noise for noise in np.random.default_rng(0).standard_normal((size, len(theta)), np.float32)
     ]
     plan = Plan(0, len(theta), size, 1, observations, 0, spec, vector=size)
-    batch = Batch(0, np.zeros(1, np.int64), np.zeros(1, np.float32), np.zeros((1, 1), np.int64), theta, limit or 0)
+    batch = Batch(Population.center(0, theta, 1), np.zeros((1, 1), np.int64), limit or 0)
     vector = VectorEvaluator(tasks.make_vector(config), plan)
     single = TaskEvaluator(tasks.make(case.gymnasium), plan)
     for evaluator in (vector, single):

@@ -23,6 +23,7 @@ from pyes.config import ClusterConfig, NetworkConfig, TaskConfig
 from pyes.messages import Batch, Plan
 from pyes.networks import ActionHead
 from pyes.noise import NoiseTable
+from pyes.population import Population
 
 LANDER = TaskConfig()
 
@@ -74,7 +75,7 @@ def generation() -> None:
             begun = time.perf_counter()
             population = es.ask()
             seeds = np.zeros((1000, 1), np.int64)
-            work = Batch(population.generation, population.offsets, population.scales, seeds, es.theta, 1)
+            work = Batch(population, seeds, 1)
             es.tell(cluster.evaluate(work).returns)
             times.append(time.perf_counter() - begun)
     print(f"generation of 1,000 costless members: {statistics.median(times) * 1e3:.2f} ms  (aim at most 10)")
@@ -147,7 +148,7 @@ def batch(theta: np.ndarray, members: int, generation: int) -> Batch:
     """Return members around theta, each with a seed of its own."""
     offsets = streams.offsets(0, generation, members, 2**22 - len(theta))
     seeds = streams.environment_seeds(0, generation, 0, members)[:, None]
-    return Batch(generation, offsets, np.full(members, 0.3, np.float32), seeds, theta, 1000)
+    return Batch(Population.around(generation, theta, offsets, np.full(members, 0.3, np.float32)), seeds, 1000)
 
 
 def workers() -> list[int]:

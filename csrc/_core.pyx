@@ -231,7 +231,7 @@ def fill_noise(out, seed, start=0, *, level=None):  # OUT
         pyes_fill_noise(build, n, dtype, key, first, p_out)
 
 
-def perturb(theta, table, offset, scale, out, *, level=None):  # IN, IN, OUT (may be theta)
+def perturb(theta, table, offset, scale, out, *, deviation=None, level=None):  # IN, IN, OUT (may be theta), IN
     """Compute ``out = theta + scale * slice``, the slice being ``table[offset : offset + dim]``.
 
     Parameters
@@ -241,6 +241,7 @@ def perturb(theta, table, offset, scale, out, *, level=None):  # IN, IN, OUT (ma
     offset : int                                  0 <= offset <= entries - dim
     scale : float                                 usually +-sigma
     out : float32 (dim,)                          may be ``theta`` itself, but may not overlap it otherwise
+    deviation : float32 (dim,), optional          then the slice counts ``scale * deviation``, parameter by parameter
     level : str, optional                         one of ``levels()``; the best by default
 
     Raises
@@ -249,11 +250,12 @@ def perturb(theta, table, offset, scale, out, *, level=None):  # IN, IN, OUT (ma
 
     Notes
     -----
-    One rounded product and one rounded sum an entry. O(dim), no temporary; releases the GIL.
+    Each product and the sum are rounded once. O(dim), no temporary; releases the GIL.
     """
     cdef const float *p_theta = <const float *>_in("theta", theta, FLOAT32)
     cdef pyes_dtype dtype = _table_dtype("table", table)
     cdef const char *p_table = <const char *>_in("table", table, None)
+    cdef const float *p_deviation = NULL
     cdef float *p_out = <float *>_out("out", out, FLOAT32)
     cdef int64_t dim = len(theta), length = len(table), first = offset, width = table.itemsize
     cdef float factor = scale
@@ -264,8 +266,12 @@ def perturb(theta, table, offset, scale, out, *, level=None):  # IN, IN, OUT (ma
     if <const float *>p_out != p_theta:
         _disjoint("out", out, "theta", theta)
     _disjoint("out", out, "table", table)
+    if deviation is not None:
+        p_deviation = <const float *>_in("deviation", deviation, FLOAT32)
+        _same_length("deviation", deviation, dim, "theta")
+        _disjoint("out", out, "deviation", deviation)
     with nogil:
-        pyes_perturb(build, dim, dtype, p_theta, p_table + first * width, factor, p_out)
+        pyes_perturb(build, dim, dtype, p_theta, p_table + first * width, p_deviation, factor, p_out)
 
 
 def weighted_sum(table, offsets, weights, out, *, level=None):  # IN, IN, IN, OUT

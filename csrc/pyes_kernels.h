@@ -99,13 +99,13 @@ void pyes_fill_noise(enum pyes_level level, int64_t n, enum pyes_dtype dtype, ui
 
 /* ---- theta and the table (kernels/perturb.c, gradient.c) ------------------------------------------------------- */
 
-/* out[j] = theta[j] + scale * slice[j].
- * @param theta (dim)
+/* out[j] = theta[j] + scale * slice[j], or theta[j] + scale * deviation[j] * slice[j].
+ * @param theta (dim), deviation (dim) or NULL
  * @param slice (dim)    entries after dtype; those of int8 count as 1/32 each (scale / 32, times the integer)
  * @param out (dim)      may be theta itself, but may not overlap it otherwise
- * @note  float32: one rounded product, one rounded sum. O(dim). */
+ * @note  float32: scale times deviation, times the slice, plus theta, each rounded. O(dim). */
 void pyes_perturb(enum pyes_level level, int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice,
-                  float scale, float *out);
+                  const float *deviation, float scale, float *out);
 
 /* out[j] = sum over i of weights[i] * table[offsets[i] + j].
  * @pre   0 <= offsets[i] <= length of table - dim

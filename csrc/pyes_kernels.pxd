@@ -25,7 +25,7 @@ cdef extern from "pyes_kernels.h" nogil:
         PYES_INT8
     void pyes_fill_noise(pyes_level level, int64_t n, pyes_dtype dtype, uint64_t seed, uint64_t start, void *out)
     void pyes_perturb(pyes_level level, int64_t dim, pyes_dtype dtype, const float *theta, const void *slice,
-                      float scale, float *out)
+                      const float *deviation, float scale, float *out)
     void pyes_weighted_sum(pyes_level level, int64_t n, int64_t dim, pyes_dtype dtype, const void *table,
                            const int64_t *offsets, const float *weights, float *out)
 

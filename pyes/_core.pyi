@@ -24,6 +24,7 @@ def perturb(
     scale: float,
     out: NDArray[np.float32],
     *,
+    deviation: NDArray[np.float32] | None = None,
     level: str | None = None,
 ) -> None: ...
 def weighted_sum(

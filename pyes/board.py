@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from pyes import _core, memory
 from pyes.messages import Batch, Plan, Results, Status
+from pyes.population import Population
 
 _ERROR_BYTES = 1024
 
 # Places in the header (int64).
-_TICKET, _COUNT, _GENERATION, _EPISODES, _LIMIT, _STRIDE, _NORMALIZED, _NOISE, _FATAL, _BEAT = range(10)
+_TICKET, _COUNT, _GENERATION, _EPISODES, _LIMIT, _STRIDE, _NORMALIZED, _NOISE, _FATAL, _BEAT, _SCALED = range(11)
 
 
 class Board:
@@ -41,7 +42,9 @@ class Board:
         self._offsets: NDArray[np.int64] = view["offsets"]
         self._scales: NDArray[np.float32] = view["scales"]
         self._seeds: NDArray[np.int64] = view["seeds"]
-        self._theta: NDArray[np.float32] = view["theta"]
+        self._bases: NDArray[np.float32] = view["bases"]
+        self._rows: NDArray[np.int64] = view["rows"]
+        self._deviation: NDArray[np.float32] = view["deviation"]
         self._mean: NDArray[np.float32] = view["mean"]
         self._inverse_std: NDArray[np.float32] = view["inverse_std"]
         self._returns: NDArray[np.float64] = view["returns"]
@@ -71,11 +74,15 @@ class Board:
 
     def open(self, batch: Batch) -> None:
         """Put up a batch; from here on its members can be claimed. All members of the one before must be done."""
-        count, header = len(batch.offsets), self._header
-        self._offsets[:count] = batch.offsets
-        self._scales[:count] = batch.scales
+        population, header = batch.population, self._header
+        count = len(population)
+        self._bases[: len(population.bases)] = population.bases
+        self._rows[:count] = population.rows
+        self._offsets[:count] = population.offsets
+        self._scales[:count] = population.scales
+        if population.deviation is not None:
+            self._deviation[:] = population.deviation
         self._seeds[:count, : batch.seeds.shape[1]] = batch.seeds
-        self._theta[:] = batch.theta
         if batch.mean is not None and batch.inverse_std is not None:
             self._mean[:], self._inverse_std[:] = batch.mean, batch.inverse_std
         self.attempts[:count] = 0
@@ -83,6 +90,7 @@ class Board:
         self._errors[:] = 0
         self.busy[:] = 0.0
         header[_COUNT], header[_GENERATION], header[_EPISODES] = count, batch.generation, batch.seeds.shape[1]
+        header[_SCALED] = population.deviation is not None
         header[_LIMIT], header[_STRIDE] = batch.limit, batch.statistics_stride
         header[_NORMALIZED], header[_NOISE] = batch.mean is not None, batch.action_noise
         header[_TICKET] += 1
@@ -118,12 +126,17 @@ class Board:
         """Return the open batch; its arrays are views, which stay as they are while a member is claimed."""
         header = self._header
         count, normalized = int(header[_COUNT]), bool(header[_NORMALIZED])
+        population = Population(
+            int(header[_GENERATION]),
+            self._bases,
+            self._rows[:count],
+            self._offsets[:count],
+            self._scales[:count],
+            self._deviation if header[_SCALED] else None,
+        )
         return Batch(
-            generation=int(header[_GENERATION]),
-            offsets=self._offsets[:count],
-            scales=self._scales[:count],
+            population,
             seeds=self._seeds[:count, : int(header[_EPISODES])],
-            theta=self._theta,
             limit=int(header[_LIMIT]),
             mean=self._mean if normalized else None,
             inverse_std=self._inverse_std if normalized else None,
@@ -236,7 +249,9 @@ def _fields(plan: Plan, workers: int) -> list[tuple[str, Any, tuple[int, ...]]]:
         ("offsets", np.int64, (members,)),
         ("scales", np.float32, (members,)),
         ("seeds", np.int64, (members, plan.episodes)),
-        ("theta", np.float32, (plan.dim,)),
+        ("bases", np.float32, (plan.bases, plan.dim)),
+        ("rows", np.int64, (members,)),
+        ("deviation", np.float32, (plan.dim if plan.scaled else 0,)),
         ("mean", np.float32, (observations,)),
         ("inverse_std", np.float32, (observations,)),
         ("returns", np.float64, (members,)),

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.networks.spec import PolicySpec
+from pyes.population import Population
 
 
 class Status(IntEnum):
@@ -35,34 +36,36 @@ class Plan:
     policy: PolicySpec | None  # None: members are plain vectors for a function
     vector: int = 1  # members that a worker evaluates at once, at most, where the task can
     reference: NDArray[Any] | None = None  # what virtual batch normalisation takes its statistics over
+    bases: int = 1  # vectors that the members of a batch are perturbations of, at most
+    scaled: bool = False  # whether populations have a deviation
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Members to evaluate: member i is ``theta + scales[i] * slice(offsets[i])`` on the noise table.
+    """Members to evaluate, and how.
 
     Attributes
     ----------
-    offsets : int64 (n,)
-    scales : float32 (n,)              sigma with the sign of a mirrored member; 0 for the center
-    seeds : int64 (n, episodes)        environment seed of each episode
-    theta : float32 (dim,)
+    population : Population
+    seeds : int64 (n, episodes)        environment seed of each member's episodes
     mean, inverse_std : float32 (observation_size,) or None    how observations are normalised
     limit : int                        timesteps of an episode, at most
     statistics_stride : int            every so-many-th member's observations are summed; 0: nobody's
     action_noise : bool                whether the policy's action noise is on
     """
 
-    generation: int
-    offsets: NDArray[np.int64]
-    scales: NDArray[np.float32]
+    population: Population
     seeds: NDArray[np.int64]
-    theta: NDArray[np.float32]
     limit: int
     mean: NDArray[np.float32] | None = None
     inverse_std: NDArray[np.float32] | None = None
     statistics_stride: int = 0
     action_noise: bool = False
+
+    @property
+    def generation(self) -> int:
+        """The generation that the members belong to."""
+        return self.population.generation
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ class Row:
     ``timesteps`` and ``episodes`` are cumulative and count training only; ``seconds`` is the wall clock since the first
     generation began, evaluations included, and goes on across a resume; the others are the generation's own. Returns
     are the task's own, without any reward offset. None becomes an empty field: a figure of the clock that was lost with
-    a killed head, or an evaluation that was not due.
+    a killed head, an evaluation that was not due, or a figure that the algorithm does not have.
     """
 
     generation: int
@@ -34,9 +34,9 @@ class Row:
     eval_return_mean: float | None = None
     eval_return_std: float | None = None
     theta_norm: float
-    gradient_norm: float
-    sigma: float
-    learning_rate: float
+    gradient_norm: float | None
+    sigma: float | None
+    learning_rate: float | None
     episode_limit: int
     theta_hash: str
     steps_per_second: float | None = None

@@ -143,10 +143,13 @@ def _stored(table: Table) -> tuple[Float32, np.float32]:
     return table.astype(np.float32), np.float32(1 / 32 if table.dtype == np.int8 else 1)
 
 
-def perturb(theta: Float32, table: Table, offset: int, scale: float, out: Float32) -> None:
-    """Compute ``out = theta + scale * slice``."""
+def perturb(
+    theta: Float32, table: Table, offset: int, scale: float, out: Float32, *, deviation: Float32 | None = None
+) -> None:
+    """Compute ``out = theta + scale * slice``, or ``theta + scale * deviation * slice``."""
     entries, unit = _stored(table[offset : offset + len(theta)])
-    out[:] = theta + (np.float32(scale) * unit) * entries
+    factor = np.float32(scale) * unit
+    out[:] = theta + (factor if deviation is None else factor * deviation) * entries
 
 
 def weighted_sum(table: Table, offsets: NDArray[np.int64], weights: Float32, out: Float32) -> None:

@@ -17,8 +17,14 @@ from pyes.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
 
-#: Sections that a journal cannot go on without: theta lies in the one, the members in the other.
-_NEVER_CHANGE = ("network", "noise")
+
+def _is_fixed(key: str, config: TrainConfig) -> bool:
+    """Whether a journal cannot go on without this setting: theta lies in the network, the members in the noise."""
+    section = key.partition(".")[0]
+    if section == "algorithm":
+        # What a library's optimiser has come to is known only as what it was told under its settings.
+        return key == "algorithm.name" or not config.algorithm.on_table
+    return section in ("network", "noise")
 
 
 def settings(values: Mapping[str, Any]) -> TrainConfig:
@@ -100,7 +106,7 @@ def going_on(recording: Recording, config: TrainConfig) -> tuple[TrainConfig, bo
     if config.noise.entries == "auto":
         config = replace(config, noise=replace(config.noise, entries=before.noise.entries))
     changes = configuration.changes(configuration.deciding(before), configuration.deciding(config))
-    refused = [key for key in changes if not config.force or key.partition(".")[0] in _NEVER_CHANGE]
+    refused = [key for key in changes if not config.force or _is_fixed(key, before)]
     if refused:
         listed = ", ".join(f"{key} (was {changes[key][0]!r}, got {changes[key][1]!r})" for key in refused)
         way_out = "start a new run" if config.force else "force=true goes another way from here, or start a new run"

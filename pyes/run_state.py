@@ -24,6 +24,7 @@ from pyes.journal import Evaluation, Generation, Record, Start
 from pyes.messages import Batch, Plan, Results
 from pyes.networks import ActionHead, Policy, PolicySpec
 from pyes.noise import NoiseTable, default_entries, usable_cores
+from pyes.population import Population
 from pyes.running_stats import RunningStats
 
 #: What else decides the numbers of a run.
@@ -103,8 +104,9 @@ class Setup:
             raise refusal("task.normalize_observations", True, expected)
         noise = config.noise
         if noise.entries == "auto":
-            # A run keeps the table it began with, whatever memory is free later.
-            noise = replace(noise, entries=default_entries(len(theta), noise.dtype))
+            # A run keeps the table it began with, whatever memory is free later. Without a use, it is a mere slice.
+            on_table = config.algorithm.on_table
+            noise = replace(noise, entries=default_entries(len(theta), noise.dtype) if on_table else len(theta))
         reference = reference_batch.draw(config.task, config.seed) if spec.normalized else None
         return cls(replace(config, noise=noise), spec, theta, interface.most, reference)
 
@@ -134,6 +136,8 @@ class Setup:
             policy=self.spec,
             vector=min(config.cluster.vector, most),  # each has a policy of its own
             reference=self.reference,
+            bases=config.algorithm.bases,
+            scaled=config.algorithm.scaled,
         )
 
 
@@ -179,11 +183,8 @@ class RunState:
         population = self.algorithm.ask()
         mean, inverse_std = self._normalizer()
         return Batch(
-            generation=population.generation,
-            offsets=population.offsets,
-            scales=population.scales,
+            population,
             seeds=self._seeds(population.generation, len(population)),
-            theta=self.algorithm.theta,
             limit=self.limit.value,
             mean=mean,
             inverse_std=inverse_std,
@@ -195,11 +196,8 @@ class RunState:
         """Return the center, once for each of the first ``episodes`` evaluation episodes."""
         mean, inverse_std = self._normalizer()
         return Batch(
-            generation=self.generation,
-            offsets=np.zeros(episodes, np.int64),
-            scales=np.zeros(episodes, np.float32),
+            Population.center(self.generation, self.algorithm.theta, episodes),
             seeds=streams.evaluation_seeds(self.setup.config.seed, episodes)[:, None],
-            theta=self.algorithm.theta,
             limit=self.setup.most,
             mean=mean,
             inverse_std=inverse_std,
@@ -320,9 +318,9 @@ class RunState:
         algorithm = self.algorithm.state_dict()
         for key in ("sigma", "learning_rate"):
             schedule = (key, f"{key}_decay", f"{key}_min")
-            if any(getattr(new.algorithm, each) != getattr(old.algorithm, each) for each in schedule):
+            if any(getattr(new.algorithm, each, None) != getattr(old.algorithm, each, None) for each in schedule):
                 algorithm[key] = getattr(new.algorithm, key)  # a changed schedule begins anew
-        if new.optimizer != old.optimizer:
+        if new.optimizer != old.optimizer and "optimizer" in algorithm:
             algorithm["optimizer"] = state.algorithm.state_dict()["optimizer"]
         state.algorithm.load_state_dict(algorithm)
         if (new.algorithm.episode_limit, setup.most) == (old.algorithm.episode_limit, self.setup.most):

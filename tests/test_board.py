@@ -3,6 +3,7 @@ import pytest
 
 from pyes.board import Board
 from pyes.messages import Batch, Plan, Status
+from pyes.population import Population
 
 PLAN = Plan(seed=0, dim=3, capacity=10, episodes=2, observation_size=2, statistics_rows=5, policy=None)
 
@@ -16,11 +17,8 @@ def board():
 
 def _batch(members, **settings):
     return Batch(
-        generation=7,
-        offsets=np.arange(members),
-        scales=np.ones(members, np.float32),
+        Population.around(7, np.arange(3, dtype=np.float32), np.arange(members), np.ones(members, np.float32)),
         seeds=np.zeros((members, 2), np.int64),
-        theta=np.arange(3, dtype=np.float32),
         limit=100,
         **settings,
     )
@@ -46,10 +44,10 @@ def test_another_process_sees_the_batch_as_it_was_opened(board):
     board.open(_batch(4, mean=np.ones(2, np.float32), inverse_std=np.full(2, 2, np.float32), action_noise=True))
     other = Board(PLAN, 2, board.handle)
     batch = other.batch()
-    np.testing.assert_array_equal(batch.theta, [0, 1, 2])
+    np.testing.assert_array_equal(batch.population.bases, [[0, 1, 2]])
     np.testing.assert_array_equal(batch.mean, 1)
     np.testing.assert_array_equal(batch.inverse_std, 2)
-    assert (batch.generation, batch.limit, batch.action_noise, len(batch.offsets)) == (7, 100, True, 4)
+    assert (batch.generation, batch.limit, batch.action_noise, len(batch.population)) == (7, 100, True, 4)
     other.close()
 
 

@@ -23,6 +23,7 @@ from pyes.errors import ClusterError
 from pyes.messages import Batch, Plan, Status
 from pyes.networks import ActionHead, build
 from pyes.noise import NoiseTable
+from pyes.population import Population
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills processes by /proc")
 
@@ -61,11 +62,8 @@ def _plan(config, members):
 def _batch(theta, members, generation=0, **settings):
     rng = np.random.default_rng(generation)
     return Batch(
-        generation=generation,
-        offsets=rng.integers(0, 40_000, members),
-        scales=np.full(members, 0.1, np.float32),
+        Population.around(generation, theta, rng.integers(0, 40_000, members), np.full(members, 0.1, np.float32)),
         seeds=np.arange(2 * members, dtype=np.int64).reshape(members, 2),
-        theta=theta,
         limit=200,
         statistics_stride=1,
         **settings,

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyes import config
-from pyes.config import AlgorithmConfig, NetworkConfig, TaskConfig, TrainConfig, from_mapping, to_mapping
+from pyes.config import NetworkConfig, OpenAIESConfig, TaskConfig, TrainConfig, from_mapping, to_mapping
+from pyes.config.section import Section
 from pyes.errors import ConfigError
 
-SECTIONS = [value for value in vars(config).values() if isinstance(value, type) and issubclass(value, config.Section)]
+SECTIONS = [value for value in vars(config).values() if isinstance(value, type) and issubclass(value, Section)]
 
 
 def refusal(mapping: Any) -> str:
@@ -48,7 +49,7 @@ def test_to_mapping_is_plain_json_and_its_own_inverse():
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
-def test_section_is_frozen_and_its_defaults_are_valid(section: type[config.Section]):
+def test_section_is_frozen_and_its_defaults_are_valid(section: type[Section]):
     made = section()
     with pytest.raises(dataclasses.FrozenInstanceError):
         made.name = "x"  # type: ignore[attr-defined]
@@ -57,7 +58,7 @@ def test_section_is_frozen_and_its_defaults_are_valid(section: type[config.Secti
 
 def test_section_made_directly_is_checked_too():
     with pytest.raises(ConfigError, match=r"algorithm\.sigma: got -1, expected a finite number > 0"):
-        AlgorithmConfig(sigma=-1)
+        OpenAIESConfig(sigma=-1)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_from_mapping_converts_to_the_annotated_type(path: str, given_value: obj
         ("time_limit", float("nan"), "a finite number > 0 or null"),
         ("target_return", float("inf"), "a finite number or null"),
         ("run_dir", None, "a string"),
-        ("algorithm", "openai_es", "a mapping with keys among: episode_limit, learning_rate"),
+        ("algorithm", "openai_es", "a mapping with keys among: episode_limit, name"),
         ("algorithm", None, "a mapping"),
         ("algorithm.name", "openai", "'openai_es'"),
         ("algorithm.population_size", 0, "an integer >= 2"),

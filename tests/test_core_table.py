@@ -21,6 +21,9 @@ def test_perturb_core_equals_reference(dtype: Any, dim: int, spare: int, scale: 
         _core.perturb(theta, table, offset, scale, ours)
         reference.perturb(theta, table, offset, scale, twin)
         np.testing.assert_array_equal(ours, twin)
+        _core.perturb(theta, table, offset, scale, ours, deviation=normals(dim, 1))
+        reference.perturb(theta, table, offset, scale, twin, deviation=normals(dim, 1))
+        np.testing.assert_array_equal(ours, twin)
 
 
 @each_impl
@@ -29,6 +32,9 @@ def test_perturb_adds_the_slice(impl: Any, dtype: Any) -> None:
     theta, table, out = normals(1000), table_of(dtype, 5000), np.empty(1000, np.float32)
     impl.perturb(theta, table, 4000, 0.25, out)
     np.testing.assert_allclose(out, theta + 0.25 * as_float(table[4000:]), atol=1e-6)
+    deviation = normals(1000, 1)
+    impl.perturb(theta, table, 4000, 0.25, out, deviation=deviation)
+    np.testing.assert_allclose(out, theta + 0.25 * deviation * as_float(table[4000:]), atol=1e-6)
 
 
 @each_dtype

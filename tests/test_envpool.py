@@ -130,7 +130,7 @@ def test_returns_and_lengths_are_those_of_a_plain_loop(table):
     for episode in range(2):
         pool = envpool.make_gymnasium("CartPole-v1", num_envs=8, seed=batch.seeds[:, episode].tolist())
         runners = [plan.policy.runner() for _ in range(8)]
-        for runner, offset in zip(runners, batch.offsets, strict=True):
+        for runner, offset in zip(runners, batch.population.offsets, strict=True):
             runner.load(theta + np.float32(0.1) * table.array[offset : offset + len(theta)])
         observations, _ = pool.reset()
         alive = np.ones(8, bool)
@@ -191,7 +191,7 @@ def test_results_depend_neither_on_the_vector_nor_on_the_workers(env_id, table):
     evaluator = replay.TaskEvaluator(tasks.make(config), plan)
     evaluator.begin(batch)
     for member in (0, 8):
-        offset = int(batch.offsets[member])
+        offset = int(batch.population.offsets[member])
         evaluator.load(theta + np.float32(0.1) * table.array[offset : offset + len(theta)], None)
         episodes = [evaluator.episode(member, k, int(seed)) for k, seed in enumerate(batch.seeds[member])]
         assert sum(length for _, length in episodes) == expected.lengths[member]
@@ -204,7 +204,7 @@ def _fatal(fault: str, table: NoiseTable, members: int) -> tuple[NetworkConfig, 
     network = NetworkConfig("torch", module="user_modules:Fatal")
     _, theta = _plan(_config("Pendulum-v1"), 1, network)
     batch = dataclasses.replace(_batch(theta, members), limit=10)
-    first = theta[0] + np.float32(0.1) * table.array[batch.offsets]
+    first = theta[0] + np.float32(0.1) * table.array[batch.population.offsets]
     limit = float(np.sort(first)[-2:].mean())
     failing = dataclasses.replace(network, module_kwargs={"fault": fault, "limit": limit})
     return failing, first > limit, batch

@@ -5,7 +5,7 @@
 
 struct kernels {
     void (*fill_noise)(int64_t, enum pyes_dtype, uint64_t, uint64_t, void *);
-    void (*perturb)(int64_t, enum pyes_dtype, const float *, const void *, float, float *);
+    void (*perturb)(int64_t, enum pyes_dtype, const float *, const void *, const float *, float, float *);
     void (*weighted_sum)(int64_t, int64_t, enum pyes_dtype, const void *, const int64_t *, const float *, float *);
     void (*adam_step)(int64_t, const float *, int64_t, double, double, double, double, double, float *, float *,
                       float *);
@@ -58,9 +58,9 @@ void pyes_fill_noise(enum pyes_level level, int64_t n, enum pyes_dtype dtype, ui
 }
 
 void pyes_perturb(enum pyes_level level, int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice,
-                  float scale, float *out)
+                  const float *deviation, float scale, float *out)
 {
-    LEVELS[level].perturb(dim, dtype, theta, slice, scale, out);
+    LEVELS[level].perturb(dim, dtype, theta, slice, deviation, scale, out);
 }
 
 void pyes_weighted_sum(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,

@@ -1,22 +1,29 @@
 /* theta moved along one slice of the noise table. Must not know where the slice came from. */
 #include "wide.h"
 
-PYES_INLINE void perturb_typed(enum pyes_dtype dtype, int64_t dim, const float *theta, const void *slice, float scale,
-                               float *out)
+PYES_INLINE void perturb_typed(enum pyes_dtype dtype, int64_t dim, const float *theta, const void *slice,
+                               const float *deviation, float scale, float *out)
 {
-    PYES_INDEPENDENT
-    for (int64_t j = 0; j < dim; j++)
-        out[j] = theta[j] + scale * stored_entry(dtype, slice, j);
+    scale *= stored_unit(dtype);
+    if (deviation) {
+        PYES_INDEPENDENT
+        for (int64_t j = 0; j < dim; j++)
+            out[j] = theta[j] + scale * deviation[j] * stored_entry(dtype, slice, j);
+    } else {
+        PYES_INDEPENDENT
+        for (int64_t j = 0; j < dim; j++)
+            out[j] = theta[j] + scale * stored_entry(dtype, slice, j);
+    }
 }
 
-void PYES_WIDE(pyes_perturb)(int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice, float scale,
-                             float *out)
+void PYES_WIDE(pyes_perturb)(int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice,
+                             const float *deviation, float scale, float *out)
 {
     /* Constant dtypes, so that each call becomes a loop of its own. */
     if (dtype == PYES_FLOAT32)
-        perturb_typed(PYES_FLOAT32, dim, theta, slice, scale, out);
+        perturb_typed(PYES_FLOAT32, dim, theta, slice, deviation, scale, out);
     else if (dtype == PYES_BFLOAT16)
-        perturb_typed(PYES_BFLOAT16, dim, theta, slice, scale, out);
+        perturb_typed(PYES_BFLOAT16, dim, theta, slice, deviation, scale, out);
     else
-        perturb_typed(PYES_INT8, dim, theta, slice, scale * stored_unit(PYES_INT8), out);
+        perturb_typed(PYES_INT8, dim, theta, slice, deviation, scale, out);
 }

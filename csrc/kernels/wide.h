@@ -54,8 +54,8 @@
 /* One prototype list for every level; dispatch.c builds its table from the same names. */
 #define PYES_DECLARE_WIDE(suffix)                                                                                      \
     void pyes_fill_noise_##suffix(int64_t n, enum pyes_dtype dtype, uint64_t seed, uint64_t start, void *out);         \
-    void pyes_perturb_##suffix(int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice, float scale, \
-                               float *out);                                                                            \
+    void pyes_perturb_##suffix(int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice,              \
+                               const float *deviation, float scale, float *out);                                       \
     void pyes_weighted_sum_##suffix(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,                  \
                                     const int64_t *offsets, const float *weights, float *out);                         \
     void pyes_adam_step_##suffix(int64_t dim, const float *gradient, int64_t step, double learning_rate, double beta1, \

@@ -127,11 +127,17 @@ static void test_table_kernels(enum pyes_level level, enum pyes_dtype dtype)
             offsets[i] = i % 6; /* up to the last one that fits */
         pyes_weighted_sum(level, n, dim, dtype, table, offsets, weights, out);
         for (int64_t i = 0; i < n; i++) /* slice by slice is the definition */
-            pyes_perturb(PYES_BASELINE, dim, dtype, expected, table + (size_t)offsets[i] * size, weights[i], expected);
+            pyes_perturb(PYES_BASELINE, dim, dtype, expected, table + (size_t)offsets[i] * size, NULL, weights[i],
+                         expected);
         CHECK(memcmp(out, expected, (size_t)dim * sizeof *out) == 0);
-        pyes_perturb(level, dim, dtype, expected, table + 5 * size, 0.5f, out);
-        pyes_perturb(PYES_BASELINE, dim, dtype, expected, table + 5 * size, 0.5f, expected);
-        CHECK(memcmp(out, expected, (size_t)dim * sizeof *out) == 0);
+        float *deviation = noise(dim, 5);
+        for (int scaled = 0; scaled < 2; scaled++) {
+            const float *each = scaled ? deviation : NULL;
+            pyes_perturb(level, dim, dtype, expected, table + 5 * size, each, 0.5f, out);
+            pyes_perturb(PYES_BASELINE, dim, dtype, expected, table + 5 * size, each, 0.5f, expected);
+            CHECK(memcmp(out, expected, (size_t)dim * sizeof *out) == 0);
+        }
+        free(deviation);
         free(table);
         free(weights);
         free(out);

@@ -1,5 +1,6 @@
 """Algorithms: one file each, one interface."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from pyes.noise import NoiseTable
 
 __all__ = ["Algorithm", "EpisodeLimit", "OpenAIES", "make"]
 
-_ALGORITHMS: dict[str, type[OpenAIES]] = {"openai_es": OpenAIES}
+_ALGORITHMS: dict[str, Callable[..., Algorithm]] = {"openai_es": OpenAIES}
 
 
 def make(

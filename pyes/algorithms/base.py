@@ -1,33 +1,113 @@
 """What every algorithm offers to the training loop: ask, tell, and a state that can be saved."""
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pyes import noise, streams
+from pyes.noise import NoiseTable
 from pyes.population import Population
 
+Vector = NDArray[np.float32]
 
-class Algorithm(Protocol):
-    """Proposes members and learns from their returns. Equal returns give equal bytes of theta, anywhere."""
 
-    theta: NDArray[np.float32]
-    generation: int
-    sigma: float
-    learning_rate: float
-    gradient_norm: float
+class Algorithm(ABC):
+    """Proposes members and learns from their returns. Equal returns give equal bytes of theta, anywhere.
+
+    Attributes
+    ----------
+    theta : float32 (dim,)         the center: the policy that the run has come to
+    generation : int               the next one to be told
+    sigma, learning_rate, gradient_norm : float or None    for the metrics; None where the algorithm has none
+    """
+
+    sigma: float | None = None
+    learning_rate: float | None = None
+    gradient_norm: float | None = None
+
+    def __init__(self, theta: Vector) -> None:
+        self.theta = np.array(theta, np.float32)
+        self.generation = 0
+        self._population: Population | None = None
 
     def ask(self) -> Population:
         """Return the members of the current generation; asking twice gives the same."""
+        if self._population is None:
+            self._population = self._draw()
+        return self._population
 
-    def tell(self, returns: NDArray[np.float64]) -> None:
-        """Take the members' returns, in member order (NaN: failed), and go on to the next generation."""
+    def tell(self, returns: NDArray[np.float64] | list[float]) -> None:
+        """Take the members' returns, in member order (NaN: it failed), and go on to the next generation.
 
-    def member(self, index: int) -> NDArray[np.float32]:
+        Raises
+        ------
+        ValueError    the number of returns is not the population size
+        """
+        population = self.ask()
+        returns = np.asarray(returns, np.float64)
+        if returns.shape != (len(population),):
+            raise ValueError(f"returns: got shape {returns.shape}, expected ({len(population)},), one a member")
+        self._learn(population, returns)
+        self._population = None
+        self.generation += 1
+
+    @abstractmethod
+    def _draw(self) -> Population:
+        """Draw the members of the current generation."""
+
+    @abstractmethod
+    def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
+        """Move theta, and whatever else the algorithm keeps."""
+
+    @abstractmethod
+    def member(self, index: int) -> Vector:
         """Return theta of one member of the current generation: float32 (dim,), a new array."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on, as arrays and numbers."""
+        """Return everything needed to go on, as arrays and numbers; a copy."""
+        return {"theta": self.theta.copy(), "generation": self.generation}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
+        self._population = None
+        self.theta[:] = state["theta"]
+        self.generation = int(state["generation"])
+
+
+class TableAlgorithm(Algorithm):
+    """An algorithm whose perturbations are slices of a noise table.
+
+    Parameters
+    ----------
+    theta : float32 (dim,)    where to start; copied
+    table : NoiseTable        where the perturbations come from; None builds a private one
+    seed : int                decides, with the returns, every number of the run
+    threads : int             for large sums; the result does not depend on it
+
+    Raises
+    ------
+    ConfigError    a table smaller than theta
+    """
+
+    def __init__(self, theta: Vector, table: NoiseTable | None, *, seed: int, threads: int) -> None:
+        super().__init__(theta)
+        dim = len(self.theta)
+        self._table = NoiseTable(max(2**20, 256 * dim), seed=0) if table is None else table
+        self._bound = self._table.offset_bound(dim)
+        self._seed, self._threads = seed, threads
+
+    def _offsets(self, count: int) -> NDArray[np.int64]:
+        """Draw the offsets of this generation: int64 (count,)."""
+        return streams.offsets(self._seed, self.generation, count, self._bound)
+
+    def _weighted_sum(self, offsets: NDArray[np.int64], weights: NDArray[np.float32], out: Vector) -> None:
+        """Sum slices, in the order given."""
+        noise.weighted_sum(self._table, offsets, weights, out, self._threads)
+
+    def member(self, index: int) -> Vector:
+        """Return theta of one member of the current generation: float32 (dim,), a new array."""
+        out = np.empty_like(self.theta)
+        self.ask().member(index, self._table.array, out)
+        return out

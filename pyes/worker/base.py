@@ -13,7 +13,6 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import _core
 from pyes.board import Board
 from pyes.lookup import reason
 from pyes.messages import Batch, Plan, Status
@@ -79,7 +78,7 @@ class BaseWorker(ABC, Generic[E]):
 
     def _perturbed(self, member: int, batch: Batch) -> NDArray[np.float32]:
         """Return a member's parameters: float32 (dim,), until the next call."""
-        _core.perturb(batch.theta, self._table, int(batch.offsets[member]), float(batch.scales[member]), self._theta)
+        batch.population.member(member, self._table, self._theta)
         return self._theta
 
     def _finish(self, member: int, result: Result) -> None:

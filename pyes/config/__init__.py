@@ -1,0 +1,52 @@
+"""The configuration of a run: one tree of frozen dataclasses, checked once when it is made.
+
+Owns every key, its default, its type and its allowed values; ``conf/*.yaml`` holds the same defaults for the command
+line. Must not know Hydra, OmegaConf or how any value is used. Invariant: a config object that exists is valid, so code
+below trusts it. Every refusal is a `ConfigError` of one line: key, got, expected.
+"""
+
+from pyes.config.algorithm import (
+    AlgorithmConfig,
+    EpisodeLimitConfig,
+    OpenAIESConfig,
+    OptimizerConfig,
+    algorithm_config,
+)
+from pyes.config.network import NetworkConfig
+from pyes.config.run import (
+    FREE,
+    ClusterConfig,
+    EvaluationConfig,
+    LoggerConfig,
+    NoiseConfig,
+    SnapshotConfig,
+    TrainConfig,
+    deciding,
+    from_mapping,
+)
+from pyes.config.section import changes, flat, refusal, to_mapping, unknown_key
+from pyes.config.task import TaskConfig
+
+__all__ = [
+    "FREE",
+    "AlgorithmConfig",
+    "ClusterConfig",
+    "EpisodeLimitConfig",
+    "EvaluationConfig",
+    "LoggerConfig",
+    "NetworkConfig",
+    "NoiseConfig",
+    "OpenAIESConfig",
+    "OptimizerConfig",
+    "SnapshotConfig",
+    "TaskConfig",
+    "TrainConfig",
+    "algorithm_config",
+    "changes",
+    "deciding",
+    "flat",
+    "from_mapping",
+    "refusal",
+    "to_mapping",
+    "unknown_key",
+]

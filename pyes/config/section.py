@@ -1,0 +1,213 @@
+"""What every section of the configuration shares: how a value is checked, and how a refusal reads.
+
+Owns the meaning of annotations (types, ranges, allowed names). Must not know any key.
+"""
+
+import dataclasses
+import difflib
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Union
+
+from pyes.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Range:
+    """Allowed range of a number, or of each number of a tuple; an open end excludes its bound."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+    open_minimum: bool = False
+    open_maximum: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        """Whether a number lies in the range."""
+        if self.minimum is not None and (value < self.minimum or (self.open_minimum and value == self.minimum)):
+            return False
+        return self.maximum is None or not (value > self.maximum or (self.open_maximum and value == self.maximum))
+
+    def __str__(self) -> str:
+        """Return the range as it stands in a message, for example ``> 0 and <= 1``."""
+        ends = []
+        if self.minimum is not None:
+            ends.append(f"{'>' if self.open_minimum else '>='} {self.minimum}")
+        if self.maximum is not None:
+            ends.append(f"{'<' if self.open_maximum else '<='} {self.maximum}")
+        return " and ".join(ends)
+
+
+Positive = Range(minimum=0, open_minimum=True)
+NotNegative = Range(minimum=0)
+AtLeastOne = Range(minimum=1)
+Share = Range(minimum=0, maximum=1, open_minimum=True)
+Seed = Range(minimum=0, maximum=2**64 - 1)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Base of all sections: checks and converts its fields, so that a section that exists is valid."""
+
+    PATH: ClassVar[str] = ""
+
+    @classmethod
+    def kind(cls, values: Mapping[str, Any]) -> "type[Section]":
+        """Return the class that these values are for, where a section is of several kinds."""
+        return cls
+
+    def __post_init__(self) -> None:
+        """Check every field against its annotation, then what only holds between fields."""
+        for name, hint in _hints(type(self)).items():
+            object.__setattr__(self, name, parse(hint, getattr(self, name), _join(self.PATH, name)))
+        self.check()
+
+    def check(self) -> None:
+        """Refuse combinations of values that are each allowed alone."""
+
+
+def to_mapping(config: Section) -> dict[str, Any]:
+    """Return a config as nested dicts and lists of plain JSON values; `from_mapping` is the inverse."""
+    return typing.cast(dict[str, Any], plain(dataclasses.asdict(config)))
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the keys in which two nested mappings differ, dotted and sorted, each with its old and its new value."""
+    old, new = flat(before), flat(after)
+    keys = sorted(old.keys() | new.keys())
+    return {key: (old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)}
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings as one, with dotted keys."""
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        result |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key: value}
+    return result
+
+
+def refusal(key: str, got: object, expected: str) -> ConfigError:
+    """Return the one-line error that names a key, what was got and what was expected."""
+    return ConfigError(f"{key or 'configuration'}: got {got!r}, expected {expected}")
+
+
+def unknown_key(path: str, key: str, allowed: Iterable[str], what: str = "key") -> ConfigError:
+    """Return the one-line error for a key (or other name) that does not exist, with the allowed ones listed."""
+    names = sorted(allowed)
+    close = difflib.get_close_matches(key, names, n=1)
+    hint = f"did you mean {_join(path, close[0])!r}? " if close else ""
+    return ConfigError(f"unknown {what} {_join(path, key)!r}: {hint}allowed: {', '.join(names)}")
+
+
+def _hints(section: type[Section]) -> dict[str, Any]:
+    hints = typing.get_type_hints(section, include_extras=True)
+    return {each.name: hints[each.name] for each in dataclasses.fields(section)}
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def parse(hint: Any, value: Any, path: str) -> Any:
+    """Return the value as the annotation wants it, or raise a ConfigError that names its path."""
+    if isinstance(hint, type) and issubclass(hint, Section):
+        return _parse_section(hint, value, path)
+    parsed = _match(hint, value)
+    if parsed is _MISMATCH:
+        raise refusal(path, value, _describe(hint))
+    return parsed
+
+
+def _parse_section(section: type[Section], value: Any, path: str) -> Section:
+    if isinstance(value, section):
+        return value
+    if not isinstance(value, Mapping):
+        raise refusal(path, value, f"a mapping with keys among: {', '.join(sorted(_hints(section)))}")
+    section = section.kind(value)
+    allowed = _hints(section)
+    for key in value:
+        if key not in allowed:
+            raise unknown_key(path, str(key), allowed)
+    return section(**value)
+
+
+_MISMATCH = object()
+
+
+def _match(hint: Any, value: Any) -> Any:
+    """Return the value converted to the annotated type, or _MISMATCH."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        parsed = _match(arguments[0], value)
+        return parsed if parsed is not _MISMATCH and parsed in arguments[1] else _MISMATCH
+    if origin in (Union, types.UnionType):
+        matches = (_match(option, value) for option in arguments)
+        return next((each for each in matches if each is not _MISMATCH), _MISMATCH)
+    if origin is Literal:
+        return value if isinstance(value, str) and value in arguments else _MISMATCH
+    if origin is tuple:
+        return _match_tuple(arguments[0], value)
+    if origin is dict:
+        return dict(value) if isinstance(value, Mapping) and all(isinstance(k, str) for k in value) else _MISMATCH
+    return _match_scalar(hint, value)
+
+
+def _match_tuple(hint: Any, value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return _MISMATCH
+    items = tuple(_match(hint, item) for item in value)
+    return _MISMATCH if any(item is _MISMATCH for item in items) else items
+
+
+def _match_scalar(hint: Any, value: Any) -> Any:
+    if hint is types.NoneType:
+        return None if value is None else _MISMATCH
+    if hint in (bool, str):
+        return value if isinstance(value, hint) else _MISMATCH
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) == math.inf:
+        return _MISMATCH
+    if hint is float:
+        return float(value)
+    return int(value) if value == int(value) else _MISMATCH  # 1e6 is a fine number of timesteps
+
+
+def _describe(hint: Any) -> str:
+    """Return what an annotation allows, in words."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return f"{_describe(arguments[0])} {arguments[1]}"
+    if origin in (Union, types.UnionType):
+        return " or ".join(_describe(option) for option in arguments)
+    if origin is Literal:
+        return repr(arguments[0]) if len(arguments) == 1 else f"one of {', '.join(map(repr, arguments))}"
+    if origin is tuple:
+        return f"a list, each item {_describe(arguments[0])}"
+    if origin is dict:
+        return "a mapping with string keys"
+    return {bool: "true or false", int: "an integer", float: "a finite number", str: "a string"}.get(hint, "null")
+
+
+def literal(value: Any) -> str:
+    """Return a value as a message has it: 'linear', false, 1, []."""
+    return repr(value) if isinstance(value, str) else json.dumps(value)
+
+
+JSON_MAPPING = "a mapping of what JSON has: strings, numbers, true, false, null, and lists and mappings of those"
+
+
+def is_json(value: Any) -> bool:
+    """Whether a value comes back as it is from JSON, in which a run's configuration is kept."""
+    try:
+        return bool(json.loads(json.dumps(value, allow_nan=False)) == plain(value))
+    except (TypeError, ValueError):
+        return False
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: mappings as dicts, tuples as lists."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
