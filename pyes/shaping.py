@@ -34,6 +34,12 @@ def none(returns: NDArray[np.float64]) -> NDArray[np.float32]:
     return _fill_failed(returns).astype(np.float32)
 
 
+def mean(returns: NDArray[np.float64]) -> float:
+    """Mean return of the members that did not fail; -inf when all did."""
+    known = returns[~np.isnan(returns)]
+    return _sum(known) / len(known) if len(known) else -np.inf
+
+
 SHAPINGS: dict[Name, Callable[[NDArray[np.float64]], NDArray[np.float32]]] = {
     "centered_ranks": centered_ranks,
     "z_score": z_score,

@@ -105,6 +105,30 @@ def test_schedules_stop_at_their_floors(table):
     assert [rate for _, rate in seen] == [1.0, 0.1, 0.05, 0.05]
 
 
+def test_an_attempt_that_has_come_to_nothing_begins_again_with_other_noise(table):
+    settings = {"population_size": 10, "sigma_decay": 0.9, "learning_rate_decay": 0.9}
+    es = OpenAIES(np.ones(8), table, restart={"after": 3, "below": -1.0}, **settings)
+    free = OpenAIES(np.ones(8), table, **settings)
+    first = es.ask().offsets
+    for _ in range(3):
+        es.tell(np.arange(10.0) - 100)
+        free.tell(np.arange(10.0) - 100)
+        np.testing.assert_array_equal(es.theta, free.theta)
+    es.tell([np.nan, *(-2.0 - np.arange(9.0))])
+    np.testing.assert_array_equal(es.theta, 1)
+    assert (es.sigma, es.learning_rate, es.generation) == (0.3, 0.1, 4)
+    assert not np.isin(es.ask().offsets, first).any()
+    moments = es.state_dict()["optimizer"]
+    assert (moments["steps"], moments["m"].any()) == (0, False)
+    resumed = OpenAIES(np.ones(8), table, restart={"after": 3, "below": -1.0}, **settings)
+    for generation in range(5):  # the second attempt is good enough at its third generation, and goes on
+        if generation == 2:
+            resumed.load_state_dict(es.state_dict())
+            es = resumed
+        es.tell(np.arange(10.0))
+    assert es.sigma == pytest.approx(0.3 * 0.9**5)
+
+
 def test_theta_does_not_depend_on_threads():
     dim = 300_000
     with NoiseTable(2 * dim, 0) as large:

@@ -110,6 +110,7 @@ def test_from_mapping_converts_to_the_annotated_type(path: str, given_value: obj
         ("algorithm.mirrored", "yes", "true or false"),
         ("algorithm.shaping", "ranks", "one of 'centered_ranks', 'z_score', 'none'"),
         ("algorithm.episode_limit.growth", 1, "a finite number > 1"),
+        ("algorithm.restart.after", 0, "an integer >= 1 or null"),
         ("algorithm.episode_limit.initial", 0, "an integer >= 1 or null"),
         ("optimizer.beta1", 1, "a finite number >= 0 and < 1"),
         ("task.env_id", "", "the id of a Gymnasium environment"),

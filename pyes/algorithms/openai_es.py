@@ -55,11 +55,19 @@ class OpenAIES(TableAlgorithm):
     ) -> None:
         super().__init__(theta, table, seed=seed, threads=threads)
         self._config = OpenAIESConfig(**settings)
-        self._optimizer = optimizers.make(optimizer or OptimizerConfig(), len(self.theta))
+        self._optimizer_config = optimizer or OptimizerConfig()
+        self._start = self.theta.copy()
         self._gradient = np.empty_like(self.theta)
-        self.sigma = self._config.sigma
-        self.learning_rate = self._config.learning_rate
         self.gradient_norm = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin an attempt: everything as it was at the start, but for the noise, which never repeats."""
+        config = self._config
+        self.theta[:] = self._start
+        self._optimizer = optimizers.make(self._optimizer_config, len(self.theta))
+        self.sigma, self.learning_rate = config.sigma, config.learning_rate
+        self._age = 0  # generations of the attempt
 
     def _draw(self) -> Population:
         config, size = self._config, self._config.population_size
@@ -72,6 +80,10 @@ class OpenAIES(TableAlgorithm):
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         config, offsets = self._config, population.offsets
+        if self._age == config.restart.after and shaping.mean(returns) < config.restart.below:
+            self._begin()
+            return
+        self._age += 1
         weights = shaping.SHAPINGS[config.shaping](returns)
         if config.mirrored:
             weights, offsets = weights[::2] - weights[1::2], np.ascontiguousarray(offsets[::2])
@@ -91,6 +103,7 @@ class OpenAIES(TableAlgorithm):
         return super().state_dict() | {
             "sigma": self.sigma,
             "learning_rate": self.learning_rate,
+            "age": self._age,
             "optimizer": self._optimizer.state_dict(),
         }
 
@@ -98,4 +111,5 @@ class OpenAIES(TableAlgorithm):
         """Go on from a saved state."""
         super().load_state_dict(state)
         self.sigma, self.learning_rate = float(state["sigma"]), float(state["learning_rate"])
+        self._age = int(state["age"])
         self._optimizer.load_state_dict(state["optimizer"])

@@ -10,6 +10,7 @@ from pyes.config.algorithm import (
     EpisodeLimitConfig,
     OpenAIESConfig,
     OptimizerConfig,
+    RestartConfig,
     algorithm_config,
 )
 from pyes.config.network import NetworkConfig
@@ -38,6 +39,7 @@ __all__ = [
     "NoiseConfig",
     "OpenAIESConfig",
     "OptimizerConfig",
+    "RestartConfig",
     "SnapshotConfig",
     "TaskConfig",
     "TrainConfig",

@@ -20,6 +20,16 @@ class EpisodeLimitConfig(Section):
 
 
 @dataclass(frozen=True)
+class RestartConfig(Section):
+    """When an attempt is given up, and the search begins again."""
+
+    PATH = "algorithm.restart"
+
+    after: Annotated[int, AtLeastOne] | None = None  # generations of an attempt; None: never
+    below: float = 0.0  # mean return of that generation, reward offset included
+
+
+@dataclass(frozen=True)
 class AlgorithmConfig(Section):
     """What all algorithms have; each has a class of its own with its name and its keys."""
 
@@ -42,7 +52,7 @@ class AlgorithmConfig(Section):
         if cls is not AlgorithmConfig:
             return cls
         name = values.get("name", OpenAIESConfig.name)
-        if name not in cls.KINDS:
+        if not isinstance(name, str) or name not in cls.KINDS:
             raise refusal("algorithm.name", name, f"one of {', '.join(map(repr, sorted(cls.KINDS)))}")
         return cls.KINDS[name]
 
@@ -82,6 +92,7 @@ class OpenAIESConfig(AlgorithmConfig):
     weight_decay_mode: Literal["decoupled", "classic"] = "decoupled"
     mirrored: bool = True  # members 2i and 2i + 1 are theta + sigma * eps and theta - sigma * eps
     shaping: Literal["centered_ranks", "z_score", "none"] = "centered_ranks"
+    restart: RestartConfig = field(default_factory=RestartConfig)
 
     @property
     def pairs(self) -> bool:
