@@ -1,4 +1,4 @@
-"""The command line: ``pyes train | evaluate | replay | plot | map | video | export | info | bench``.
+"""The command line: ``pyes train | evaluate | replay | plot | table | map | video | export | info | bench``.
 
 Owns arguments, exit statuses and what an error looks like: one line on standard error, status 2 (bad input) or 1
 (failure), a traceback only with ``--debug``. Standard output is for results. The only module that knows Hydra. Imports
@@ -121,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_evaluate(add("evaluate", _evaluate, "run the center policy of a run on fixed seeds and report its returns"))
     _add_replay(add("replay", _replay, "rebuild one individual of a run and run its episodes again: the same return"))
     _add_plot(add("plot", _plot, "draw learning curves of one or more runs"))
+    _add_table(add("table", _table, "print where runs ended and how fast they got there, as a Markdown table"))
     _add_map(add("map", _map, "draw all individuals of a run on a plane, and the path of the center through them"))
     _add_video(add("video", _video, "film the center policy of a run"))
     _add_export(add("export", _export, "write the policy of a run for other programs"))
@@ -132,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_run(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     if several:
-        parser.add_argument("run", metavar="RUN", type=Path, nargs="+", help="run directory")
+        parser.add_argument("run", metavar="RUN", type=Path, nargs="+", help="run directory, or folder of a sweep")
     else:
         parser.add_argument("run", metavar="RUN", type=Path, help="run directory")
 
@@ -242,13 +243,37 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
     _add_output(parser, "picture to write, for example curves.png")
     choices = ("timesteps", "seconds", "generation", "episodes")
     parser.add_argument("--x", choices=choices, default="timesteps", help="horizontal axis (default: timesteps)")
+    bands = "range: mean, least and greatest; iqm: interquartile mean and bootstrap interval (default: range)"
+    parser.add_argument("--band", choices=("range", "iqm"), default="range", help=bands)
 
 
 def _plot(options: argparse.Namespace) -> None:
     from pyes import plots
 
-    plots.plot(options.run, options.output, x=options.x)
+    plots.plot(options.run, options.output, x=options.x, band=options.band)
     print(options.output)
+
+
+def _returns(text: str) -> list[float]:
+    with contextlib.suppress(ValueError):
+        numbers = [float(each) for each in text.split(",")]
+        if all(map(math.isfinite, numbers)):
+            return numbers
+    raise argparse.ArgumentTypeError(f"got {text!r}, expected numbers with commas between them, for example 200,250")
+
+
+def _add_table(parser: argparse.ArgumentParser) -> None:
+    _add_run(parser, several=True)
+    targets = "returns, of which to say when evaluations reached them: 200,250 (negative ones: --targets=-400,-200)"
+    parser.add_argument("--targets", metavar="RETURNS", type=_returns, default=[], help=targets)
+    _add_json(parser)
+
+
+def _table(options: argparse.Namespace) -> None:
+    from pyes import tables
+
+    made = tables.table(options.run, options.targets)
+    print(json.dumps(made.to_mapping(), allow_nan=False) if options.json else made.to_markdown())
 
 
 def _add_map(parser: argparse.ArgumentParser) -> None:

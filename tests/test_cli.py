@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -146,6 +147,19 @@ def test_train_resume_goes_on_with_the_configuration_of_the_run(tmp_path: Path):
     assert line.startswith("debug: a resumed run keeps its configuration")
 
 
+def test_table_of_a_sweep_is_markdown_or_json_and_nothing_else(run: Path, tmp_path: Path):
+    shutil.copytree(run, tmp_path / "sweep" / "0")
+    done = pyes("table", "sweep", "--targets=-1,1000", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    head, _, row = done.stdout.splitlines()
+    assert head.startswith("| CartPole-v1 | seeds |")
+    assert row.startswith("| OpenAI-ES | 1 | ")
+    assert "| 1/1 |" in row
+    assert "| 0/1 |" in row
+    done = pyes("table", "sweep", "--targets=-1,1000", "--json", cwd=tmp_path)
+    assert [each["reached"] for each in json.loads(done.stdout)["rows"][0]["targets"]] == [1, 0]
+
+
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
 def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launcher: str, tmp_path: Path):
     done = pyes("train", "-m", *TINY, "seed=0,-1,2", f"hydra/launcher={launcher}", "run_dir=sweep", cwd=tmp_path)
@@ -162,6 +176,21 @@ def test_train_group_sweep_is_a_sweep_without_a_flag(tmp_path: Path):
     done = pyes("train", *TINY, "sweep=seeds", "generations=1", "hydra.sweep.dir=five", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [str(tmp_path / "five" / str(job)) for job in range(5)]
+
+
+def test_train_sweep_that_compares_takes_the_command_line_first_and_leaves_jobs_that_are_there(tmp_path: Path):
+    overrides = ("sweep=compare_lander", "algorithm=openai_es", "seed=0", "debug=default", "run_dir=lander")
+    done = pyes("train", *overrides, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(tmp_path / "lander" / job) for job in "01"]
+    done = pyes("table", "lander", "--json", cwd=tmp_path)
+    assert [row["label"] for row in json.loads(done.stdout)["rows"]] == ["1 episode", "5 episodes"]
+    shutil.rmtree(tmp_path / "lander" / "1")
+    metrics = (tmp_path / "lander" / "0" / "metrics.csv").read_bytes()
+    done = pyes("train", *overrides, cwd=tmp_path)
+    assert done.stdout.splitlines() == [str(tmp_path / "lander" / "1")]
+    assert "pyes: job 0 failed: run_dir:" in done.stderr
+    assert (tmp_path / "lander" / "0" / "metrics.csv").read_bytes() == metrics
 
 
 def test_train_help_lists_the_choices(tmp_path: Path):
@@ -305,6 +334,12 @@ def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
         (["plot", "nope", "-o", "x.png"], "nope"),
         (["plot", "nope"], "the following arguments are required: -o/--output"),
         (["plot", "x", "-o", "x.png", "--x", "y"], "argument --x: invalid choice: 'y'"),
+        (["plot", "x", "-o", "x.png", "--band", "y"], "argument --band: invalid choice: 'y'"),
+        (["table", "nope"], "no run directory at nope"),
+        (
+            ["table", "nope", "--targets", "200,much"],
+            "argument --targets: got '200,much', expected numbers with commas",
+        ),
         (["video", "nope", "-o", "x.mp4"], "no policy at nope"),
         (["export", "nope", "-o", "x.exe"], "cannot export to x.exe: suffix '.exe', expected one of .safetensors"),
     ],

@@ -111,6 +111,21 @@ def test_file_opens_with_a_comment_that_says_what_it_is(path: Path):
     assert isinstance(yaml.safe_load("\n".join(lines)), dict)
 
 
+@pytest.mark.parametrize("name", ["compare_lander", "compare_ant", "compare_pendulum"])
+def test_sweeps_that_compare_are_on_equal_terms(name: str):
+    sweep = OmegaConf.load(CONF / "sweep" / f"{name}.yaml")
+    assert sweep.hydra.mode == "MULTIRUN"
+    assert dict(sweep.hydra.sweeper.params) == {
+        "algorithm": "openai_es,cma_es,nevergrad",
+        "task.episodes": "1,5",
+        "seed": "0,1,2,3,4",
+    }
+    made = config(f"sweep={name}")
+    assert made.generations is made.time_limit is made.target_return is None
+    assert made.timesteps is not None  # the one budget, the same for all
+    assert made.task.common_random_numbers != "pair"  # not every algorithm has pairs
+
+
 def test_sweep_seeds_runs_several_seeds():
     sweep = OmegaConf.load(CONF / "sweep" / "seeds.yaml")
     assert sweep.hydra.mode == "MULTIRUN"

@@ -33,9 +33,9 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 #: Runs that the pages name: run directories, and the jobs of sweeps.
 RUNS = (
     "runs/lander", "runs/walker", "runs/cart_pole", "runs/corridor", "runs/rosenbrock", "runs/sigma/0", "runs/sigma/1",
-    "runs/dtypes", "runs/pong",
+    "runs/dtypes", "runs/pong", "runs/episodes/0", "runs/episodes/1", "multirun/2026-11-21/10-00-00/0",
 )  # fmt: skip
-COMMANDS_THAT_RUN = ("evaluate", "replay", "plot", "map", "export", "video", "info")
+COMMANDS_THAT_RUN = ("evaluate", "replay", "plot", "table", "map", "export", "video", "info")
 
 Block = tuple[str, str, str]  # page and line, language, text
 
@@ -295,7 +295,7 @@ def test_page_has_every_option_of_every_group(page: str):
         assert option in table or f"`{path.stem}`" in table[path.parent.name][1], option
 
 
-@pytest.mark.parametrize("command", ["evaluate", "replay", "plot", "map", "video", "export", "info", "bench"])
+@pytest.mark.parametrize("command", ["evaluate", "replay", "plot", "table", "map", "video", "export", "info", "bench"])
 def test_commands_page_has_every_option(command: str, capsys: pytest.CaptureFixture[str]):
     page = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
     (section,) = re.findall(rf"^## pyes {command}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)

@@ -18,8 +18,8 @@ leaves   files streams memory noise shaping optimizers running_stats reference c
 nouns    population networks tasks messages board
 verbs    rollout vector_rollout reference_batch algorithms protocol
 runtime  worker cluster journal run_state history metrics logs run_directory
-loop     resume training display figures plots
-edge     replay maps video export launch blackbox bench cli __main__
+loop     resume training display figures wording runs groups aggregates plots
+edge     replay maps tables video export launch blackbox bench cli __main__
 """
 RANKS = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()[1:]}
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -1,0 +1,134 @@
+"""Settings in the words of the field: ``algorithm.name=openai_es`` is OpenAI-ES, ``task.episodes=5`` is 5 episodes.
+
+Owns names, phrases, and the choice of the few that tell configurations apart. Knows nothing of runs. Invariant:
+settings that differ read differently.
+
+A *feature* is what one or several settings say together; its key is dotted, or one of `_NAMED`.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyes import config as configuration
+
+#: Features that say most, in the order in which readers look for them.
+_NAMED = ("algorithm", "task", "network", "optimizer")
+#: Settings that these are made of.
+_PARTS = (
+    "algorithm.name", "algorithm.optimizer", "task.factory", "task.env_id", "network.name", "network.module",
+    "network.hidden", "optimizer.name",
+)  # fmt: skip
+
+_NAMES = {
+    "openai_es": "OpenAI-ES", "ars": "ARS", "pgpe": "PGPE", "snes": "SNES", "ga": "GA", "ns_es": "NS-ES",
+    "nsr_es": "NSR-ES", "nsra_es": "NSRA-ES", "cma_es": "CMA-ES", "nevergrad": "Nevergrad",
+    "linear": "linear", "mlp": "MLP", "rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "dqn": "DQN",
+    "adam": "Adam", "sgd": "SGD", "clipup": "ClipUp",
+}  # fmt: skip
+#: What is counted, in the plural.
+_COUNTED = {
+    "task.episodes": "episodes",
+    "task.max_timesteps": "timesteps an episode",
+    "algorithm.population_size": "members",
+    "cluster.workers": "workers",
+    "generations": "generations",
+    "timesteps": "timesteps",
+    "time_limit": "seconds",
+}
+_SWITCHES = {
+    "algorithm.mirrored": ("mirrored", "not mirrored"),
+    "task.normalize_observations": ("normalised observations", "raw observations"),
+}
+_WORDS = {"algorithm.episode_limit.initial": "episode limit"}
+#: Sections whose keys are understood without them.
+_SECTIONS = ("algorithm", "task", "network", "optimizer")
+
+
+def features(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return what settings with dotted keys say, feature by feature."""
+    named = {
+        "algorithm": _joined(settings, "algorithm.name", "algorithm.optimizer"),
+        "task": _text(settings.get("task.factory") or settings.get("task.env_id") or ""),
+        "network": _text(settings.get("network.module") or "") or _joined(settings, "network.name", "network.hidden"),
+        "optimizer": _joined(settings, "optimizer.name"),
+    }
+    others = {key: _text(value) for key, value in settings.items() if key not in _PARTS}
+    return {key: text for key, text in named.items() if text} | others
+
+
+def labels(each: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return a label for each configuration, made of the fewest features that tell them apart, names first.
+
+    The features are taken in the order of `_ranked` as long as they tell more of the configurations apart. A single
+    configuration is called by its algorithm.
+    """
+    chosen: list[str] = []
+    told = 1
+    for key in _ranked(each):
+        now = len({tuple(texts.get(k) for k in (*chosen, key)) for texts in each})
+        if now > told:
+            chosen.append(key)
+            told = now
+    words = _words_apart(chosen or ["algorithm"])
+    return [", ".join(filter(None, (_phrase(key, words[key], texts.get(key)) for key in words))) for texts in each]
+
+
+def _ranked(each: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the features in which configurations differ: names, then settings with many values, then conditions."""
+    every = dict.fromkeys(key for texts in each for key in texts)
+    values = {key: len({texts.get(key) for texts in each}) for key in every}
+    names = [key for key in _NAMED if values.get(key, 1) > 1]
+    others = [key for key in every if key not in _NAMED and values[key] > 1]
+    others.sort(key=lambda key: (key.split(".")[0] in configuration.FREE, -values[key]))  # else as they stand
+    return names + others
+
+
+def _joined(settings: Mapping[str, Any], name: str, more: str = "") -> str:
+    """Return a name, and the rest of it: Nevergrad and the optimiser of its registry, MLP and its layers."""
+    given = str(settings.get(name, ""))
+    rest = settings.get(more, "")
+    rest = "-".join(map(str, rest)) if isinstance(rest, list) else str(rest)
+    return " ".join(filter(None, (_NAMES.get(given, given), rest)))
+
+
+def _text(value: Any) -> str:
+    """Return a value, of a number ten digits."""
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10_000:
+        return f"{value:,}"
+    return json.dumps(value, default=str).strip('"')
+
+
+def _words_apart(keys: Sequence[str]) -> dict[str, str]:
+    """Return words for each key; those that would be mistaken for each other have their sections before them."""
+    counts = Counter(map(_words, keys))
+    return {key: _words(key, section=counts[_words(key)] > 1) for key in keys}
+
+
+def _words(key: str, section: bool = False) -> str:
+    if key in _WORDS and not section:
+        return _WORDS[key]
+    first, *rest = key.split(".")
+    parts = [part for part in rest if not part.endswith("_kwargs") or len(rest) == 1]
+    if section or first not in _SECTIONS:
+        parts = [first, *parts]
+    return " ".join(parts).replace("_", " ")
+
+
+def _phrase(key: str, words: str, text: str | None) -> str:
+    """Return how a feature is said, its text being None where the setting has no value."""
+    if key in _NAMED:
+        return text or ""
+    if key in _COUNTED:
+        unit = _COUNTED[key]
+        return f"no limit of {unit}" if text is None else f"{text} {unit.removesuffix('s') if text == '1' else unit}"
+    if key in _SWITCHES:
+        return _SWITCHES[key][text != "true"]
+    if text is None and "_kwargs." in key:
+        return f"default {words}"
+    if text is None or text == "false":
+        return f"no {words}"
+    return words if text == "true" else f"{words} {text}"
