@@ -496,17 +496,21 @@ def _directed(arguments: list[str]) -> list[str]:
             raise ConfigError("resume: one run goes on at a time; leave out -m and sweep")
         if directory is not None:
             raise ConfigError("run_dir: a resumed run stays where it is; leave out run_dir, or resume")
-        # Where the first override stands: Hydra's parser wants all of them in one place.
-        first = next(i for i, text in enumerate(arguments) if "=" in text and not text.startswith("-"))
-        return [*arguments[:first], *_resumed(Path(resumed), arguments), *arguments[first:]]
+        return _inserted(_resumed(Path(resumed), arguments), arguments)
     if directory is None:
         return arguments
     if sweeps:
-        return [*arguments, f"hydra.sweep.dir={_new_path(directory)}"]
+        return _inserted([f"hydra.sweep.dir={_new_path(directory)}"], arguments)
     from pyes.run_directory import RunDirectory
 
     RunDirectory(directory).check_free()  # before Hydra writes into it
     return arguments
+
+
+def _inserted(overrides: list[str], arguments: list[str]) -> list[str]:
+    """Put overrides where the first one stands: Hydra's parser wants all of them in one place."""
+    first = next(i for i, text in enumerate(arguments) if "=" in text and not text.startswith("-"))
+    return [*arguments[:first], *overrides, *arguments[first:]]
 
 
 def _path(arguments: list[str], key: str) -> str | None:

@@ -8,7 +8,7 @@ evaluation) tell runs of a group apart only where it would have one seed twice: 
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ def group(runs: Iterable[Run]) -> list[Group]:
     return [Group(label, each) for label, each in zip(_labels(together), together, strict=True)]
 
 
-def _apart(runs: Iterable[Run], key: Any) -> list[list[Run]]:
+def _apart(runs: Iterable[Run], key: Callable[[Run], Hashable]) -> list[list[Run]]:
     parts: dict[Hashable, list[Run]] = {}
     for run in runs:
         parts.setdefault(key(run), []).append(run)
@@ -50,14 +50,13 @@ def _split(runs: list[Run]) -> list[list[Run]]:
 
 
 def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
-    """Name each group by what tells it apart; runs without a configuration by their folders."""
-    names = Counter(runs[0].path.name for runs in groups)
-    named = [wording.features(_common(runs)) for runs in groups if runs[0].settings]
-    labels = iter(wording.labels(named))
-    return [
-        next(labels) if runs[0].settings else runs[0].path.name if names[runs[0].path.name] == 1 else str(runs[0].path)
-        for runs in groups
-    ]
+    """Name each group by what tells it apart; where no configuration says it, by the folder of its first run."""
+    labels = iter(wording.labels([wording.features(_common(runs)) for runs in groups if runs[0].settings]))
+    paths = [runs[0].path for runs in groups]
+    names = Counter(path.name for path in paths)
+    folders = [path.name if names[path.name] == 1 else str(path) for path in paths]
+    told = [next(labels) if runs[0].settings else "" for runs in groups]
+    return [label or folder for label, folder in zip(told, folders, strict=True)]
 
 
 def _common(runs: Sequence[Run]) -> Mapping[str, Any]:

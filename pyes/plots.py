@@ -76,6 +76,7 @@ def _explain(figure: "Figure", axes: "Axes", groups: Sequence[Group], handles: S
         labels = [textwrap.fill(label, _LEGEND_WIDTH) for label in _with_counts(groups)]
         columns = max(1, min(len(labels), _LEGEND_WIDTH // (max(map(len, labels)) + 8)))
         rows = math.ceil(len(labels) / columns)
+        columns = math.ceil(len(labels) / rows)
         figure.set_size_inches(figures.WIDTH, figures.HEIGHT + 0.2 * (rows - 1))
         legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=caption or None)
         legend.get_title().set(fontsize=8, color="#666666", multialignment="center")

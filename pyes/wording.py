@@ -41,7 +41,12 @@ _SWITCHES = {
     "algorithm.mirrored": ("mirrored", "not mirrored"),
     "task.normalize_observations": ("normalised observations", "raw observations"),
 }
-_WORDS = {"algorithm.episode_limit.initial": "episode limit"}
+_WORDS = {
+    "algorithm.episode_limit.initial": "episode limit",
+    "cluster.name": "cluster",
+    "noise.dtype": "noise",
+    "task.name": "task",
+}
 #: Sections whose keys are understood without them.
 _SECTIONS = ("algorithm", "task", "network", "optimizer")
 
@@ -59,7 +64,7 @@ def features(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def labels(each: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return a label for each configuration, made of the fewest features that tell them apart, names first.
+    """Return a label for each configuration, made of few features that tell them apart, names first.
 
     The features are taken in the order of `_ranked` as long as they tell more of the configurations apart. A single
     configuration is called by its algorithm.

@@ -162,7 +162,7 @@ def test_table_of_a_sweep_is_markdown_or_json_and_nothing_else(run: Path, tmp_pa
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
 def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launcher: str, tmp_path: Path):
-    done = pyes("train", "-m", *TINY, "seed=0,-1,2", f"hydra/launcher={launcher}", "run_dir=sweep", cwd=tmp_path)
+    done = pyes("train", *TINY, "seed=0,-1,2", f"hydra/launcher={launcher}", "run_dir=sweep", "-m", cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("pyes: error: seed: got -1, expected an integer >= 0")
