@@ -126,6 +126,26 @@ def test_sweeps_that_compare_are_on_equal_terms(name: str):
     assert made.task.common_random_numbers != "pair"  # not every algorithm has pairs
 
 
+@pytest.mark.parametrize(
+    "option", ["sweep=compare_lander", "sweep=compare_ant", "sweep=compare_pendulum", "experiment=ant_bullet"]
+)
+def test_option_sets_nothing_that_another_algorithm_may_not_have(option: str, tmp_path: Path):
+    (tmp_path / "algorithm").mkdir()
+    (tmp_path / "algorithm" / "plain.yaml").write_text("name: plain\npopulation_size: 7\n")
+    algorithm = composed(option, "algorithm=plain", f"hydra.searchpath=[file://{tmp_path}]")["algorithm"]
+    assert algorithm.keys() <= {"name", "population_size", "episode_limit"}
+    assert algorithm["population_size"] > 7
+
+
+def test_settings_of_an_experiment_for_one_algorithm_are_its_own_with_that_algorithm():
+    files = sorted((CONF / "experiment" / "tuned").glob("*.yaml"))
+    assert files
+    for path in files:
+        experiment, algorithm = path.stem.split("-")
+        made = composed(f"experiment={experiment}", f"algorithm={algorithm}")["algorithm"]
+        assert made.items() >= yaml.safe_load(path.read_text()).items()
+
+
 def test_sweep_seeds_runs_several_seeds():
     sweep = OmegaConf.load(CONF / "sweep" / "seeds.yaml")
     assert sweep.hydra.mode == "MULTIRUN"
