@@ -22,7 +22,8 @@ TRAINING = (
     "task.env_id=Pendulum-v1",
     "task.hide_observations=[2]",
     "task.action=tanh",
-    "cluster.vector=30",
+    "task.episodes=5",
+    "cluster.vector=60",
 )
 UNSEEN = 1_000_000  # seed of the episodes that judge
 

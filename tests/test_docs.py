@@ -22,7 +22,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import pyes
 from pyes import cli, export, training
-from pyes.config import Section, TrainConfig, from_mapping
+from pyes.config import TrainConfig, from_mapping
+from pyes.config.section import Section
 from pyes.journal import Evaluation, Generation, Start
 from pyes.metrics import COLUMNS
 
