@@ -102,6 +102,12 @@ class TableAlgorithm(Algorithm):
         """Draw the offsets of this generation: int64 (count,)."""
         return streams.offsets(self._seed, self.generation, count, self._bound)
 
+    def _mirrored(self, size: int, sigma: float, deviation: Vector | None = None) -> Population:
+        """Draw mirrored pairs around theta."""
+        scales = np.full(size, sigma, np.float32)
+        scales[1::2] *= -1
+        return Population.around(self.generation, self.theta, np.repeat(self._offsets(size // 2), 2), scales, deviation)
+
     def _weighted_sum(self, offsets: NDArray[np.int64], weights: NDArray[np.float32], out: Vector) -> None:
         """Sum slices, in the order given."""
         noise.weighted_sum(self._table, offsets, weights, out, self._threads)

@@ -7,10 +7,14 @@ below trusts it. Every refusal is a `ConfigError` of one line: key, got, expecte
 
 from pyes.config.algorithm import (
     AlgorithmConfig,
+    ARSConfig,
     EpisodeLimitConfig,
     OpenAIESConfig,
     OptimizerConfig,
+    PGPEConfig,
     RestartConfig,
+    ScheduledConfig,
+    SNESConfig,
     algorithm_config,
 )
 from pyes.config.network import NetworkConfig
@@ -30,6 +34,7 @@ from pyes.config.task import TaskConfig
 
 __all__ = [
     "FREE",
+    "ARSConfig",
     "AlgorithmConfig",
     "ClusterConfig",
     "EpisodeLimitConfig",
@@ -39,7 +44,10 @@ __all__ = [
     "NoiseConfig",
     "OpenAIESConfig",
     "OptimizerConfig",
+    "PGPEConfig",
     "RestartConfig",
+    "SNESConfig",
+    "ScheduledConfig",
     "SnapshotConfig",
     "TaskConfig",
     "TrainConfig",
