@@ -25,6 +25,7 @@ NEEDS = {
     "task=function": ["task.factory=pyes.functions:quadratic", "task.dim=3"],
     "task=envpool": ["task.env_id=CartPole-v1"],
     "task=python": ["task.factory=gymnasium:make", "++task.env_kwargs.id=Acrobot-v1"],
+    "algorithm=snes": ["task.common_random_numbers=generation"],
     "network=torch": ["network.module=torch.nn:Linear"],
 }
 
@@ -109,6 +110,12 @@ def test_file_opens_with_a_comment_that_says_what_it_is(path: Path):
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @package")]
     assert lines[0].startswith("# ")
     assert isinstance(yaml.safe_load("\n".join(lines)), dict)
+
+
+@pytest.mark.parametrize("choice", ["algorithm=pgpe", "experiment=lander_pgpe"])
+def test_pgpe_takes_clipup_unless_an_optimizer_is_chosen(choice: str):
+    assert config(choice).optimizer.name == "clipup"
+    assert config(choice, "optimizer=adam").optimizer.name == "adam"
 
 
 def test_sweep_seeds_runs_several_seeds():
