@@ -341,8 +341,7 @@ def weighted_moments(table, offsets, weights, spread_weights, mean, spread, *, l
 
     Notes
     -----
-    Order, bits, threads and cost as for ``weighted_sum``, whose result ``mean`` is. See Wierstra et al. 2014, section
-    3.5.
+    Order, bits, threads and cost as for ``weighted_sum``, whose result ``mean`` is. See Wierstra et al. 2014.
     """
     cdef pyes_dtype dtype = _table_dtype("table", table)
     cdef const void *p_table = _in("table", table, None)

@@ -124,7 +124,7 @@ void pyes_weighted_sum(enum pyes_level level, int64_t n, int64_t dim, enum pyes_
  * @param table      entries after dtype; those of int8 count as 1/32 each (e is then integer / 32)
  * @param offsets (n), weights (n), spread_weights (n), mean (dim), spread (dim)
  * @note  float32 accumulators, from +0, i = 0, 1, 2, ..., each operation rounded; any split of the parameters, as above.
- *        The gradients of mean and sigma of a normal distribution: Wierstra et al. 2014, section 3.5. */
+ *        The gradients of mean and sigma of a normal distribution: Wierstra et al. 2014. */
 void pyes_weighted_moments(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
                            const int64_t *offsets, const float *weights, const float *spread_weights, float *mean,
                            float *spread);

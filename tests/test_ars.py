@@ -65,7 +65,10 @@ def test_theta_stays_when_all_returns_are_equal(table):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"population_size": 5}, r"algorithm.population_size: got 5, expected an even number, of mirrored pairs$"),
+        (
+            {"population_size": 5},
+            r"algorithm.population_size: got 5, expected an even number with algorithm.name=ars, whose",
+        ),
         ({"population_size": 6, "top": 4}, "algorithm.top: got 4, expected at most 3, the mirrored pairs of algorithm"),
         ({"top": 0}, "algorithm.top: got 0, expected an integer >= 1 or null"),
         ({"sigma_min": 1.0}, "algorithm.sigma_min: got 1.0, expected at most algorithm.sigma, which is 0.05"),

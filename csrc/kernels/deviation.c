@@ -3,7 +3,7 @@
  * Scalars arrive in double and are rounded to float once; parameters are float throughout. */
 #include "activation.h"
 
-/* Toklu, Liskowski & Srivastava 2020, section 2.2: a step in proportion to sigma, held within a share of it. */
+/* Toklu, Liskowski & Srivastava 2020: a step in proportion to sigma, held within a share of it. */
 void PYES_WIDE(pyes_deviation_step)(int64_t dim, const float *gradient, double learning_rate, double max_change,
                                     float *deviation)
 {

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from pyes.algorithms.ars import ARS
 from pyes.algorithms.base import Algorithm
 from pyes.algorithms.episode_limit import EpisodeLimit
+from pyes.algorithms.growth import next_population_size
 from pyes.algorithms.openai_es import OpenAIES
 from pyes.algorithms.pgpe import PGPE
 from pyes.algorithms.snes import SNES
 from pyes.config import AlgorithmConfig, OptimizerConfig
 from pyes.noise import NoiseTable
 
-__all__ = ["ARS", "PGPE", "SNES", "Algorithm", "EpisodeLimit", "OpenAIES", "make"]
+__all__ = ["ARS", "PGPE", "SNES", "Algorithm", "EpisodeLimit", "OpenAIES", "make", "next_population_size"]
 
 _ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "ars": ARS,

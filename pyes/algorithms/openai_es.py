@@ -64,7 +64,7 @@ class OpenAIES(ScheduledAlgorithm):
         self._age = 0  # generations of the attempt
 
     def _draw(self) -> Population:
-        size = self._config.population_size
+        size = self.population_size
         if self._config.mirrored:
             return self._mirrored(size, self.sigma)
         scales = np.full(size, self.sigma, np.float32)

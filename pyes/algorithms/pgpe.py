@@ -17,8 +17,8 @@ class PGPE(DeviatingAlgorithm):
 
     With the shaped returns ``w+`` and ``w-`` of a pair and their mean ``b`` over all members, the gradient of theta is
     the mean over pairs of ``(w+ - w-) / 2 * sigma * eps``, that of sigma the mean of
-    ``((w+ + w-) / 2 - b) * sigma * (eps**2 - 1)`` (Sehnke et al. 2010, equations 12 and 13, without the division by
-    sigma that the learning rates there undo). The optimiser moves theta; sigma changes by at most ``sigma_max_change``
+    ``((w+ + w-) / 2 - b) * sigma * (eps**2 - 1)`` (Sehnke et al. 2010, whose learning rates are in proportion to
+    sigma squared). The optimiser moves theta; sigma changes by at most ``sigma_max_change``
     of itself.
 
     Parameters
@@ -35,6 +35,7 @@ class PGPE(DeviatingAlgorithm):
     ConfigError    an impossible setting, or a table smaller than theta
     """
 
+    population_size: int
     learning_rate: float
 
     def __init__(
@@ -51,9 +52,10 @@ class PGPE(DeviatingAlgorithm):
         super().__init__(theta, table, self._config.sigma, seed=seed, threads=threads)
         self._optimizer = optimizers.make(optimizer or OptimizerConfig(name="clipup"), len(self.theta))
         self.learning_rate = self._config.learning_rate
+        self.population_size = self._config.population_size
 
     def _draw(self) -> Population:
-        return self._mirrored(self._config.population_size, 1.0, self.deviation)
+        return self._mirrored(self.population_size, 1.0, self.deviation)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         config, size = self._config, len(population)

@@ -15,6 +15,7 @@ class ScheduledAlgorithm(TableAlgorithm):
     config : ScheduledConfig    where they start, by which factor they shrink, and where they stop
     """
 
+    population_size: int
     sigma: float
     learning_rate: float
     gradient_norm: float
@@ -24,6 +25,7 @@ class ScheduledAlgorithm(TableAlgorithm):
     ) -> None:
         super().__init__(theta, table, seed=seed, threads=threads)
         self._schedules = config
+        self.population_size = config.population_size
         self._begin_schedules()
         self.gradient_norm = 0.0
 

@@ -30,6 +30,16 @@ class RestartConfig(Section):
 
 
 @dataclass(frozen=True)
+class GrowthConfig(Section):
+    """A population that grows where episodes are short, so that each generation learns from enough timesteps."""
+
+    PATH = "algorithm.growth"
+
+    timesteps: Annotated[int, AtLeastOne] | None = None  # that a generation should have; None: no growth
+    population_max: Annotated[int, AtLeastOne] | None = None  # members, at most
+
+
+@dataclass(frozen=True)
 class AlgorithmConfig(Section):
     """What all algorithms have; each has a class of its own with its name and its keys."""
 
@@ -72,6 +82,11 @@ class AlgorithmConfig(Section):
         return True
 
     @property
+    def capacity(self) -> int:
+        """Most members that a generation has."""
+        return self.population_size
+
+    @property
     def bases(self) -> int:
         """Most vectors that the members of one generation are perturbations of; see `pyes.population`."""
         return 1
@@ -84,10 +99,14 @@ class AlgorithmConfig(Section):
     def check(self) -> None:
         """Refuse an odd mirrored population."""
         if self.pairs and self.population_size % 2:
-            way_out = " (or algorithm.mirrored=false)" if hasattr(self, "mirrored") else ""
-            raise refusal(
-                "algorithm.population_size", self.population_size, f"an even number, of mirrored pairs{way_out}"
-            )
+            raise refusal("algorithm.population_size", self.population_size, self._even)
+
+    @property
+    def _even(self) -> str:
+        """What is expected of the size of a mirrored population."""
+        if hasattr(self, "mirrored"):
+            return "an even number with algorithm.mirrored=true (or algorithm.mirrored=false)"
+        return f"an even number with algorithm.name={self.name}, whose members are mirrored pairs"
 
     def check_optimizer(self, optimizer: "OptimizerConfig") -> None:
         """Refuse settings of an optimiser where there is none.
@@ -103,7 +122,33 @@ class AlgorithmConfig(Section):
 
 
 @dataclass(frozen=True)
-class ScheduledConfig(AlgorithmConfig):
+class GrowingConfig(AlgorithmConfig):
+    """What algorithms have whose population may be larger in one generation than in another."""
+
+    growth: GrowthConfig = field(default_factory=GrowthConfig)
+
+    @property
+    def capacity(self) -> int:
+        """Most members that a generation has."""
+        return self.growth.population_max or self.population_size
+
+    def check(self) -> None:
+        """Refuse growth without an end, or an end without growth."""
+        super().check()
+        growth, key = self.growth, "algorithm.growth.population_max"
+        if growth.timesteps is None:
+            if growth.population_max is not None:
+                raise refusal(key, growth.population_max, "null without algorithm.growth.timesteps")
+            return
+        if growth.population_max is None or growth.population_max < self.population_size:
+            expected = f"at least algorithm.population_size, which is {self.population_size}"
+            raise refusal(key, growth.population_max, expected)
+        if self.pairs and growth.population_max % 2:
+            raise refusal(key, growth.population_max, self._even)
+
+
+@dataclass(frozen=True)
+class ScheduledConfig(GrowingConfig):
     """What algorithms have whose sigma and learning rate are the same for all parameters, and may shrink."""
 
     sigma: Annotated[float, Positive] = 0.3
@@ -167,7 +212,7 @@ class ARSConfig(ScheduledConfig):
 
 
 @dataclass(frozen=True)
-class PGPEConfig(AlgorithmConfig):
+class PGPEConfig(GrowingConfig):
     """Policy gradients with parameter-based exploration: mirrored pairs, and a sigma of each parameter."""
 
     name: Literal["pgpe"] = "pgpe"
