@@ -300,19 +300,70 @@ def weighted_sum(table, offsets, weights, out, *, level=None):  # IN, IN, IN, OU
     cdef const int64_t *p_offsets = <const int64_t *>_in("offsets", offsets, INT64)
     cdef const float *p_weights = <const float *>_in("weights", weights, FLOAT32)
     cdef float *p_out = <float *>_out("out", out, FLOAT32)
-    cdef int64_t n = len(offsets), dim = len(out), last = len(table) - dim, i
+    cdef int64_t n = len(offsets), dim = len(out)
     cdef pyes_level build = _level(level)
     _same_length("weights", weights, n, "offsets")
-    for i in range(n):
-        if not 0 <= p_offsets[i] <= last:
-            raise ValueError(
-                f"offsets[{i}]: got {p_offsets[i]}, expected 0 <= offset <= {last} (table {len(table)} - out {dim})"
-            )
+    _inside(offsets, p_offsets, len(table), dim, "out")
     _disjoint("out", out, "table", table)
     _disjoint("out", out, "weights", weights)
     _disjoint("out", out, "offsets", offsets)
     with nogil:
         pyes_weighted_sum(build, n, dim, dtype, p_table, p_offsets, p_weights, p_out)
+
+
+cdef int _inside(object offsets, const int64_t *p_offsets, int64_t length, int64_t dim, str out) except -1:
+    """Every slice lies in a table of that length."""
+    cdef int64_t i, last = length - dim
+    for i in range(len(offsets)):
+        if not 0 <= p_offsets[i] <= last:
+            raise ValueError(
+                f"offsets[{i}]: got {p_offsets[i]}, expected 0 <= offset <= {last} (table {length} - {out} {dim})"
+            )
+    return 0
+
+
+def weighted_moments(table, offsets, weights, spread_weights, mean, spread, *, level=None):  # IN x 4, OUT, OUT
+    """Compute ``mean[j] = sum_i weights[i] * e`` and ``spread[j] = sum_i spread_weights[i] * (e * e - 1)``.
+
+    ``e`` is ``table[offsets[i] + j]``; the slices are read once.
+
+    Parameters
+    ----------
+    table : float32, uint16 or int8 (entries,)    a noise table; may be read-only
+    offsets : int64 (n,)                          start of each slice; 0 <= offset <= entries - dim
+    weights, spread_weights : float32 (n,)
+    mean, spread : float32 (dim,)
+    level : str, optional                         one of ``levels()``; the best by default
+
+    Raises
+    ------
+    TypeError, ValueError    a slice leaves the table, lengths or types differ, arrays overlap, one is read-only
+
+    Notes
+    -----
+    Order, bits, threads and cost as for ``weighted_sum``, whose result ``mean`` is. See Wierstra et al. 2014.
+    """
+    cdef pyes_dtype dtype = _table_dtype("table", table)
+    cdef const void *p_table = _in("table", table, None)
+    cdef const int64_t *p_offsets = <const int64_t *>_in("offsets", offsets, INT64)
+    cdef const float *p_weights = <const float *>_in("weights", weights, FLOAT32)
+    cdef const float *p_spread_weights = <const float *>_in("spread_weights", spread_weights, FLOAT32)
+    cdef float *p_mean = <float *>_out("mean", mean, FLOAT32)
+    cdef float *p_spread = <float *>_out("spread", spread, FLOAT32)
+    cdef int64_t n = len(offsets), dim = len(mean)
+    cdef pyes_level build = _level(level)
+    _same_length("weights", weights, n, "offsets")
+    _same_length("spread_weights", spread_weights, n, "offsets")
+    _same_length("spread", spread, dim, "mean")
+    _inside(offsets, p_offsets, len(table), dim, "mean")
+    _disjoint("spread", spread, "mean", mean)
+    for name, out in (("mean", mean), ("spread", spread)):
+        _disjoint(name, out, "table", table)
+        _disjoint(name, out, "weights", weights)
+        _disjoint(name, out, "spread_weights", spread_weights)
+        _disjoint(name, out, "offsets", offsets)
+    with nogil:
+        pyes_weighted_moments(build, n, dim, dtype, p_table, p_offsets, p_weights, p_spread_weights, p_mean, p_spread)
 
 
 # ---- Shaping and optimisers ------------------------------------------------------------------------------------------
@@ -419,6 +470,41 @@ def clipup_step(theta, gradient, velocity, learning_rate, momentum, max_speed, w
     cdef pyes_level build = _level(level)
     with nogil:
         pyes_clipup_step(build, dim, p_gradient, rate, inertia, limit, decay, p_theta, p_velocity)
+
+
+def deviation_step(deviation, gradient, learning_rate, max_change, *, level=None):
+    """Move a sigma of each parameter, in place: by ``learning_rate * gradient`` of itself, at most by ``max_change``.
+
+    ``deviation += clip(learning_rate * gradient, -max_change, max_change) * deviation``; arrays float32 (dim,).
+    """
+    cdef float *p_deviation = <float *>_out("deviation", deviation, FLOAT32)  # IN, OUT
+    cdef const float *p_gradient = <const float *>_in("gradient", gradient, FLOAT32)  # IN
+    _separate({"deviation": deviation, "gradient": gradient})
+    cdef int64_t dim = len(deviation)
+    cdef double rate = learning_rate, limit = _at_least("max_change", max_change, 0)
+    cdef pyes_level build = _level(level)
+    with nogil:
+        pyes_deviation_step(build, dim, p_gradient, rate, limit, p_deviation)
+
+
+def snes_step(theta, deviation, gradient, deviation_gradient, learning_rate, deviation_rate, *, level=None):
+    """Take one step of SNES (Schaul, Glasmachers & Schmidhuber 2011, algorithm 1) uphill, in place.
+
+    ``theta += learning_rate * deviation * gradient``; ``deviation *= exp(deviation_rate / 2 * deviation_gradient)``;
+    arrays float32 (dim,). The exponential has a relative error below 2e-7, and equal bits on every machine.
+    """
+    cdef float *p_theta = <float *>_out("theta", theta, FLOAT32)  # IN, OUT
+    cdef float *p_deviation = <float *>_out("deviation", deviation, FLOAT32)  # IN, OUT
+    cdef const float *p_gradient = <const float *>_in("gradient", gradient, FLOAT32)  # IN
+    cdef const float *p_second = <const float *>_in("deviation_gradient", deviation_gradient, FLOAT32)  # IN
+    _separate(
+        {"theta": theta, "deviation": deviation, "gradient": gradient, "deviation_gradient": deviation_gradient}
+    )
+    cdef int64_t dim = len(theta)
+    cdef double rate = learning_rate, second_rate = deviation_rate
+    cdef pyes_level build = _level(level)
+    with nogil:
+        pyes_snes_step(build, dim, p_gradient, p_second, rate, second_rate, p_theta, p_deviation)
 
 
 # ---- Board -----------------------------------------------------------------------------------------------------------

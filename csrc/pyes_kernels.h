@@ -117,6 +117,18 @@ void pyes_perturb(enum pyes_level level, int64_t dim, enum pyes_dtype dtype, con
 void pyes_weighted_sum(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
                        const int64_t *offsets, const float *weights, float *out);
 
+/* Two sums in one pass over the slices, with e = table[offsets[i] + j]:
+ *     mean[j]   = sum over i of weights[i] * e              as weighted_sum has it
+ *     spread[j] = sum over i of spread_weights[i] * (e * e - 1)
+ * @pre   0 <= offsets[i] <= length of table - dim
+ * @param table      entries after dtype; those of int8 count as 1/32 each (e is then integer / 32)
+ * @param offsets (n), weights (n), spread_weights (n), mean (dim), spread (dim)
+ * @note  float32 accumulators, from +0, i = 0, 1, 2, ..., each operation rounded; any split of the parameters, as above.
+ *        The gradients of mean and sigma of a normal distribution: Wierstra et al. 2014. */
+void pyes_weighted_moments(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
+                           const int64_t *offsets, const float *weights, const float *spread_weights, float *mean,
+                           float *spread);
+
 /* ---- Shaping (kernels/ranks.c) --------------------------------------------------------------------------------- */
 
 /* Ranks of returns, scaled to [-0.5, 0.5]: rank / (n - 1) - 0.5, computed in double and rounded once.
@@ -149,6 +161,21 @@ void pyes_sgd_step(enum pyes_level level, int64_t dim, const float *gradient, do
  *        Reference: Toklu, Liskowski & Srivastava 2020, algorithm 1. */
 void pyes_clipup_step(enum pyes_level level, int64_t dim, const float *gradient, double learning_rate, double momentum,
                       double max_speed, double weight_decay, float *theta, float *velocity);
+
+/* ---- A sigma of each parameter (kernels/deviation.c) -------------------------------------------------------------
+ *
+ * One step, in place, arrays (dim); float throughout, scalars rounded once. O(dim). */
+
+/* deviation += c deviation, c = learning_rate gradient held in [-max_change, max_change].
+ * @note  The sigma of PGPE; the bound is that of Toklu, Liskowski & Srivastava 2020. */
+void pyes_deviation_step(enum pyes_level level, int64_t dim, const float *gradient, double learning_rate,
+                         double max_change, float *deviation);
+
+/* theta += learning_rate deviation gradient;  deviation *= exp(deviation_rate / 2 deviation_gradient).
+ * @note  exp is that of the activations, relative error below 2e-7.
+ *        Reference: Schaul, Glasmachers & Schmidhuber 2011, algorithm 1. */
+void pyes_snes_step(enum pyes_level level, int64_t dim, const float *gradient, const float *deviation_gradient,
+                    double learning_rate, double deviation_rate, float *theta, float *deviation);
 
 /* ---- Policy (kernels/program.c, policy.c, reference.c, layers.h, conv.h, cells.h, action.c) ----------------------
  *

@@ -29,6 +29,10 @@ cdef extern from "pyes_kernels.h" nogil:
     void pyes_weighted_sum(pyes_level level, int64_t n, int64_t dim, pyes_dtype dtype, const void *table,
                            const int64_t *offsets, const float *weights, float *out)
 
+    void pyes_weighted_moments(pyes_level level, int64_t n, int64_t dim, pyes_dtype dtype, const void *table,
+                               const int64_t *offsets, const float *weights, const float *spread_weights,
+                               float *mean, float *spread)
+
     void pyes_centered_ranks(int64_t n, const double *returns, int64_t *workspace, float *out)
 
     void pyes_adam_step(pyes_level level, int64_t dim, const float *gradient, int64_t step, double learning_rate,
@@ -38,6 +42,11 @@ cdef extern from "pyes_kernels.h" nogil:
                        double weight_decay, float *theta, float *velocity)
     void pyes_clipup_step(pyes_level level, int64_t dim, const float *gradient, double learning_rate,
                           double momentum, double max_speed, double weight_decay, float *theta, float *velocity)
+
+    void pyes_deviation_step(pyes_level level, int64_t dim, const float *gradient, double learning_rate,
+                             double max_change, float *deviation)
+    void pyes_snes_step(pyes_level level, int64_t dim, const float *gradient, const float *deviation_gradient,
+                        double learning_rate, double deviation_rate, float *theta, float *deviation)
 
     enum pyes_activation:
         PYES_IDENTITY

@@ -3,7 +3,7 @@
     pyes.train(config) -> RunResult            train a policy
     pyes.load(run) -> Policy                   action = policy(observation)
     pyes.maximize(function, theta, ...)        any black-box function
-    pyes.OpenAIES(theta, ...)                  ask / tell
+    pyes.OpenAIES(theta, ...)                  ask / tell; so pyes.ARS, pyes.PGPE, pyes.SNES
     pyes.NoiseTable(entries, seed, dtype)      the shared noise table
 
 Names are imported when first used, so that ``import pyes`` is quick and needs neither torch nor a simulator.
@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyes.algorithms import OpenAIES
+    from pyes.algorithms import ARS, PGPE, SNES, OpenAIES
     from pyes.blackbox import Maximum, maximize
     from pyes.networks import Policy
     from pyes.noise import NoiseTable
@@ -23,16 +23,31 @@ if TYPE_CHECKING:
     load = Policy.load
 
 _HOMES = {
+    "ARS": "pyes.algorithms",
     "Maximum": "pyes.blackbox",
     "NoiseTable": "pyes.noise",
     "OpenAIES": "pyes.algorithms",
+    "PGPE": "pyes.algorithms",
     "Policy": "pyes.networks",
     "RunResult": "pyes.training",
+    "SNES": "pyes.algorithms",
     "maximize": "pyes.blackbox",
     "train": "pyes.training",
 }
 
-__all__ = ["Maximum", "NoiseTable", "OpenAIES", "Policy", "RunResult", "load", "maximize", "train"]
+__all__ = [
+    "ARS",
+    "PGPE",
+    "SNES",
+    "Maximum",
+    "NoiseTable",
+    "OpenAIES",
+    "Policy",
+    "RunResult",
+    "load",
+    "maximize",
+    "train",
+]
 
 
 # What a library logs is for those who ask for it: a run's train.log, or a handler of the user's.

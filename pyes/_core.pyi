@@ -35,6 +35,16 @@ def weighted_sum(
     *,
     level: str | None = None,
 ) -> None: ...
+def weighted_moments(
+    table: Table,
+    offsets: NDArray[np.int64],
+    weights: NDArray[np.float32],
+    spread_weights: NDArray[np.float32],
+    mean: NDArray[np.float32],
+    spread: NDArray[np.float32],
+    *,
+    level: str | None = None,
+) -> None: ...
 def centered_ranks(returns: NDArray[np.float64] | NDArray[np.float32], out: NDArray[np.float32]) -> None: ...
 def adam_step(
     theta: NDArray[np.float32],
@@ -68,6 +78,24 @@ def clipup_step(
     momentum: float,
     max_speed: float,
     weight_decay: float,
+    *,
+    level: str | None = None,
+) -> None: ...
+def deviation_step(
+    deviation: NDArray[np.float32],
+    gradient: NDArray[np.float32],
+    learning_rate: float,
+    max_change: float,
+    *,
+    level: str | None = None,
+) -> None: ...
+def snes_step(
+    theta: NDArray[np.float32],
+    deviation: NDArray[np.float32],
+    gradient: NDArray[np.float32],
+    deviation_gradient: NDArray[np.float32],
+    learning_rate: float,
+    deviation_rate: float,
     *,
     level: str | None = None,
 ) -> None: ...

@@ -55,6 +55,7 @@ def maximize(
     workers : int, "auto"  processes; 1 runs in this one. The result does not depend on it. On Linux the function may be
                            any callable, elsewhere it must be picklable
     seed : int             decides, with the function, every number of the result
+    optimizer : OptimizerConfig    the algorithm's own unless given; only with algorithms that have one
     **settings             the keys of the algorithm in `pyes.config`: population_size, sigma, learning_rate, ...
 
     Raises
@@ -63,6 +64,8 @@ def maximize(
     TaskError      the function failed for every member of a generation
     """
     config = algorithm_config({"name": algorithm, **settings})
+    if optimizer is not None:
+        config.check_optimizer(optimizer)
     start = np.array(theta, np.float32).ravel()
     cluster_config = ClusterConfig(name="inline") if workers == 1 else ClusterConfig(workers=workers)
     with ExitStack() as outer, ExitStack() as stack:
@@ -70,9 +73,7 @@ def maximize(
         # Made after the workers' parent, as it has threads; given back after the workers, which read it.
         table = outer.enter_context(NoiseTable(_entries(config, len(start)), seed=0, shared=True))
         cluster.start(_plan(seed, len(start), config), table)
-        search = algorithms.make(
-            config, optimizer or OptimizerConfig(), start, table, seed=seed, threads=usable_cores()
-        )
+        search = algorithms.make(config, optimizer, start, table, seed=seed, threads=usable_cores())
         history = np.empty(generations)
         for generation in range(generations):
             population = search.ask()
@@ -90,7 +91,7 @@ def _plan(seed: int, dim: int, config: AlgorithmConfig) -> Plan:
     return Plan(
         seed=seed,
         dim=dim,
-        capacity=config.population_size,
+        capacity=config.capacity,
         episodes=1,
         observation_size=0,
         statistics_rows=0,

@@ -6,6 +6,7 @@ that builds a table of one seed and dtype has the same bytes, however it splits 
 
 import hashlib
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Self
 
@@ -140,20 +141,44 @@ def default_entries(dim: int, dtype: DtypeName = "float32") -> int:
 def weighted_sum(
     table: NoiseTable, offsets: NDArray[np.int64], weights: NDArray[np.float32], out: NDArray[np.float32], threads: int
 ) -> None:
-    """Sum noise slices, ``out[j] = sum_i weights[i] * table[offsets[i] + j]``, on several threads.
-
-    The parameters are split among the threads, not the slices, so every ``out[j]`` sees the same additions in the same
-    order: equal bits for any number of threads.
-    """
-    # Below this many multiply-adds, starting threads costs more than it saves.
-    if threads == 1 or len(out) * len(offsets) < 2**22:
-        _core.weighted_sum(table.array, offsets, weights, out)
-        return
-    bounds = np.linspace(0, len(out), threads + 1).astype(np.int64)
+    """Sum noise slices, ``out[j] = sum_i weights[i] * table[offsets[i] + j]``, on several threads."""
 
     def part(start: int, stop: int) -> None:
         _core.weighted_sum(table.array, offsets + start, weights, out[start:stop])
 
+    _by_parameters(part, len(out), len(offsets), threads)
+
+
+def weighted_moments(
+    table: NoiseTable,
+    offsets: NDArray[np.int64],
+    weights: NDArray[np.float32],
+    spread_weights: NDArray[np.float32],
+    mean: NDArray[np.float32],
+    spread: NDArray[np.float32],
+    threads: int,
+) -> None:
+    """Sum noise slices and, under other weights, their squares less 1, on several threads; they are read once."""
+
+    def part(start: int, stop: int) -> None:
+        _core.weighted_moments(
+            table.array, offsets + start, weights, spread_weights, mean[start:stop], spread[start:stop]
+        )
+
+    _by_parameters(part, len(mean), len(offsets), threads)
+
+
+def _by_parameters(part: Callable[[int, int], None], dim: int, slices: int, threads: int) -> None:
+    """Run a sum over slices for ranges of the parameters.
+
+    The parameters are split among the threads, not the slices, so every parameter sees the same additions in the same
+    order: equal bits for any number of threads.
+    """
+    # Below this many multiply-adds, starting threads costs more than it saves.
+    if threads == 1 or dim * slices < 2**22:
+        part(0, dim)
+        return
+    bounds = np.linspace(0, dim, threads + 1).astype(np.int64).tolist()
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(part, bounds[:-1], bounds[1:]))
 

@@ -160,6 +160,24 @@ def weighted_sum(table: Table, offsets: NDArray[np.int64], weights: Float32, out
         out += (weight * unit) * entries
 
 
+def weighted_moments(
+    table: Table,
+    offsets: NDArray[np.int64],
+    weights: Float32,
+    spread_weights: Float32,
+    mean: Float32,
+    spread: Float32,
+) -> None:
+    """Compute ``mean[j] = sum_i weights[i] * e`` and ``spread[j] = sum_i spread_weights[i] * (e * e - 1)``."""
+    mean[:] = 0
+    spread[:] = 0
+    for offset, weight, spread_weight in zip(offsets.tolist(), weights, spread_weights, strict=True):
+        stored, unit = _stored(table[offset : offset + len(mean)])
+        entries = unit * stored
+        mean += weight * entries
+        spread += spread_weight * (entries * entries - np.float32(1))
+
+
 def centered_ranks(returns: NDArray[np.float64] | Float32, out: Float32) -> None:
     """Rank returns in [-0.5, 0.5]; ties share their mean rank, NaN ranks lowest."""
     n = len(returns)
@@ -251,6 +269,25 @@ def _norm(values: Float32) -> float:
     for value in sums.tolist():
         total += value
     return float(np.sqrt(total))
+
+
+def deviation_step(deviation: Float32, gradient: Float32, learning_rate: float, max_change: float) -> None:
+    """Move a sigma of each parameter by ``learning_rate * gradient`` of itself, at most by ``max_change``, in place."""
+    limit = np.float32(max_change)
+    deviation += np.clip(np.float32(learning_rate) * gradient, -limit, limit) * deviation
+
+
+def snes_step(
+    theta: Float32,
+    deviation: Float32,
+    gradient: Float32,
+    deviation_gradient: Float32,
+    learning_rate: float,
+    deviation_rate: float,
+) -> None:
+    """Take one step of SNES (Schaul, Glasmachers & Schmidhuber 2011, algorithm 1), uphill, in place."""
+    theta += np.float32(learning_rate) * deviation * gradient
+    deviation *= _exponential(np.float32(0.5 * deviation_rate) * deviation_gradient)
 
 
 # Policies. A row is an instruction as ``PolicyRunner`` takes it; op 0 is linear, 1 rnn, 2 gru, 3 lstm, 4 conv, 5 scale.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pyes import algorithms, networks, reference_batch, streams, tasks
 from pyes import config as configuration
-from pyes.algorithms import EpisodeLimit
+from pyes.algorithms import EpisodeLimit, next_population_size
 from pyes.config import TaskConfig, TrainConfig, refusal
 from pyes.errors import ConfigError, JournalError
 from pyes.hashing import array_hash, theta_hash
@@ -29,6 +29,13 @@ from pyes.running_stats import RunningStats
 
 #: What else decides the numbers of a run.
 _PACKAGES = ("pyes-rl", "numpy", "torch", "gymnasium")
+
+#: What moves by settings of its own in the course of a run, and these settings.
+_SCHEDULES = {
+    "sigma": ("sigma", "sigma_decay", "sigma_min"),
+    "learning_rate": ("learning_rate", "learning_rate_decay", "learning_rate_min"),
+    "population_size": ("population_size", "growth"),
+}
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,7 @@ class Setup:
 
     def plan(self, capacity: int) -> Plan:
         """Return what a node must know to evaluate this run's population, or batches of ``capacity`` members."""
-        config, stride, size = self.config, self.statistics_stride, self.config.algorithm.population_size
+        config, stride, size = self.config, self.statistics_stride, self.config.algorithm.capacity
         most = max(size, capacity)
         return Plan(
             seed=config.seed,
@@ -274,6 +281,8 @@ class RunState:
         # Only what is learnt from carries the offset; everything reported is the task's own return.
         self.algorithm.tell(record.returns + task.reward_offset_per_step * lengths / task.episodes)
         self.limit.update(lengths, task.episodes)
+        if self.algorithm.population_size is not None:
+            self.algorithm.population_size = next_population_size(self.setup.config.algorithm, lengths)
         if self._stats is not None:
             self._stats.load_state_dict({"count": record.observations, "sums": record.sums.reshape(2, -1)})
         self.timesteps += int(lengths.sum())
@@ -316,8 +325,7 @@ class RunState:
         old, new = self.setup.config, setup.config
         state = RunState(setup, self._table)
         algorithm = self.algorithm.state_dict()
-        for key in ("sigma", "learning_rate"):
-            schedule = (key, f"{key}_decay", f"{key}_min")
+        for key, schedule in _SCHEDULES.items():
             if any(getattr(new.algorithm, each, None) != getattr(old.algorithm, each, None) for each in schedule):
                 algorithm[key] = getattr(new.algorithm, key)  # a changed schedule begins anew
         if new.optimizer != old.optimizer and "optimizer" in algorithm:

@@ -25,6 +25,7 @@ NEEDS = {
     "task=function": ["task.factory=pyes.functions:quadratic", "task.dim=3"],
     "task=envpool": ["task.env_id=CartPole-v1"],
     "task=python": ["task.factory=gymnasium:make", "++task.env_kwargs.id=Acrobot-v1"],
+    "algorithm=snes": ["task.common_random_numbers=generation"],
     "network=torch": ["network.module=torch.nn:Linear"],
 }
 
@@ -127,14 +128,18 @@ def test_sweeps_that_compare_are_on_equal_terms(name: str):
 
 
 @pytest.mark.parametrize(
-    "option", ["sweep=compare_lander", "sweep=compare_ant", "sweep=compare_pendulum", "experiment=ant_bullet"]
+    "option",
+    [
+        *("sweep=compare_lander", "sweep=compare_ant", "sweep=compare_pendulum"),
+        *(f"experiment={name}" for name in EXPERIMENTS if name != "lander_pgpe"),
+    ],
 )
 def test_option_sets_nothing_that_another_algorithm_may_not_have(option: str, tmp_path: Path):
     (tmp_path / "algorithm").mkdir()
     (tmp_path / "algorithm" / "plain.yaml").write_text("name: plain\npopulation_size: 7\n")
     algorithm = composed(option, "algorithm=plain", f"hydra.searchpath=[file://{tmp_path}]")["algorithm"]
     assert algorithm.keys() <= {"name", "population_size", "episode_limit"}
-    assert algorithm["population_size"] > 7
+    assert algorithm["population_size"] >= 7
 
 
 def test_settings_of_an_experiment_for_one_algorithm_are_its_own_with_that_algorithm():
@@ -144,6 +149,12 @@ def test_settings_of_an_experiment_for_one_algorithm_are_its_own_with_that_algor
         experiment, algorithm = path.stem.split("-")
         made = composed(f"experiment={experiment}", f"algorithm={algorithm}")["algorithm"]
         assert made.items() >= yaml.safe_load(path.read_text()).items()
+
+
+@pytest.mark.parametrize("choice", ["algorithm=pgpe", "experiment=lander_pgpe"])
+def test_pgpe_takes_clipup_unless_an_optimizer_is_chosen(choice: str):
+    assert config(choice).optimizer.name == "clipup"
+    assert config(choice, "optimizer=adam").optimizer.name == "adam"
 
 
 def test_sweep_seeds_runs_several_seeds():

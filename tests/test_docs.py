@@ -22,7 +22,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import pyes
 from pyes import cli, export, training
-from pyes.config import TrainConfig, from_mapping
+from pyes.config import AlgorithmConfig, TrainConfig, from_mapping
 from pyes.config.section import Section
 from pyes.journal import Evaluation, Generation, Start
 from pyes.metrics import COLUMNS
@@ -286,6 +286,20 @@ def test_configuration_page_has_no_key_that_does_not_exist():
     sections = {key.split(".")[0] for key in known if "." in key}
     named = {key for key in rows(DOCS / "reference" / "configuration.md") if key.split(".")[0] in sections}
     assert {key for key in named if "=" not in key} <= known
+
+
+@pytest.mark.parametrize("name", sorted(AlgorithmConfig.KINDS.keys() - {"openai_es"}))
+def test_algorithms_page_has_keys_of_every_algorithm(name: str, tmp_path: Path):
+    page = (DOCS / "reference" / "algorithms.md").read_text(encoding="utf-8")
+    assert f"| `{name}` |" in page
+    (section,) = re.findall(rf"^## {name}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "section.md").write_text(section, encoding="utf-8")
+    table, common = rows(tmp_path / "section.md"), {key for key, _, _ in keys(AlgorithmConfig, "algorithm.")}
+    own = {key: (hint, default) for key, hint, default in keys(AlgorithmConfig.KINDS[name], "algorithm.")}
+    assert table.keys() == own.keys() - common
+    for key, (_, values, shown, _) in table.items():
+        assert literals(own[key][0]) <= set(re.findall(r"`([^`]+)`", values))
+        assert yaml.load(shown.strip("`"), _Loader) == own[key][1]
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/reference/configuration.md"])

@@ -16,12 +16,15 @@ TWINS = [
     "adam_step",
     "centered_ranks",
     "clipup_step",
+    "deviation_step",
     "draw_offsets",
     "draw_seeds",
     "fill_noise",
     "perturb",
     "sgd_step",
+    "snes_step",
     "stream_bits",
+    "weighted_moments",
     "weighted_sum",
 ]
 

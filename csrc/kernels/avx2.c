@@ -13,6 +13,7 @@
 #pragma GCC target("avx2")
 #endif
 
+#include "deviation.c"
 #include "gradient.c"
 #include "noise.c"
 #include "optimizers.c"

@@ -13,6 +13,7 @@
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")
 #endif
 
+#include "deviation.c"
 #include "gradient.c"
 #include "noise.c"
 #include "optimizers.c"

@@ -7,6 +7,10 @@ struct kernels {
     void (*fill_noise)(int64_t, enum pyes_dtype, uint64_t, uint64_t, void *);
     void (*perturb)(int64_t, enum pyes_dtype, const float *, const void *, const float *, float, float *);
     void (*weighted_sum)(int64_t, int64_t, enum pyes_dtype, const void *, const int64_t *, const float *, float *);
+    void (*weighted_moments)(int64_t, int64_t, enum pyes_dtype, const void *, const int64_t *, const float *,
+                             const float *, float *, float *);
+    void (*deviation_step)(int64_t, const float *, double, double, float *);
+    void (*snes_step)(int64_t, const float *, const float *, double, double, float *, float *);
     void (*adam_step)(int64_t, const float *, int64_t, double, double, double, double, double, float *, float *,
                       float *);
     void (*sgd_step)(int64_t, const float *, double, double, double, float *, float *);
@@ -18,9 +22,10 @@ struct kernels {
 
 #define PYES_KERNELS(suffix)                                                                                           \
     {                                                                                                                  \
-        pyes_fill_noise_##suffix, pyes_perturb_##suffix, pyes_weighted_sum_##suffix, pyes_adam_step_##suffix,          \
-            pyes_sgd_step_##suffix, pyes_clipup_step_##suffix, pyes_policy_forward_##suffix,                           \
-            pyes_policy_normalize_##suffix                                                                             \
+        pyes_fill_noise_##suffix, pyes_perturb_##suffix, pyes_weighted_sum_##suffix,                                   \
+        pyes_weighted_moments_##suffix, pyes_deviation_step_##suffix, pyes_snes_step_##suffix,                         \
+        pyes_adam_step_##suffix, pyes_sgd_step_##suffix, pyes_clipup_step_##suffix,                                    \
+        pyes_policy_forward_##suffix, pyes_policy_normalize_##suffix                                                   \
     }
 
 static const struct kernels LEVELS[PYES_LEVELS] = {
@@ -67,6 +72,25 @@ void pyes_weighted_sum(enum pyes_level level, int64_t n, int64_t dim, enum pyes_
                        const int64_t *offsets, const float *weights, float *out)
 {
     LEVELS[level].weighted_sum(n, dim, dtype, table, offsets, weights, out);
+}
+
+void pyes_weighted_moments(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
+                           const int64_t *offsets, const float *weights, const float *spread_weights, float *mean,
+                           float *spread)
+{
+    LEVELS[level].weighted_moments(n, dim, dtype, table, offsets, weights, spread_weights, mean, spread);
+}
+
+void pyes_deviation_step(enum pyes_level level, int64_t dim, const float *gradient, double learning_rate,
+                         double max_change, float *deviation)
+{
+    LEVELS[level].deviation_step(dim, gradient, learning_rate, max_change, deviation);
+}
+
+void pyes_snes_step(enum pyes_level level, int64_t dim, const float *gradient, const float *deviation_gradient,
+                    double learning_rate, double deviation_rate, float *theta, float *deviation)
+{
+    LEVELS[level].snes_step(dim, gradient, deviation_gradient, learning_rate, deviation_rate, theta, deviation);
 }
 
 void pyes_adam_step(enum pyes_level level, int64_t dim, const float *gradient, int64_t step, double learning_rate,

@@ -1,6 +1,6 @@
 /* What the wide kernels share: the name suffix of a level, inlining, bit casts, the types of table entries.
  *
- * A wide kernel is written once, in plain C, in noise.c, perturb.c, gradient.c, optimizers.c, policy.c or reference.c.
+ * A wide kernel is written once, in plain C: deviation.c, gradient.c, noise.c, optimizers.c, perturb.c, policy.c, reference.c.
  * Compiled by itself such a file gives the baseline level; avx2.c and avx512.c include it again under another suffix
  * and target. All levels run the same operations in the same order, so they give equal bits.
  * Internal to the kernels. */
@@ -58,6 +58,13 @@
                                const float *deviation, float scale, float *out);                                       \
     void pyes_weighted_sum_##suffix(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,                  \
                                     const int64_t *offsets, const float *weights, float *out);                         \
+    void pyes_weighted_moments_##suffix(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,              \
+                                        const int64_t *offsets, const float *weights, const float *spread_weights,     \
+                                        float *mean, float *spread);                                                   \
+    void pyes_deviation_step_##suffix(int64_t dim, const float *gradient, double learning_rate, double max_change,     \
+                                      float *deviation);                                                               \
+    void pyes_snes_step_##suffix(int64_t dim, const float *gradient, const float *deviation_gradient,                  \
+                                 double learning_rate, double deviation_rate, float *theta, float *deviation);         \
     void pyes_adam_step_##suffix(int64_t dim, const float *gradient, int64_t step, double learning_rate, double beta1, \
                                  double beta2, double epsilon, double weight_decay, float *theta, float *m, float *v); \
     void pyes_sgd_step_##suffix(int64_t dim, const float *gradient, double learning_rate, double momentum,             \

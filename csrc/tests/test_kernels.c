@@ -130,6 +130,13 @@ static void test_table_kernels(enum pyes_level level, enum pyes_dtype dtype)
             pyes_perturb(PYES_BASELINE, dim, dtype, expected, table + (size_t)offsets[i] * size, NULL, weights[i],
                          expected);
         CHECK(memcmp(out, expected, (size_t)dim * sizeof *out) == 0);
+        float *spread = buffer(dim, sizeof *spread), *same = buffer(dim, sizeof *same);
+        pyes_weighted_moments(level, n, dim, dtype, table, offsets, weights, weights, out, spread);
+        CHECK(memcmp(out, expected, (size_t)dim * sizeof *out) == 0);
+        pyes_weighted_moments(PYES_BASELINE, n, dim, dtype, table, offsets, weights, weights, out, same);
+        CHECK(memcmp(spread, same, (size_t)dim * sizeof *same) == 0);
+        free(spread);
+        free(same);
         float *deviation = noise(dim, 5);
         for (int scaled = 0; scaled < 2; scaled++) {
             const float *each = scaled ? deviation : NULL;
@@ -175,6 +182,10 @@ static void test_optimizers(enum pyes_level level)
             pyes_sgd_step(PYES_BASELINE, dim, gradient, 0.01, 0.9, 0.1, same, m2);
             pyes_clipup_step(level, dim, gradient, 0.01, 0.9, 0.02, 0.1, theta, m);
             pyes_clipup_step(PYES_BASELINE, dim, gradient, 0.01, 0.9, 0.02, 0.1, same, m2);
+            pyes_deviation_step(level, dim, gradient, 0.1, 0.2, m);
+            pyes_deviation_step(PYES_BASELINE, dim, gradient, 0.1, 0.2, m2);
+            pyes_snes_step(level, dim, gradient, v, 0.1, 0.2, theta, m);
+            pyes_snes_step(PYES_BASELINE, dim, gradient, v2, 0.1, 0.2, same, m2);
         }
         CHECK(memcmp(theta, same, (size_t)dim * 4) == 0 && memcmp(m, m2, (size_t)dim * 4) == 0);
         free(theta), free(same), free(gradient), free(m), free(v), free(m2), free(v2);

@@ -6,26 +6,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyes.algorithms.ars import ARS
 from pyes.algorithms.base import Algorithm
 from pyes.algorithms.episode_limit import EpisodeLimit
+from pyes.algorithms.growth import next_population_size
 from pyes.algorithms.openai_es import OpenAIES
+from pyes.algorithms.pgpe import PGPE
+from pyes.algorithms.snes import SNES
 from pyes.config import AlgorithmConfig, OptimizerConfig
 from pyes.noise import NoiseTable
 
-__all__ = ["Algorithm", "EpisodeLimit", "OpenAIES", "make"]
+__all__ = ["ARS", "PGPE", "SNES", "Algorithm", "EpisodeLimit", "OpenAIES", "make", "next_population_size"]
 
-_ALGORITHMS: dict[str, Callable[..., Algorithm]] = {"openai_es": OpenAIES}
+_ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
+    "ars": ARS,
+    "openai_es": OpenAIES,
+    "pgpe": PGPE,
+    "snes": SNES,
+}
 
 
 def make(
     config: AlgorithmConfig,
-    optimizer: OptimizerConfig,
+    optimizer: OptimizerConfig | None,
     theta: NDArray[np.float32],
     table: NoiseTable,
     *,
     seed: int,
     threads: int = 1,
 ) -> Algorithm:
-    """Make the algorithm that a configuration names."""
-    settings: dict[str, Any] = vars(config)
-    return _ALGORITHMS[config.name](theta, table, seed=seed, optimizer=optimizer, threads=threads, **settings)
+    """Make the algorithm that a configuration names; without an optimiser it takes its own, if it has one."""
+    settings: dict[str, Any] = dict(vars(config))
+    if config.optimized:
+        settings["optimizer"] = optimizer
+    return _ALGORITHMS[config.name](theta, table, seed=seed, threads=threads, **settings)

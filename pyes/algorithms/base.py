@@ -20,9 +20,11 @@ class Algorithm(ABC):
     ----------
     theta : float32 (dim,)         the center: the policy that the run has come to
     generation : int               the next one to be told
+    population_size : int or None  members of the next generation to be asked for; None where it never changes
     sigma, learning_rate, gradient_norm : float or None    for the metrics; None where the algorithm has none
     """
 
+    population_size: int | None = None
     sigma: float | None = None
     learning_rate: float | None = None
     gradient_norm: float | None = None
@@ -67,13 +69,16 @@ class Algorithm(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on, as arrays and numbers; a copy."""
-        return {"theta": self.theta.copy(), "generation": self.generation}
+        state = {"theta": self.theta.copy(), "generation": self.generation}
+        return state if self.population_size is None else state | {"population_size": self.population_size}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
         self._population = None
         self.theta[:] = state["theta"]
         self.generation = int(state["generation"])
+        if self.population_size is not None:
+            self.population_size = int(state["population_size"])
 
 
 class TableAlgorithm(Algorithm):
@@ -101,6 +106,12 @@ class TableAlgorithm(Algorithm):
     def _offsets(self, count: int) -> NDArray[np.int64]:
         """Draw the offsets of this generation: int64 (count,)."""
         return streams.offsets(self._seed, self.generation, count, self._bound)
+
+    def _mirrored(self, size: int, sigma: float, deviation: Vector | None = None) -> Population:
+        """Draw mirrored pairs around theta."""
+        scales = np.full(size, sigma, np.float32)
+        scales[1::2] *= -1
+        return Population.around(self.generation, self.theta, np.repeat(self._offsets(size // 2), 2), scales, deviation)
 
     def _weighted_sum(self, offsets: NDArray[np.int64], weights: NDArray[np.float32], out: Vector) -> None:
         """Sum slices, in the order given."""

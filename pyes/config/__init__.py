@@ -7,10 +7,16 @@ below trusts it. Every refusal is a `ConfigError` of one line: key, got, expecte
 
 from pyes.config.algorithm import (
     AlgorithmConfig,
+    ARSConfig,
     EpisodeLimitConfig,
+    GrowingConfig,
+    GrowthConfig,
     OpenAIESConfig,
     OptimizerConfig,
+    PGPEConfig,
     RestartConfig,
+    ScheduledConfig,
+    SNESConfig,
     algorithm_config,
 )
 from pyes.config.network import NetworkConfig
@@ -30,16 +36,22 @@ from pyes.config.task import TaskConfig
 
 __all__ = [
     "FREE",
+    "ARSConfig",
     "AlgorithmConfig",
     "ClusterConfig",
     "EpisodeLimitConfig",
     "EvaluationConfig",
+    "GrowingConfig",
+    "GrowthConfig",
     "LoggerConfig",
     "NetworkConfig",
     "NoiseConfig",
     "OpenAIESConfig",
     "OptimizerConfig",
+    "PGPEConfig",
     "RestartConfig",
+    "SNESConfig",
+    "ScheduledConfig",
     "SnapshotConfig",
     "TaskConfig",
     "TrainConfig",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from pyes.config.section import AtLeastOne, NotNegative, Positive, Range, Section, Share, parse, refusal
+from pyes.config.section import AtLeastOne, NotNegative, Positive, Range, Section, Share, literal, parse, refusal
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,16 @@ class RestartConfig(Section):
 
     after: Annotated[int, AtLeastOne] | None = None  # generations of an attempt; None: never
     below: float = 0.0  # mean return of that generation, reward offset included
+
+
+@dataclass(frozen=True)
+class GrowthConfig(Section):
+    """A population that grows where episodes are short, so that each generation learns from enough timesteps."""
+
+    PATH = "algorithm.growth"
+
+    timesteps: Annotated[int, AtLeastOne] | None = None  # that a generation should have; None: no growth
+    population_max: Annotated[int, AtLeastOne] | None = None  # members, at most
 
 
 @dataclass(frozen=True)
@@ -62,9 +72,19 @@ class AlgorithmConfig(Section):
         return False
 
     @property
+    def optimized(self) -> bool:
+        """Whether an optimiser moves theta."""
+        return True
+
+    @property
     def on_table(self) -> bool:
         """Whether perturbations come from the noise table."""
         return True
+
+    @property
+    def capacity(self) -> int:
+        """Most members that a generation has."""
+        return self.population_size
 
     @property
     def bases(self) -> int:
@@ -76,18 +96,82 @@ class AlgorithmConfig(Section):
         """Whether every parameter has a sigma of its own."""
         return False
 
+    def check(self) -> None:
+        """Refuse an odd mirrored population."""
+        if self.pairs and self.population_size % 2:
+            raise refusal("algorithm.population_size", self.population_size, self._even)
+
+    @property
+    def _even(self) -> str:
+        """What is expected of the size of a mirrored population."""
+        if hasattr(self, "mirrored"):
+            return "an even number with algorithm.mirrored=true (or algorithm.mirrored=false)"
+        return f"an even number with algorithm.name={self.name}, whose members are mirrored pairs"
+
+    def check_optimizer(self, optimizer: "OptimizerConfig") -> None:
+        """Refuse settings of an optimiser where there is none.
+
+        Raises
+        ------
+        ConfigError    one differs from its default, though the algorithm moves theta by itself
+        """
+        for key, default in vars(OptimizerConfig()).items():
+            if not self.optimized and getattr(optimizer, key) != default:
+                expected = f"{literal(default)} with algorithm.name={self.name}, which has no optimiser"
+                raise refusal(f"optimizer.{key}", getattr(optimizer, key), expected)
+
 
 @dataclass(frozen=True)
-class OpenAIESConfig(AlgorithmConfig):
-    """OpenAI's evolution strategy: how a generation is sampled and how theta moves."""
+class GrowingConfig(AlgorithmConfig):
+    """What algorithms have whose population may be larger in one generation than in another."""
 
-    name: Literal["openai_es"] = "openai_es"
+    growth: GrowthConfig = field(default_factory=GrowthConfig)
+
+    @property
+    def capacity(self) -> int:
+        """Most members that a generation has."""
+        return self.growth.population_max or self.population_size
+
+    def check(self) -> None:
+        """Refuse growth without an end, or an end without growth."""
+        super().check()
+        growth, key = self.growth, "algorithm.growth.population_max"
+        if growth.timesteps is None:
+            if growth.population_max is not None:
+                raise refusal(key, growth.population_max, "null without algorithm.growth.timesteps")
+            return
+        if growth.population_max is None or growth.population_max < self.population_size:
+            expected = f"at least algorithm.population_size, which is {self.population_size}"
+            raise refusal(key, growth.population_max, expected)
+        if self.pairs and growth.population_max % 2:
+            raise refusal(key, growth.population_max, self._even)
+
+
+@dataclass(frozen=True)
+class ScheduledConfig(GrowingConfig):
+    """What algorithms have whose sigma and learning rate are the same for all parameters, and may shrink."""
+
     sigma: Annotated[float, Positive] = 0.3
     sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
     sigma_min: Annotated[float, NotNegative] = 0.0
     learning_rate: Annotated[float, Positive] = 0.1
     learning_rate_decay: Annotated[float, Share] = 1.0  # factor a generation
     learning_rate_min: Annotated[float, NotNegative] = 0.0
+
+    def check(self) -> None:
+        """Refuse floors above where the schedules start."""
+        super().check()
+        for key in ("sigma", "learning_rate"):
+            floor, start = getattr(self, f"{key}_min"), getattr(self, key)
+            if floor > start:
+                raise refusal(f"algorithm.{key}_min", floor, f"at most algorithm.{key}, which is {start}")
+
+
+@dataclass(frozen=True)
+class OpenAIESConfig(ScheduledConfig):
+    """OpenAI's evolution strategy: how a generation is sampled and how theta moves."""
+
+    name: Literal["openai_es"] = "openai_es"
     weight_decay: Annotated[float, NotNegative] = 0.0
     weight_decay_mode: Literal["decoupled", "classic"] = "decoupled"
     mirrored: bool = True  # members 2i and 2i + 1 are theta + sigma * eps and theta - sigma * eps
@@ -99,19 +183,74 @@ class OpenAIESConfig(AlgorithmConfig):
         """Whether members 2i and 2i + 1 are a mirrored pair."""
         return self.mirrored
 
+
+@dataclass(frozen=True)
+class ARSConfig(ScheduledConfig):
+    """Augmented random search: mirrored pairs, of which the best decide the step."""
+
+    name: Literal["ars"] = "ars"
+    sigma: Annotated[float, Positive] = 0.05
+    learning_rate: Annotated[float, Positive] = 0.02
+    top: Annotated[int, AtLeastOne] | None = None  # pairs that the step is made of, the best ones; None: all
+
+    @property
+    def pairs(self) -> bool:
+        """Whether members 2i and 2i + 1 are a mirrored pair."""
+        return True
+
+    @property
+    def optimized(self) -> bool:
+        """Whether an optimiser moves theta."""
+        return False
+
     def check(self) -> None:
-        """Refuse an odd mirrored population, and floors above where the schedules start."""
-        if self.mirrored and self.population_size % 2:
-            raise refusal(
-                "algorithm.population_size",
-                self.population_size,
-                "an even number with algorithm.mirrored=true (or algorithm.mirrored=false)",
-            )
-        if self.sigma_min > self.sigma:
-            raise refusal("algorithm.sigma_min", self.sigma_min, f"at most algorithm.sigma, which is {self.sigma}")
-        if self.learning_rate_min > self.learning_rate:
-            expected = f"at most algorithm.learning_rate, which is {self.learning_rate}"
-            raise refusal("algorithm.learning_rate_min", self.learning_rate_min, expected)
+        """Refuse to keep more pairs than there are."""
+        super().check()
+        if self.top is not None and self.top > self.population_size // 2:
+            expected = f"at most {self.population_size // 2}, the mirrored pairs of algorithm.population_size"
+            raise refusal("algorithm.top", self.top, expected)
+
+
+@dataclass(frozen=True)
+class PGPEConfig(GrowingConfig):
+    """Policy gradients with parameter-based exploration: mirrored pairs, and a sigma of each parameter."""
+
+    name: Literal["pgpe"] = "pgpe"
+    sigma: Annotated[float, Positive] = 0.3  # of every parameter, at first
+    sigma_learning_rate: Annotated[float, NotNegative] = 0.1
+    sigma_max_change: Annotated[float, Range(0, 1, open_maximum=True)] = 0.2  # share of sigma, a generation
+    learning_rate: Annotated[float, Positive] = 0.15
+    shaping: Literal["centered_ranks", "z_score", "none"] = "centered_ranks"
+
+    @property
+    def pairs(self) -> bool:
+        """Whether members 2i and 2i + 1 are a mirrored pair."""
+        return True
+
+    @property
+    def scaled(self) -> bool:
+        """Whether every parameter has a sigma of its own."""
+        return True
+
+
+@dataclass(frozen=True)
+class SNESConfig(AlgorithmConfig):
+    """Separable natural evolution strategies: a sigma of each parameter, moved by natural gradients."""
+
+    name: Literal["snes"] = "snes"
+    sigma: Annotated[float, Positive] = 0.3  # of every parameter, at first
+    learning_rate: Annotated[float, Positive] = 1.0  # of theta, in units of sigma
+    sigma_learning_rate: Annotated[float, NotNegative] | None = None  # None: (3 + ln dim) / (5 sqrt dim)
+
+    @property
+    def optimized(self) -> bool:
+        """Whether an optimiser moves theta."""
+        return False
+
+    @property
+    def scaled(self) -> bool:
+        """Whether every parameter has a sigma of its own."""
+        return True
 
 
 def algorithm_config(values: Mapping[str, Any]) -> AlgorithmConfig:

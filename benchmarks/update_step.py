@@ -1,0 +1,56 @@
+"""The update step of every algorithm on the noise table: its time at 166,000 parameters and 1,000 members.
+
+    python benchmarks/update_step.py [dtype] [threads]
+
+`ask` and `tell` are measured as ratios to OpenAI-ES in the same run, turn by turn; figures are medians.
+"""
+
+import statistics
+import sys
+import time
+
+import numpy as np
+
+from pyes import algorithms
+from pyes.algorithms import Algorithm
+from pyes.config import AlgorithmConfig, algorithm_config
+from pyes.noise import NoiseTable
+
+DIM, MEMBERS, TURNS = 166_000, 1000, 15
+
+
+def main() -> None:
+    """Measure all of them."""
+    dtype = sys.argv[1] if len(sys.argv) > 1 else "float32"
+    threads = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    returns = np.random.default_rng(0).standard_normal(MEMBERS)
+    with NoiseTable(2**26, 0, dtype) as table:  # type: ignore[arg-type]
+        found = {name: _make(name, table, threads) for name, kind in AlgorithmConfig.KINDS.items() if kind().on_table}
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
+        for _ in range(TURNS):
+            for name, algorithm in found.items():
+                times[name].append(_turn(algorithm, returns))
+    base = [statistics.median(column) for column in zip(*times["openai_es"], strict=True)]
+    print(f"{DIM:,} parameters, {MEMBERS:,} members, {dtype} table, {threads} threads")
+    print(f"{'algorithm':12s} {'ask':>9s} {'tell':>9s}  tell / openai_es")
+    for name, each in times.items():
+        ask, tell = (statistics.median(column) for column in zip(*each, strict=True))
+        print(f"{name:12s} {1e3 * ask:6.2f} ms {1e3 * tell:6.1f} ms  {tell / base[1]:.2f}")
+
+
+def _make(name: str, table: NoiseTable, threads: int) -> Algorithm:
+    config = algorithm_config({"name": name, "population_size": MEMBERS})
+    return algorithms.make(config, None, np.zeros(DIM, np.float32), table, seed=0, threads=threads)
+
+
+def _turn(algorithm: Algorithm, returns: np.ndarray) -> tuple[float, float]:
+    """Return the seconds of one ask and one tell."""
+    begun = time.perf_counter()
+    algorithm.ask()
+    asked = time.perf_counter()
+    algorithm.tell(returns)
+    return asked - begun, time.perf_counter() - asked
+
+
+if __name__ == "__main__":
+    main()
