@@ -7,7 +7,9 @@ below trusts it. Every refusal is a `ConfigError` of one line: key, got, expecte
 
 from pyes.config.algorithm import (
     AlgorithmConfig,
+    CMAESConfig,
     EpisodeLimitConfig,
+    NevergradConfig,
     OpenAIESConfig,
     OptimizerConfig,
     RestartConfig,
@@ -31,11 +33,13 @@ from pyes.config.task import TaskConfig
 __all__ = [
     "FREE",
     "AlgorithmConfig",
+    "CMAESConfig",
     "ClusterConfig",
     "EpisodeLimitConfig",
     "EvaluationConfig",
     "LoggerConfig",
     "NetworkConfig",
+    "NevergradConfig",
     "NoiseConfig",
     "OpenAIESConfig",
     "OptimizerConfig",

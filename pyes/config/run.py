@@ -89,9 +89,6 @@ class TrainConfig(Section):
 
     def check(self) -> None:
         """Refuse what does not go together across sections."""
-        if self.task.common_random_numbers == "pair" and not self.algorithm.pairs:
-            expected = "'none' or 'generation' with algorithm.mirrored=false"
-            raise refusal("task.common_random_numbers", "pair", expected)
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
         if self.task.name == "function":
