@@ -3,7 +3,7 @@
     pyes.train(config) -> RunResult            train a policy
     pyes.load(run) -> Policy                   action = policy(observation)
     pyes.maximize(function, theta, ...)        any black-box function
-    pyes.OpenAIES(theta, ...)                  ask / tell; so pyes.ARS, pyes.PGPE, pyes.SNES
+    pyes.OpenAIES(theta, ...)                  ask / tell; so ARS, PGPE, SNES, CMAES, Nevergrad
     pyes.NoiseTable(entries, seed, dtype)      the shared noise table
 
 Names are imported when first used, so that ``import pyes`` is quick and needs neither torch nor a simulator.
@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyes.algorithms import ARS, PGPE, SNES, OpenAIES
+    from pyes.algorithms import ARS, CMAES, PGPE, SNES, Nevergrad, OpenAIES
     from pyes.blackbox import Maximum, maximize
     from pyes.networks import Policy
     from pyes.noise import NoiseTable
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ARS": "pyes.algorithms",
+    "CMAES": "pyes.algorithms",
     "Maximum": "pyes.blackbox",
+    "Nevergrad": "pyes.algorithms",
     "NoiseTable": "pyes.noise",
     "OpenAIES": "pyes.algorithms",
     "PGPE": "pyes.algorithms",
@@ -37,9 +39,11 @@ _HOMES = {
 
 __all__ = [
     "ARS",
+    "CMAES",
     "PGPE",
     "SNES",
     "Maximum",
+    "Nevergrad",
     "NoiseTable",
     "OpenAIES",
     "Policy",

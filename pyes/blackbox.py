@@ -41,7 +41,7 @@ def maximize(
     generations: int = 100,
     workers: int | Literal["auto"] = 1,
     seed: int = 0,
-    optimizer: OptimizerConfig | None = None,
+    optimizer: OptimizerConfig | str | None = None,
     **settings: Any,
 ) -> Maximum:
     """Maximise a black-box function.
@@ -55,7 +55,8 @@ def maximize(
     workers : int, "auto"  processes; 1 runs in this one. The result does not depend on it. On Linux the function may be
                            any callable, elsewhere it must be picklable
     seed : int             decides, with the function, every number of the result
-    optimizer : OptimizerConfig    the algorithm's own unless given; only with algorithms that have one
+    optimizer              how theta moves, where there is such a rule: an `OptimizerConfig`, or the algorithm's
+                           own; of "nevergrad" the name of the optimiser
     **settings             the keys of the algorithm in `pyes.config`: population_size, sigma, learning_rate, ...
 
     Raises
@@ -63,6 +64,8 @@ def maximize(
     ConfigError    an impossible setting
     TaskError      the function failed for every member of a generation
     """
+    if isinstance(optimizer, str):
+        settings["optimizer"], optimizer = optimizer, None
     config = algorithm_config({"name": algorithm, **settings})
     if optimizer is not None:
         config.check_optimizer(optimizer)

@@ -213,7 +213,8 @@ class RunState:
     def _seeds(self, generation: int, size: int) -> NDArray[np.int64]:
         """Environment seeds of a generation: int64 (size, episodes), shared as common_random_numbers says."""
         config = self.setup.config
-        shared = {"none": 1, "pair": 2, "generation": size}[config.task.common_random_numbers]
+        pair = 2 if config.algorithm.pairs else 1  # without a mirrored one, each is by itself
+        shared = {"none": 1, "pair": pair, "generation": size}[config.task.common_random_numbers]
         columns = [
             np.repeat(streams.environment_seeds(config.seed, generation, episode, -(-size // shared)), shared)
             for episode in range(config.task.episodes)
@@ -233,7 +234,7 @@ class RunState:
             settings=configuration.deciding(self.setup.config),
             table=self._table.fingerprint,
             theta_hash=self.theta_hash,
-            versions=_versions(),
+            versions=self._versions(),
             reference=array_hash(self.setup.reference),
         )
 
@@ -305,7 +306,11 @@ class RunState:
             )
 
     def _suspects(self) -> str:
-        return f"was it made by other versions than these ({', '.join(map(' '.join, _versions().items()))})?"
+        return f"was it made by other versions than these ({', '.join(map(' '.join, self._versions().items()))})?"
+
+    def _versions(self) -> dict[str, str]:
+        names = _PACKAGES + self.setup.config.algorithm.packages
+        return {"python": platform.python_version()} | {name: _version(name) for name in names}
 
     # The state as values
 
@@ -375,10 +380,6 @@ class RunState:
             seed=config.seed,
             generation=self.generation,
         )
-
-
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
 
 
 def _version(distribution: str) -> str:

@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     ACTION = 3
     EVALUATION = 4
     REFERENCE = 5
+    LIBRARY = 6
 
 
 def offsets(seed: int, generation: int, count: int, bound: int) -> NDArray[np.int64]:
@@ -52,6 +53,11 @@ def reference_places(seed: int, count: int, bound: int) -> NDArray[np.int64]:
     out = np.empty(count, np.int64)
     _core.draw_offsets(seed, Purpose.REFERENCE, 1, bound, out)
     return out
+
+
+def library_seed(seed: int) -> int:
+    """Seed, 31 bits, of the generators that an algorithm of another library draws from."""
+    return int(_seeds(seed, Purpose.LIBRARY, 0, 0, 1)[0])
 
 
 def _seeds(seed: int, purpose: Purpose, generation: int, episode: int, count: int) -> NDArray[np.int64]:

@@ -170,10 +170,6 @@ def test_from_mapping_impossible_value_is_refused_in_one_line(path: str, value: 
             {"network": {"name": "torch", "module": "a:B", "output_activation": "tanh"}},
             "network.output_activation: got 'tanh', expected 'identity' with network.name=torch",
         ),
-        (
-            {"task": {"common_random_numbers": "pair"}, "algorithm": {"mirrored": False}},
-            "task.common_random_numbers: got 'pair', expected 'none' or 'generation' with algorithm.mirrored=false",
-        ),
     ],
 )
 def test_from_mapping_impossible_combination_is_refused_in_one_line(mapping: dict[str, Any], expected: str):

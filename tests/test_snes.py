@@ -7,8 +7,6 @@ from optima import check_goes_on_exactly, check_runs_agree, check_solves, noisy_
 import pyes
 from pyes import functions, shaping
 from pyes.algorithms import snes
-from pyes.config import from_mapping
-from pyes.errors import ConfigError
 from pyes.noise import NoiseTable
 
 
@@ -83,8 +81,3 @@ def test_theta_does_not_depend_on_threads():
             es.tell(np.arange(40.0))
             results.append((es.theta, es.deviation))
     np.testing.assert_array_equal(*results)
-
-
-def test_pairs_that_it_has_not_are_refused():
-    with pytest.raises(ConfigError, match=r"common_random_numbers: got 'pair', expected .* with algorithm.name=snes"):
-        from_mapping({"algorithm": {"name": "snes"}, "task": {"common_random_numbers": "pair"}})

@@ -120,8 +120,11 @@ def test_reported_returns_are_the_tasks_own_whatever_the_offset(tmp_path):
     assert [row["return_mean"] for row in first] == [row["return_mean"] for row in second]
 
 
-@pytest.mark.parametrize(("sharing", "seeds"), [("none", 8), ("pair", 4), ("generation", 1)])
-def test_common_random_numbers_share_environment_seeds(tmp_path, monkeypatch, sharing, seeds):
+@pytest.mark.parametrize(
+    ("sharing", "mirrored", "seeds"),
+    [("none", True, 8), ("pair", True, 4), ("pair", False, 8), ("generation", True, 1)],
+)
+def test_common_random_numbers_share_environment_seeds(tmp_path, monkeypatch, sharing, mirrored, seeds):
     seen = []
 
     def spy(cluster, batch, evaluate=InlineCluster.evaluate):
@@ -135,11 +138,12 @@ def test_common_random_numbers_share_environment_seeds(tmp_path, monkeypatch, sh
         cluster={"name": "inline"},
         generations=2,
         evaluation={"every": 0},
+        algorithm={"mirrored": mirrored},
     )
     for batch in seen:
         assert batch.shape == (8, 3)
         assert len(np.unique(batch)) == 3 * seeds
-        if sharing == "pair":
+        if seeds == 4:
             np.testing.assert_array_equal(batch[::2], batch[1::2])
     assert not np.isin(seen[0], seen[1]).any()
 

@@ -8,18 +8,33 @@ from numpy.typing import NDArray
 
 from pyes.algorithms.ars import ARS
 from pyes.algorithms.base import Algorithm
+from pyes.algorithms.cma_es import CMAES
 from pyes.algorithms.episode_limit import EpisodeLimit
 from pyes.algorithms.growth import next_population_size
+from pyes.algorithms.nevergrad import Nevergrad
 from pyes.algorithms.openai_es import OpenAIES
 from pyes.algorithms.pgpe import PGPE
 from pyes.algorithms.snes import SNES
 from pyes.config import AlgorithmConfig, OptimizerConfig
 from pyes.noise import NoiseTable
 
-__all__ = ["ARS", "PGPE", "SNES", "Algorithm", "EpisodeLimit", "OpenAIES", "make", "next_population_size"]
+__all__ = [
+    "ARS",
+    "CMAES",
+    "PGPE",
+    "SNES",
+    "Algorithm",
+    "EpisodeLimit",
+    "Nevergrad",
+    "OpenAIES",
+    "make",
+    "next_population_size",
+]
 
 _ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "ars": ARS,
+    "cma_es": CMAES,
+    "nevergrad": Nevergrad,
     "openai_es": OpenAIES,
     "pgpe": PGPE,
     "snes": SNES,
@@ -39,4 +54,6 @@ def make(
     settings: dict[str, Any] = dict(vars(config))
     if config.optimized:
         settings["optimizer"] = optimizer
-    return _ALGORITHMS[config.name](theta, table, seed=seed, threads=threads, **settings)
+    if config.on_table:
+        settings |= {"table": table, "threads": threads}
+    return _ALGORITHMS[config.name](theta, seed=seed, **settings)

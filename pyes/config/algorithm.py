@@ -5,7 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from pyes.config.section import AtLeastOne, NotNegative, Positive, Range, Section, Share, literal, parse, refusal
+from pyes.config.section import (
+    JSON_MAPPING,
+    AtLeastOne,
+    NotNegative,
+    Positive,
+    Range,
+    Section,
+    Share,
+    is_json,
+    literal,
+    parse,
+    refusal,
+)
 
 
 @dataclass(frozen=True)
@@ -119,6 +131,11 @@ class AlgorithmConfig(Section):
             if not self.optimized and getattr(optimizer, key) != default:
                 expected = f"{literal(default)} with algorithm.name={self.name}, which has no optimiser"
                 raise refusal(f"optimizer.{key}", getattr(optimizer, key), expected)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Distributions of other projects that decide the numbers of the algorithm."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -251,6 +268,64 @@ class SNESConfig(AlgorithmConfig):
     def scaled(self) -> bool:
         """Whether every parameter has a sigma of its own."""
         return True
+
+
+@dataclass(frozen=True)
+class LibraryConfig(AlgorithmConfig):
+    """What the algorithms of other libraries share: their members are vectors of their own."""
+
+    @property
+    def optimized(self) -> bool:
+        """Whether an optimiser moves theta."""
+        return False
+
+    @property
+    def on_table(self) -> bool:
+        """Whether perturbations come from the noise table."""
+        return False
+
+    @property
+    def bases(self) -> int:
+        """Most vectors that the members of one generation are perturbations of; see `pyes.population`."""
+        return self.population_size
+
+
+@dataclass(frozen=True)
+class CMAESConfig(LibraryConfig):
+    """CMA-ES of pycma: its distribution at the start, and the kind of its covariance matrix."""
+
+    name: Literal["cma_es"] = "cma_es"
+    population_size: Annotated[int, Range(minimum=4)] = 40
+    sigma: Annotated[float, Positive] = 0.3  # standard deviation of every parameter at the start
+    covariance: Literal["auto", "full", "diagonal", "vd", "vkd"] = "auto"  # auto: full up to 2,000 parameters
+    options: dict[str, Any] = field(default_factory=dict)  # of pycma's CMAOptions
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Distributions of other projects that decide the numbers of the algorithm."""
+        return ("cma",)
+
+    def check(self) -> None:
+        """Refuse options that a run's configuration cannot hold."""
+        super().check()
+        if not is_json(self.options):
+            raise refusal("algorithm.options", self.options, JSON_MAPPING)
+
+
+@dataclass(frozen=True)
+class NevergradConfig(LibraryConfig):
+    """An optimiser of Nevergrad's registry: which one, and where it starts."""
+
+    name: Literal["nevergrad"] = "nevergrad"
+    optimizer: str = "OldCMA"  # any name of Nevergrad's registry
+    sigma: Annotated[float, Positive] = 0.3  # with init=theta: unit of the search, a standard deviation
+    init: Literal["theta", "own"] = "theta"  # own: Nevergrad's, which is 0 and a unit of 1
+    budget: Annotated[int, AtLeastOne] | None = None  # evaluations, for optimisers that plan by it
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Distributions of other projects that decide the numbers of the algorithm."""
+        return ("nevergrad", "cma", "scipy")
 
 
 def algorithm_config(values: Mapping[str, Any]) -> AlgorithmConfig:

@@ -89,10 +89,6 @@ class TrainConfig(Section):
 
     def check(self) -> None:
         """Refuse what does not go together across sections."""
-        if self.task.common_random_numbers == "pair" and not self.algorithm.pairs:
-            unpaired = "mirrored=false" if hasattr(self.algorithm, "mirrored") else f"name={self.algorithm.name}"
-            expected = f"'none' or 'generation' with algorithm.{unpaired}"
-            raise refusal("task.common_random_numbers", "pair", expected)
         self.algorithm.check_optimizer(self.optimizer)
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
