@@ -53,7 +53,7 @@ ROTATION = np.linalg.qr(np.random.RandomState(3).standard_normal((3, 3)))[0]
 
 
 @pytest.mark.parametrize(
-    ("scales", "generations"), [([1, 1, 1], 20), ([1, 10, 100], 30)], ids=["sphere", "rotated ellipsoid"]
+    ("scales", "generations"), [([1, 1, 1], 20), ([1, 10, 100], 50)], ids=["sphere", "rotated ellipsoid"]
 )
 def test_nevergrad_solves_it_from_ten_seeds(scales, generations):
     for seed in range(10):
