@@ -3,7 +3,7 @@
     pyes.train(config) -> RunResult            train a policy
     pyes.load(run) -> Policy                   action = policy(observation)
     pyes.maximize(function, theta, ...)        any black-box function
-    pyes.OpenAIES(theta, ...)                  ask / tell
+    pyes.OpenAIES(theta, ...), pyes.GA, ...    ask / tell
     pyes.NoiseTable(entries, seed, dtype)      the shared noise table
 
 Names are imported when first used, so that ``import pyes`` is quick and needs neither torch nor a simulator.
@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyes.algorithms import OpenAIES
+    from pyes.algorithms import GA, NSES, NSRAES, NSRES, OpenAIES
     from pyes.blackbox import Maximum, maximize
     from pyes.networks import Policy
     from pyes.noise import NoiseTable
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     load = Policy.load
 
 _HOMES = {
+    "GA": "pyes.algorithms",
     "Maximum": "pyes.blackbox",
+    "NSES": "pyes.algorithms",
+    "NSRAES": "pyes.algorithms",
+    "NSRES": "pyes.algorithms",
     "NoiseTable": "pyes.noise",
     "OpenAIES": "pyes.algorithms",
     "Policy": "pyes.networks",
@@ -32,7 +36,20 @@ _HOMES = {
     "train": "pyes.training",
 }
 
-__all__ = ["Maximum", "NoiseTable", "OpenAIES", "Policy", "RunResult", "load", "maximize", "train"]
+__all__ = [
+    "GA",
+    "NSES",
+    "NSRAES",
+    "NSRES",
+    "Maximum",
+    "NoiseTable",
+    "OpenAIES",
+    "Policy",
+    "RunResult",
+    "load",
+    "maximize",
+    "train",
+]
 
 
 # What a library logs is for those who ask for it: a run's train.log, or a handler of the user's.

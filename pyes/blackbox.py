@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pyes import algorithms
 from pyes.cluster import open_cluster
-from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, algorithm_config
+from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, algorithm_config, refusal
 from pyes.errors import TaskError
 from pyes.messages import Batch, Plan
 from pyes.noise import NoiseTable, usable_cores
@@ -63,6 +63,8 @@ def maximize(
     TaskError      the function failed for every member of a generation
     """
     config = algorithm_config({"name": algorithm, **settings})
+    if config.needs_behaviours:
+        raise refusal("algorithm", algorithm, "one that learns from values alone; a function has no behaviour")
     start = np.array(theta, np.float32).ravel()
     cluster_config = ClusterConfig(name="inline") if workers == 1 else ClusterConfig(workers=workers)
     with ExitStack() as outer, ExitStack() as stack:
@@ -90,7 +92,7 @@ def _plan(seed: int, dim: int, config: AlgorithmConfig) -> Plan:
     return Plan(
         seed=seed,
         dim=dim,
-        capacity=config.population_size,
+        capacity=config.capacity,
         episodes=1,
         observation_size=0,
         statistics_rows=0,

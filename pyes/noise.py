@@ -6,6 +6,7 @@ that builds a table of one seed and dtype has the same bytes, however it splits 
 
 import hashlib
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Self
 
@@ -145,14 +146,32 @@ def weighted_sum(
     The parameters are split among the threads, not the slices, so every ``out[j]`` sees the same additions in the same
     order: equal bits for any number of threads.
     """
+    _over_ranges(_core.weighted_sum, table, offsets, weights, out, threads)
+
+
+def add_slices(
+    table: NoiseTable, offsets: NDArray[np.int64], weights: NDArray[np.float32], out: NDArray[np.float32], threads: int
+) -> None:
+    """Add noise slices to ``out`` in the order given, on several threads; equal bits for any number of them."""
+    _over_ranges(_core.add_slices, table, offsets, weights, out, threads)
+
+
+def _over_ranges(
+    kernel: Callable[..., None],
+    table: NoiseTable,
+    offsets: NDArray[np.int64],
+    weights: NDArray[np.float32],
+    out: NDArray[np.float32],
+    threads: int,
+) -> None:
     # Below this many multiply-adds, starting threads costs more than it saves.
     if threads == 1 or len(out) * len(offsets) < 2**22:
-        _core.weighted_sum(table.array, offsets, weights, out)
+        kernel(table.array, offsets, weights, out)
         return
     bounds = np.linspace(0, len(out), threads + 1).astype(np.int64)
 
     def part(start: int, stop: int) -> None:
-        _core.weighted_sum(table.array, offsets + start, weights, out[start:stop])
+        kernel(table.array, offsets + start, weights, out[start:stop])
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(part, bounds[:-1], bounds[1:]))

@@ -58,6 +58,8 @@
                                const float *deviation, float scale, float *out);                                       \
     void pyes_weighted_sum_##suffix(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,                  \
                                     const int64_t *offsets, const float *weights, float *out);                         \
+    void pyes_add_slices_##suffix(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,                    \
+                                  const int64_t *offsets, const float *weights, float *out);                           \
     void pyes_adam_step_##suffix(int64_t dim, const float *gradient, int64_t step, double learning_rate, double beta1, \
                                  double beta2, double epsilon, double weight_decay, float *theta, float *m, float *v); \
     void pyes_sgd_step_##suffix(int64_t dim, const float *gradient, double learning_rate, double momentum,             \

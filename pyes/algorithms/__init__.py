@@ -8,13 +8,21 @@ from numpy.typing import NDArray
 
 from pyes.algorithms.base import Algorithm
 from pyes.algorithms.episode_limit import EpisodeLimit
+from pyes.algorithms.ga import GA
+from pyes.algorithms.novelty import NSES, NSRAES, NSRES
 from pyes.algorithms.openai_es import OpenAIES
 from pyes.config import AlgorithmConfig, OptimizerConfig
 from pyes.noise import NoiseTable
 
-__all__ = ["Algorithm", "EpisodeLimit", "OpenAIES", "make"]
+__all__ = ["GA", "NSES", "NSRAES", "NSRES", "Algorithm", "EpisodeLimit", "OpenAIES", "make"]
 
-_ALGORITHMS: dict[str, Callable[..., Algorithm]] = {"openai_es": OpenAIES}
+_ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
+    "ga": GA,
+    "ns_es": NSES,
+    "nsr_es": NSRES,
+    "nsra_es": NSRAES,
+    "openai_es": OpenAIES,
+}
 
 
 def make(

@@ -38,8 +38,13 @@ class Algorithm(ABC):
             self._population = self._draw()
         return self._population
 
-    def tell(self, returns: NDArray[np.float64] | list[float]) -> None:
-        """Take the members' returns, in member order (NaN: it failed), and go on to the next generation.
+    def tell(self, returns: NDArray[np.float64] | list[float], behaviours: NDArray[np.float32] | None = None) -> None:
+        """Take what the members came to, in member order, and go on to the next generation.
+
+        Parameters
+        ----------
+        returns : (n,)               NaN: the member failed
+        behaviours : (n, size)       what characterises each member, for the algorithms that ask for it
 
         Raises
         ------

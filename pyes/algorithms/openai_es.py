@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import optimizers, shaping
-from pyes.algorithms.base import TableAlgorithm
+from pyes.algorithms.gradient import GradientAlgorithm
 from pyes.config import OpenAIESConfig, OptimizerConfig
 from pyes.noise import NoiseTable
 from pyes.population import Population
 
 
-class OpenAIES(TableAlgorithm):
+class OpenAIES(GradientAlgorithm):
     """Evolution strategy with one sigma, shaped returns and a first-order optimiser.
 
     The gradient estimate is ``sum_i weight_i * eps_i / population_size``, where a weight is a member's shaped return
@@ -39,10 +39,6 @@ class OpenAIES(TableAlgorithm):
     ...     es.tell([function(es.member(i)) for i in range(len(population))])
     """
 
-    sigma: float
-    learning_rate: float
-    gradient_norm: float
-
     def __init__(
         self,
         theta: NDArray[np.float32],
@@ -53,63 +49,37 @@ class OpenAIES(TableAlgorithm):
         threads: int = 1,
         **settings: Any,
     ) -> None:
-        super().__init__(theta, table, seed=seed, threads=threads)
         self._config = OpenAIESConfig(**settings)
+        super().__init__(theta, table, self._config, seed=seed, threads=threads)
         self._optimizer_config = optimizer or OptimizerConfig()
         self._start = self.theta.copy()
-        self._gradient = np.empty_like(self.theta)
-        self.gradient_norm = 0.0
         self._begin()
 
     def _begin(self) -> None:
         """Begin an attempt: everything as it was at the start, but for the noise, which never repeats."""
-        config = self._config
         self.theta[:] = self._start
         self._optimizer = optimizers.make(self._optimizer_config, len(self.theta))
-        self.sigma, self.learning_rate = config.sigma, config.learning_rate
+        self.sigma, self.learning_rate = self._config.sigma, self._config.learning_rate
         self._age = 0  # generations of the attempt
 
     def _draw(self) -> Population:
-        config, size = self._config, self._config.population_size
-        offsets = self._offsets(size // 2 if config.mirrored else size)
-        scales = np.full(size, self.sigma, np.float32)
-        if config.mirrored:
-            offsets = np.repeat(offsets, 2)
-            scales[1::2] *= -1
-        return Population.around(self.generation, self.theta, offsets, scales)
+        return Population.around(self.generation, self.theta, *self._perturbations())
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
-        config, offsets = self._config, population.offsets
+        config = self._config
         if self._age == config.restart.after and shaping.mean(returns) < config.restart.below:
             self._begin()
             return
         self._age += 1
         weights = shaping.SHAPINGS[config.shaping](returns)
-        if config.mirrored:
-            weights, offsets = weights[::2] - weights[1::2], np.ascontiguousarray(offsets[::2])
-        weights /= np.float32(len(population))
-        self._weighted_sum(offsets, weights, self._gradient)
-        self.gradient_norm = float(np.linalg.norm(self._gradient))
-        decay = config.weight_decay
-        if config.weight_decay_mode == "classic":
-            self._gradient -= np.float32(decay) * self.theta
-            decay = 0.0
-        self._optimizer.step(self.theta, self._gradient, self.learning_rate, decay)
-        self.sigma = max(self.sigma * config.sigma_decay, config.sigma_min)
-        self.learning_rate = max(self.learning_rate * config.learning_rate_decay, config.learning_rate_min)
+        self._climb(self.theta, self._optimizer, population.offsets, weights)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on, as arrays and numbers; a copy."""
-        return super().state_dict() | {
-            "sigma": self.sigma,
-            "learning_rate": self.learning_rate,
-            "age": self._age,
-            "optimizer": self._optimizer.state_dict(),
-        }
+        return super().state_dict() | {"age": self._age, "optimizer": self._optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
         super().load_state_dict(state)
-        self.sigma, self.learning_rate = float(state["sigma"]), float(state["learning_rate"])
         self._age = int(state["age"])
         self._optimizer.load_state_dict(state["optimizer"])

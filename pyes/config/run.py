@@ -92,6 +92,9 @@ class TrainConfig(Section):
         if self.task.common_random_numbers == "pair" and not self.algorithm.pairs:
             expected = "'none' or 'generation' with algorithm.mirrored=false"
             raise refusal("task.common_random_numbers", "pair", expected)
+        if self.algorithm.needs_behaviours and self.task.behaviour == "none":
+            expected = f"'final_observation', 'final_position' or 'ram' with algorithm.name={self.algorithm.name}"
+            raise refusal("task.behaviour", "none", expected)
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
         if self.task.name == "function":
