@@ -7,7 +7,7 @@ It is what Lehman & Stanley (2011) made mazes for and Conti et al. (2018, sectio
 step towards the goal is rewarded, and whoever takes the straight way ends in a dead end.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -45,7 +45,7 @@ class Maze(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
     position : (float, float)    x and y
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
