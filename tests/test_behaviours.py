@@ -126,7 +126,7 @@ def test_behaviours_that_nobody_wants_are_not_recorded(tmp_path):
 def test_behaviours_of_failed_members_are_not_numbers(tmp_path):
     records = _train(
         tmp_path / "run",
-        task={"name": "python", "factory": "user_tasks:half_broken", "behaviour": "final_observation", "episodes": 2},
+        task={"name": "python", "factory": "user_tasks:half_broken", "behaviour": "final_observation"},
     )
     failed = np.isnan(records[0].returns)
     assert 0 < failed.sum() < 8

@@ -67,10 +67,10 @@ def number() -> int:
 
 
 class HalfBroken(Point):
-    """Raises where it is pushed to one side."""
+    """Raises when its first push is to the right."""
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        if action[0] > 0:
+        if action[0] > 0 and self._time == 0:
             raise RuntimeError("no way to the right")
         return super().step(action)
 
