@@ -2,8 +2,8 @@
 
     python benchmarks/deceptive.py [ALGORITHM ...]
 
-Trains `experiment=maze_novelty`, in one process, until an evaluation of the center is behind the trap (a return of 6) or
-for 400 generations. ALGORITHM: any one (default: openai_es, nsr_es and nsra_es).
+Trains `experiment=maze_novelty`, in one process, until an evaluation of the center is behind the trap (a return of 6)
+or for 400 generations. ALGORITHM: any (default: openai_es and nsr_es).
 """
 
 import subprocess
@@ -14,7 +14,7 @@ from pathlib import Path
 from pyes.metrics import read_rows
 
 SEEDS = range(5)
-DEFAULT = ("openai_es", "nsr_es", "nsra_es")
+DEFAULT = ("openai_es", "nsr_es")
 BEHIND = 6.0
 
 

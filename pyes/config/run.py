@@ -90,8 +90,9 @@ class TrainConfig(Section):
     def check(self) -> None:
         """Refuse what does not go together across sections."""
         if self.task.common_random_numbers == "pair" and not self.algorithm.pairs:
-            expected = "'none' or 'generation' with algorithm.mirrored=false"
-            raise refusal("task.common_random_numbers", "pair", expected)
+            algorithm = self.algorithm
+            why = "algorithm.mirrored=false" if hasattr(algorithm, "mirrored") else f"algorithm.name={algorithm.name}"
+            raise refusal("task.common_random_numbers", "pair", f"'none' or 'generation' with {why}")
         if self.algorithm.needs_behaviours and self.task.behaviour == "none":
             expected = f"'final_observation', 'final_position' or 'ram' with algorithm.name={self.algorithm.name}"
             raise refusal("task.behaviour", "none", expected)
