@@ -102,7 +102,7 @@ def run_wave(evaluator: VectorEvaluator, members: list[NDArray[np.float32]], fir
     for slot, theta in enumerate(members):
         evaluator.load(slot, theta, None)
     seeds = range(first, first + len(members))
-    return sum(length for _, _, length in evaluator.episode(range(len(members)), 0, seeds))
+    return sum(ended.length for ended in evaluator.episode(range(len(members)), 0, seeds))
 
 
 def run_singles(evaluator: TaskEvaluator, members: list[NDArray[np.float32]], first: int) -> int:

@@ -295,6 +295,30 @@ def weighted_sum(table, offsets, weights, out, *, level=None):  # IN, IN, IN, OU
     compute ``out[a:b]`` alone with ``offsets + a``: the same bits. O(n dim), no temporary; releases the GIL.
     See Salimans et al. 2017, algorithm 2.
     """
+    _add_slices(table, offsets, weights, out, True, level)
+
+
+def add_slices(table, offsets, weights, out, *, level=None):  # IN, IN, IN, IN and OUT
+    """Compute ``out[j] += sum_i weights[i] * table[offsets[i] + j]``: the individual that a lineage leads to.
+
+    Parameters
+    ----------
+    table, offsets, weights, level    as for `weighted_sum`
+    out : float32 (dim,)              changed
+
+    Raises
+    ------
+    TypeError, ValueError    as for `weighted_sum`
+
+    Notes
+    -----
+    The same bits as one `perturb` in place for each slice, in the order given, in one pass; and the same for any part
+    ``out[a:b]`` alone with ``offsets + a``. O(n dim), no temporary; releases the GIL. See Such et al. 2017, section 3.1.
+    """
+    _add_slices(table, offsets, weights, out, False, level)
+
+
+cdef int _add_slices(table, offsets, weights, out, bint from_zero, level) except -1:
     cdef pyes_dtype dtype = _table_dtype("table", table)
     cdef const void *p_table = _in("table", table, None)
     cdef const int64_t *p_offsets = <const int64_t *>_in("offsets", offsets, INT64)
@@ -308,7 +332,11 @@ def weighted_sum(table, offsets, weights, out, *, level=None):  # IN, IN, IN, OU
     _disjoint("out", out, "weights", weights)
     _disjoint("out", out, "offsets", offsets)
     with nogil:
-        pyes_weighted_sum(build, n, dim, dtype, p_table, p_offsets, p_weights, p_out)
+        if from_zero:
+            pyes_weighted_sum(build, n, dim, dtype, p_table, p_offsets, p_weights, p_out)
+        else:
+            pyes_add_slices(build, n, dim, dtype, p_table, p_offsets, p_weights, p_out)
+    return 0
 
 
 cdef int _inside(object offsets, const int64_t *p_offsets, int64_t length, int64_t dim, str out) except -1:

@@ -117,6 +117,13 @@ void pyes_perturb(enum pyes_level level, int64_t dim, enum pyes_dtype dtype, con
 void pyes_weighted_sum(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
                        const int64_t *offsets, const float *weights, float *out);
 
+/* out[j] += sum over i of weights[i] * table[offsets[i] + j]: the individual that a lineage of mutations leads to.
+ * @pre, @param      as for pyes_weighted_sum; out (dim) is read, too
+ * @note  i = 0, 1, 2, ..., one rounded product and one rounded sum each: the same bits as one pyes_perturb a slice, with
+ *        out read and written n / 8 times. Ranges of parameters as there. See Such et al. 2017, section 3.1. */
+void pyes_add_slices(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
+                     const int64_t *offsets, const float *weights, float *out);
+
 /* Two sums in one pass over the slices, with e = table[offsets[i] + j]:
  *     mean[j]   = sum over i of weights[i] * e              as weighted_sum has it
  *     spread[j] = sum over i of spread_weights[i] * (e * e - 1)

@@ -28,6 +28,8 @@ cdef extern from "pyes_kernels.h" nogil:
                       const float *deviation, float scale, float *out)
     void pyes_weighted_sum(pyes_level level, int64_t n, int64_t dim, pyes_dtype dtype, const void *table,
                            const int64_t *offsets, const float *weights, float *out)
+    void pyes_add_slices(pyes_level level, int64_t n, int64_t dim, pyes_dtype dtype, const void *table,
+                         const int64_t *offsets, const float *weights, float *out)
 
     void pyes_weighted_moments(pyes_level level, int64_t n, int64_t dim, pyes_dtype dtype, const void *table,
                                const int64_t *offsets, const float *weights, const float *spread_weights,

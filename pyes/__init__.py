@@ -3,7 +3,7 @@
     pyes.train(config) -> RunResult            train a policy
     pyes.load(run) -> Policy                   action = policy(observation)
     pyes.maximize(function, theta, ...)        any black-box function
-    pyes.OpenAIES(theta, ...)                  ask / tell; so ARS, PGPE, SNES, CMAES, Nevergrad
+    pyes.OpenAIES(theta, ...)                  ask / tell; so ARS, PGPE, SNES, GA, NSES, CMAES, Nevergrad ...
     pyes.NoiseTable(entries, seed, dtype)      the shared noise table
 
 Names are imported when first used, so that ``import pyes`` is quick and needs neither torch nor a simulator.
@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyes.algorithms import ARS, CMAES, PGPE, SNES, Nevergrad, OpenAIES
+    from pyes.algorithms import ARS, CMAES, GA, NSES, NSRAES, NSRES, PGPE, SNES, Nevergrad, OpenAIES
     from pyes.blackbox import Maximum, maximize
     from pyes.networks import Policy
     from pyes.noise import NoiseTable
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "ARS": "pyes.algorithms",
     "CMAES": "pyes.algorithms",
+    "GA": "pyes.algorithms",
     "Maximum": "pyes.blackbox",
+    "NSES": "pyes.algorithms",
+    "NSRAES": "pyes.algorithms",
+    "NSRES": "pyes.algorithms",
     "Nevergrad": "pyes.algorithms",
     "NoiseTable": "pyes.noise",
     "OpenAIES": "pyes.algorithms",
@@ -40,6 +44,10 @@ _HOMES = {
 __all__ = [
     "ARS",
     "CMAES",
+    "GA",
+    "NSES",
+    "NSRAES",
+    "NSRES",
     "PGPE",
     "SNES",
     "Maximum",

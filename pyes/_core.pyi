@@ -35,6 +35,14 @@ def weighted_sum(
     *,
     level: str | None = None,
 ) -> None: ...
+def add_slices(
+    table: Table,
+    offsets: NDArray[np.int64],
+    weights: NDArray[np.float32],
+    out: NDArray[np.float32],
+    *,
+    level: str | None = None,
+) -> None: ...
 def weighted_moments(
     table: Table,
     offsets: NDArray[np.int64],

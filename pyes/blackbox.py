@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pyes import algorithms
 from pyes.cluster import open_cluster
-from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, algorithm_config
+from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, algorithm_config, refusal
 from pyes.errors import TaskError
 from pyes.messages import Batch, Plan
 from pyes.noise import NoiseTable, usable_cores
@@ -69,6 +69,8 @@ def maximize(
     config = algorithm_config({"name": algorithm, **settings})
     if optimizer is not None:
         config.check_optimizer(optimizer)
+    if config.needs_behaviours:
+        raise refusal("algorithm", algorithm, "one that learns from values alone; a function has no behaviour")
     start = np.array(theta, np.float32).ravel()
     cluster_config = ClusterConfig(name="inline") if workers == 1 else ClusterConfig(workers=workers)
     with ExitStack() as outer, ExitStack() as stack:

@@ -52,6 +52,8 @@ class Board:
         self._status: NDArray[np.uint8] = view["status"]
         self._sums: NDArray[np.float64] = view["sums"]
         self._errors: NDArray[np.uint8] = view["errors"]
+        #: Mean behaviour of each member of the open batch; NaN until it is known.
+        self.behaviours: NDArray[np.float32] = view["behaviours"]
         #: Process of each worker; 0 before it is ready to claim, and once its death is settled.
         self.pids: NDArray[np.int64] = view["pids"]
         #: Times (monotonic seconds) at which each worker began its current episode; 0 between episodes.
@@ -85,6 +87,7 @@ class Board:
         self._seeds[:count, : batch.seeds.shape[1]] = batch.seeds
         if batch.mean is not None and batch.inverse_std is not None:
             self._mean[:], self._inverse_std[:] = batch.mean, batch.inverse_std
+        self.behaviours[:count] = np.nan
         self.attempts[:count] = 0
         self.alone[:count] = False
         self._errors[:] = 0
@@ -107,6 +110,7 @@ class Board:
             status=status,
             sums=self._sums[:rows].copy(),
             sum_lengths=np.where(status == Status.OK, lengths, 0)[::stride] if stride else lengths[:0],
+            behaviours=self.behaviours[:count].copy(),
             busy_seconds=float(self.busy.sum()),
             errors=self.errors(),
         )
@@ -207,6 +211,7 @@ class Board:
         where = f"generation {self._header[_GENERATION]}, member {member}"
         self.report(worker, f"{blame} ({where}, which has cost {self.attempts[member]} workers)")
         self.sums_of(member)
+        self.behaviours[member] = np.nan
         self.finish(worker, member, (np.nan, 0, Status.KILLED))
 
     @property
@@ -258,6 +263,7 @@ def _fields(plan: Plan, workers: int) -> list[tuple[str, Any, tuple[int, ...]]]:
         ("lengths", np.int64, (members,)),
         ("status", np.uint8, (members,)),
         ("sums", np.float64, (plan.statistics_rows, 2, observations)),
+        ("behaviours", np.float32, (members, plan.behaviour_size)),
         ("pids", np.int64, (workers,)),
         ("started", np.float64, (workers,)),
         ("busy", np.float64, (workers,)),

@@ -84,6 +84,7 @@ class Generation:
     status : uint8 (n,)          see `pyes.messages.Status`
     observations : int           counted so far, this generation included; 0 where they are not normalised
     sums : float64 (2 * size,)   their sums so far, then the sums of their squares; empty where they are not normalised
+    behaviours : float32 (n * behaviour_size,)    in member order, NaN where a member failed; None: none are wanted
     """
 
     generation: int
@@ -93,6 +94,7 @@ class Generation:
     status: NDArray[np.uint8]
     observations: int
     sums: NDArray[np.float64]
+    behaviours: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)

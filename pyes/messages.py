@@ -38,6 +38,7 @@ class Plan:
     reference: NDArray[Any] | None = None  # what virtual batch normalisation takes its statistics over
     bases: int = 1  # vectors that the members of a batch are perturbations of, at most
     scaled: bool = False  # whether populations have a deviation
+    behaviour_size: int = 0  # numbers that characterise an episode; 0: none are wanted
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Results:
     status : uint8 (n,)                see `Status`
     sums : float64 (rows, 2, observation_size)    sums of observations and of their squares
     sum_lengths : int64 (rows,)        timesteps behind each row of sums
+    behaviours : float32 (n, behaviour_size)    mean behaviour over the member's episodes; NaN where it failed
     busy_seconds : float               time that all workers together spent on members
     """
 
@@ -87,6 +89,7 @@ class Results:
     status: NDArray[np.uint8]
     sums: NDArray[np.float64]
     sum_lengths: NDArray[np.int64]
+    behaviours: NDArray[np.float32]
     busy_seconds: float
     errors: list[str] = field(default_factory=list)
 

@@ -142,9 +142,27 @@ def weighted_sum(
     table: NoiseTable, offsets: NDArray[np.int64], weights: NDArray[np.float32], out: NDArray[np.float32], threads: int
 ) -> None:
     """Sum noise slices, ``out[j] = sum_i weights[i] * table[offsets[i] + j]``, on several threads."""
+    _over_ranges(_core.weighted_sum, table, offsets, weights, out, threads)
+
+
+def add_slices(
+    table: NoiseTable, offsets: NDArray[np.int64], weights: NDArray[np.float32], out: NDArray[np.float32], threads: int
+) -> None:
+    """Add noise slices to ``out`` in the order given, on several threads."""
+    _over_ranges(_core.add_slices, table, offsets, weights, out, threads)
+
+
+def _over_ranges(
+    kernel: Callable[..., None],
+    table: NoiseTable,
+    offsets: NDArray[np.int64],
+    weights: NDArray[np.float32],
+    out: NDArray[np.float32],
+    threads: int,
+) -> None:
 
     def part(start: int, stop: int) -> None:
-        _core.weighted_sum(table.array, offsets + start, weights, out[start:stop])
+        kernel(table.array, offsets + start, weights, out[start:stop])
 
     _by_parameters(part, len(out), len(offsets), threads)
 

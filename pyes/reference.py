@@ -155,6 +155,11 @@ def perturb(
 def weighted_sum(table: Table, offsets: NDArray[np.int64], weights: Float32, out: Float32) -> None:
     """Compute ``out[j] = sum_i weights[i] * table[offsets[i] + j]``, in the order given."""
     out[:] = 0
+    add_slices(table, offsets, weights, out)
+
+
+def add_slices(table: Table, offsets: NDArray[np.int64], weights: Float32, out: Float32) -> None:
+    """Compute ``out[j] += sum_i weights[i] * table[offsets[i] + j]``, in the order given."""
     for offset, weight in zip(offsets.tolist(), weights, strict=True):
         entries, unit = _stored(table[offset : offset + len(out)])
         out += (weight * unit) * entries

@@ -24,6 +24,8 @@ def _is_fixed(key: str, config: TrainConfig) -> bool:
     if section == "algorithm":
         # What a library's optimiser has come to is known only as what it was told under its settings.
         return key == "algorithm.name" or not config.algorithm.on_table
+    if key == "task.behaviour":
+        return config.algorithm.needs_behaviours  # an archive is of one kind
     return section in ("network", "noise")
 
 

@@ -25,6 +25,7 @@ class Rollout:
     def __init__(self, task: Task, runner: Runner) -> None:
         self.task = task
         self.runner = runner
+        self._observation: Any = None  # the last one
 
     def run(self, seed: int, limit: int | None) -> tuple[float, int]:
         """Run the episode of ``seed`` for at most ``limit`` timesteps; return (return, length).
@@ -41,7 +42,12 @@ class Rollout:
             total += float(reward)
             if terminated or truncated:
                 break
+        self._observation = observation
         return total, length
+
+    def behaviour(self) -> NDArray[Any]:
+        """Return what characterises the episode that was run last: (task.behaviour_size,)."""
+        return self.task.behaviour(self._observation)
 
 
 class Evaluator(Protocol):
@@ -55,6 +61,9 @@ class Evaluator(Protocol):
 
     def episode(self, member: int, episode: int, seed: int) -> tuple[float, int]:
         """Run one episode of the loaded member; return (return, length)."""
+
+    def behaviour(self) -> NDArray[Any]:
+        """Return what characterises that episode: (plan.behaviour_size,)."""
 
     def close(self) -> None:
         """Release what it holds."""
@@ -88,6 +97,10 @@ class TaskEvaluator:
         self._rollout.runner.begin_episode(self._seed, self._generation, member, episode)
         return self._rollout.run(seed, self._limit)
 
+    def behaviour(self) -> NDArray[Any]:
+        """Return what characterises that episode."""
+        return self._rollout.behaviour()
+
     def close(self) -> None:
         """Close the environment."""
         self._rollout.task.close()
@@ -110,6 +123,10 @@ class FunctionEvaluator:
     def episode(self, member: int, episode: int, seed: int) -> tuple[float, int]:
         """Call the function once."""
         return float(self._function(self._theta)), 1
+
+    def behaviour(self) -> NDArray[Any]:
+        """Return nothing: a call has a value and no more."""
+        return np.empty(0)
 
     def close(self) -> None:
         """Nothing is held."""

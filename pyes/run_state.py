@@ -48,12 +48,14 @@ class Interface:
     shape : tuple of int    of one observation
     head : ActionHead
     most : int              timesteps of an episode, at most
+    behaviour_size : int    numbers that characterise an episode; 0: none are wanted
     """
 
     observation_size: int
     shape: tuple[int, ...]
     head: ActionHead
     most: int
+    behaviour_size: int
 
     @classmethod
     def of(cls, config: TaskConfig) -> Self:
@@ -66,7 +68,8 @@ class Interface:
         """
         with tasks.make(config) as task:
             head = ActionHead.for_space(task.action_space, config.action, bins=config.bins, noise=config.action_noise)
-            return cls(task.observation_size, task.observation_shape, head, task.max_timesteps or sys.maxsize)
+            most = task.max_timesteps or sys.maxsize
+            return cls(task.observation_size, task.observation_shape, head, most, task.behaviour_size)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class Setup:
     spec : PolicySpec
     theta : float32 (dim,)  the parameters that the run starts from
     most : int              timesteps of an episode, at most
+    behaviour_size : int    numbers that characterise an episode; 0: none are wanted
     reference : (n, observation_size) or None    the batch of virtual batch normalisation
     """
 
@@ -86,6 +90,7 @@ class Setup:
     spec: PolicySpec
     theta: NDArray[np.float32]
     most: int
+    behaviour_size: int
     reference: NDArray[Any] | None = None
 
     @classmethod
@@ -115,7 +120,7 @@ class Setup:
             on_table = config.algorithm.on_table
             noise = replace(noise, entries=default_entries(len(theta), noise.dtype) if on_table else len(theta))
         reference = reference_batch.draw(config.task, config.seed) if spec.normalized else None
-        return cls(replace(config, noise=noise), spec, theta, interface.most, reference)
+        return cls(replace(config, noise=noise), spec, theta, interface.most, interface.behaviour_size, reference)
 
     def make_table(self) -> NoiseTable:
         """Fill the run's noise table, where workers can attach to it."""
@@ -145,6 +150,7 @@ class Setup:
             reference=self.reference,
             bases=config.algorithm.bases,
             scaled=config.algorithm.scaled,
+            behaviour_size=self.behaviour_size,
         )
 
 
@@ -251,6 +257,7 @@ class RunState:
             status=results.status,
             observations=observations,
             sums=sums.ravel(),
+            behaviours=results.behaviours.ravel() if self.setup.behaviour_size else None,
         )
 
     def record_evaluation(self, results: Results) -> Evaluation:
@@ -280,7 +287,9 @@ class RunState:
     def _learn(self, record: Generation) -> None:
         task, lengths = self.setup.config.task, record.lengths.astype(np.int64)
         # Only what is learnt from carries the offset; everything reported is the task's own return.
-        self.algorithm.tell(record.returns + task.reward_offset_per_step * lengths / task.episodes)
+        returns = record.returns + task.reward_offset_per_step * lengths / task.episodes
+        behaviours = None if record.behaviours is None else record.behaviours.reshape(len(returns), -1)
+        self.algorithm.tell(returns, behaviours)
         self.limit.update(lengths, task.episodes)
         if self.algorithm.population_size is not None:
             self.algorithm.population_size = next_population_size(self.setup.config.algorithm, lengths)

@@ -23,12 +23,28 @@ class Purpose(IntEnum):
     EVALUATION = 4
     REFERENCE = 5
     LIBRARY = 6
+    PARENT = 7
+    START = 8
 
 
 def offsets(seed: int, generation: int, count: int, bound: int) -> NDArray[np.int64]:
     """Slice offsets of one generation: int64 (count,), uniform in [0, bound)."""
     out = np.empty(count, np.int64)
     _core.draw_offsets(seed, Purpose.OFFSET, generation, bound, out)
+    return out
+
+
+def parents(seed: int, generation: int, count: int, bound: int) -> NDArray[np.int64]:
+    """Parents of the members of one generation: int64 (count,), uniform in [0, bound)."""
+    out = np.empty(count, np.int64)
+    _core.draw_offsets(seed, Purpose.PARENT, generation, bound, out)
+    return out
+
+
+def starts(seed: int, count: int, bound: int) -> NDArray[np.int64]:
+    """Slice offsets of where the centers of a run begin: int64 (count,), uniform in [0, bound)."""
+    out = np.empty(count, np.int64)
+    _core.draw_offsets(seed, Purpose.START, 0, bound, out)
     return out
 
 

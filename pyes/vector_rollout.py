@@ -6,6 +6,7 @@ episode is, bit for bit, the one that `pyes.rollout` runs for the same member an
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,16 @@ from numpy.typing import NDArray
 from pyes import _core
 from pyes.messages import Batch, Plan
 from pyes.tasks import VectorTask
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An episode that has ended: in which slot, what it came to, and what characterises it, if that is wanted."""
+
+    slot: int
+    return_: float
+    length: int
+    behaviour: NDArray[Any] | None
 
 
 class VectorEvaluator:
@@ -26,6 +37,7 @@ class VectorEvaluator:
         self._clip = plan.policy.observation_clip
         self._runners: list[Any] = [plan.policy.runner(reference=plan.reference) for _ in range(plan.vector)]
         self._policies = _core.PolicyBatch(self._runners)
+        self._characterised = plan.behaviour_size > 0
         self._limit = self._generation = 0
 
     def begin(self, batch: Batch) -> None:
@@ -40,8 +52,8 @@ class VectorEvaluator:
         self._runners[slot].load(theta)
         self._runners[slot].collect(sums)
 
-    def episode(self, members: Sequence[int], episode: int, seeds: Sequence[int]) -> Iterator[tuple[int, float, int]]:
-        """Run one episode of each of the loaded members; yield (slot, return, length) as each ends.
+    def episode(self, members: Sequence[int], episode: int, seeds: Sequence[int]) -> Iterator[Ended]:
+        """Run one episode of each of the loaded members; yield each as it ends.
 
         Parameters
         ----------
@@ -59,8 +71,9 @@ class VectorEvaluator:
             if length == self._limit:
                 ended = np.ones_like(ended)
             if ended.any():
-                for slot in slots[ended].tolist():
-                    yield slot, float(totals[slot]), length
+                for row in np.flatnonzero(ended).tolist():
+                    behaviour = np.ravel(observations[row]) if self._characterised else None
+                    yield Ended(int(slots[row]), float(totals[slots[row]]), length, behaviour)
                 slots, observations = slots[~ended], observations[~ended]
                 if not len(slots):
                     return

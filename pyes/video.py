@@ -155,6 +155,7 @@ class _FilmedTask:
         self.action_space = task.action_space
         self.max_timesteps = task.max_timesteps
         self.render_fps = task.render_fps
+        self.behaviour_size = task.behaviour_size
         self._task = task
         self._film = film
 
@@ -169,6 +170,10 @@ class _FilmedTask:
         result = self._task.step(action)
         self._film.add(self._task.render())
         return result
+
+    def behaviour(self, observation: Any) -> NDArray[Any]:
+        """Return what characterises the episode."""
+        return self._task.behaviour(observation)
 
     def render(self) -> Any:
         """Return the current frame."""

@@ -19,6 +19,10 @@ OPTIONS = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF /
 EXPERIMENTS = [path.stem for path in sorted((CONF / "experiment").glob("*.yaml"))]
 #: What a choice cannot do without.
 NEEDS = {
+    "algorithm=ga": ["task.common_random_numbers=generation"],
+    "algorithm=ns_es": ["task.behaviour=final_observation"],
+    "algorithm=nsr_es": ["task.behaviour=final_observation"],
+    "algorithm=nsra_es": ["task.behaviour=final_observation"],
     "task=atari": ["task.env_id=ALE/Breakout-v5"],
     "task=gymnasium": ["task.env_id=Acrobot-v1"],
     "task=gym": ["task.env_id=CartPole-v1"],

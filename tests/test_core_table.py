@@ -50,6 +50,20 @@ def test_weighted_sum_core_equals_reference(dtype: Any, dim: int, n: int, spare:
     np.testing.assert_array_equal(ours, twin)
 
 
+@each_dtype
+@given(sizes, st.integers(0, 20), st.integers(0, 9), st.integers(0, 2**32 - 1))
+def test_add_slices_is_one_perturbation_after_the_other(dtype: Any, dim: int, n: int, spare: int, seed: int) -> None:
+    table, weights = table_of(dtype, dim + spare), normals(n, seed)
+    offsets = np.random.default_rng(seed).integers(0, spare + 1, n)
+    ours, twin, steps = normals(dim), normals(dim), normals(dim)
+    _core.add_slices(table, offsets, weights, ours)
+    reference.add_slices(table, offsets, weights, twin)
+    for offset, weight in zip(offsets.tolist(), weights.tolist(), strict=True):
+        _core.perturb(steps, table, offset, weight, steps)
+    np.testing.assert_array_equal(ours, twin)
+    np.testing.assert_array_equal(ours, steps)
+
+
 @each_impl
 @each_dtype
 def test_weighted_sum_is_the_sum(impl: Any, dtype: Any) -> None:
@@ -69,6 +83,9 @@ def test_table_kernels_all_levels_give_equal_bits(level: str, dtype: Any, dim: i
     ours, twin = np.empty(dim, np.float32), np.empty(dim, np.float32)
     _core.weighted_sum(table, offsets, weights, ours, level=level)
     reference.weighted_sum(table, offsets, weights, twin)
+    np.testing.assert_array_equal(ours, twin)
+    _core.add_slices(table, offsets, weights, ours, level=level)
+    reference.add_slices(table, offsets, weights, twin)
     np.testing.assert_array_equal(ours, twin)
     _core.perturb(twin, table, 100, 0.1, ours, level=level)
     expected = np.empty_like(twin)

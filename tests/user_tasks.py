@@ -66,6 +66,19 @@ def number() -> int:
     return 3
 
 
+class HalfBroken(Point):
+    """Raises when its first push is to the right."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if action[0] > 0 and self._time == 0:
+            raise RuntimeError("no way to the right")
+        return super().step(action)
+
+
+def half_broken() -> gymnasium.Env[Any, Any]:
+    return HalfBroken()
+
+
 def broken() -> gymnasium.Env[Any, Any]:
     raise ValueError("no simulator\nhere")
 

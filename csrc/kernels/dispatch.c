@@ -7,6 +7,7 @@ struct kernels {
     void (*fill_noise)(int64_t, enum pyes_dtype, uint64_t, uint64_t, void *);
     void (*perturb)(int64_t, enum pyes_dtype, const float *, const void *, const float *, float, float *);
     void (*weighted_sum)(int64_t, int64_t, enum pyes_dtype, const void *, const int64_t *, const float *, float *);
+    void (*add_slices)(int64_t, int64_t, enum pyes_dtype, const void *, const int64_t *, const float *, float *);
     void (*weighted_moments)(int64_t, int64_t, enum pyes_dtype, const void *, const int64_t *, const float *,
                              const float *, float *, float *);
     void (*deviation_step)(int64_t, const float *, double, double, float *);
@@ -22,7 +23,7 @@ struct kernels {
 
 #define PYES_KERNELS(suffix)                                                                                           \
     {                                                                                                                  \
-        pyes_fill_noise_##suffix, pyes_perturb_##suffix, pyes_weighted_sum_##suffix,                                   \
+        pyes_fill_noise_##suffix, pyes_perturb_##suffix, pyes_weighted_sum_##suffix, pyes_add_slices_##suffix,         \
         pyes_weighted_moments_##suffix, pyes_deviation_step_##suffix, pyes_snes_step_##suffix,                         \
         pyes_adam_step_##suffix, pyes_sgd_step_##suffix, pyes_clipup_step_##suffix,                                    \
         pyes_policy_forward_##suffix, pyes_policy_normalize_##suffix                                                   \
@@ -72,6 +73,12 @@ void pyes_weighted_sum(enum pyes_level level, int64_t n, int64_t dim, enum pyes_
                        const int64_t *offsets, const float *weights, float *out)
 {
     LEVELS[level].weighted_sum(n, dim, dtype, table, offsets, weights, out);
+}
+
+void pyes_add_slices(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
+                     const int64_t *offsets, const float *weights, float *out)
+{
+    LEVELS[level].add_slices(n, dim, dtype, table, offsets, weights, out);
 }
 
 void pyes_weighted_moments(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,

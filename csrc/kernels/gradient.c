@@ -1,4 +1,5 @@
-/* Weighted sums of noise slices: the gradient estimates of evolution strategies, for theta and for sigma.
+/* Weighted sums of noise slices: the gradient estimates of evolution strategies, for theta and for sigma, and the way
+ * to an individual.
  *
  * Owns the order of additions: out[j] receives slice 0, 1, 2, ... one rounded product and one rounded sum at a time,
  * whatever the tile, the group or the width. Must not know shaping or mirroring. */
@@ -51,15 +52,16 @@ PYES_INLINE void add_one(enum pyes_dtype dtype, int64_t dim, const void *table, 
         out[j] += scaled * stored_entry(dtype, slice, j);
 }
 
-PYES_INLINE void weighted_sum_typed(enum pyes_dtype dtype, int64_t n, int64_t dim, const void *table,
-                                    const int64_t *offsets, const float *weights, float *out)
+PYES_INLINE void add_slices_typed(enum pyes_dtype dtype, int from_zero, int64_t n, int64_t dim, const void *table,
+                                  const int64_t *offsets, const float *weights, float *out)
 {
     for (int64_t first = 0; first < dim; first += TILE) {
         const int64_t size = dim - first < TILE ? dim - first : TILE;
         const void *shifted = entry_address(dtype, table, first);
         float *tile = out + first;
-        for (int64_t j = 0; j < size; j++)
-            tile[j] = 0.0f;
+        if (from_zero)
+            for (int64_t j = 0; j < size; j++)
+                tile[j] = 0.0f;
         int64_t i = 0;
         for (; i + GROUP <= n; i += GROUP)
             add_group(dtype, size, shifted, offsets + i, weights + i, tile);
@@ -68,15 +70,27 @@ PYES_INLINE void weighted_sum_typed(enum pyes_dtype dtype, int64_t n, int64_t di
     }
 }
 
+PYES_INLINE void add_slices(int from_zero, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
+                            const int64_t *offsets, const float *weights, float *out)
+{
+    if (dtype == PYES_FLOAT32)
+        add_slices_typed(PYES_FLOAT32, from_zero, n, dim, table, offsets, weights, out);
+    else if (dtype == PYES_BFLOAT16)
+        add_slices_typed(PYES_BFLOAT16, from_zero, n, dim, table, offsets, weights, out);
+    else
+        add_slices_typed(PYES_INT8, from_zero, n, dim, table, offsets, weights, out);
+}
+
 void PYES_WIDE(pyes_weighted_sum)(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
                                   const int64_t *offsets, const float *weights, float *out)
 {
-    if (dtype == PYES_FLOAT32)
-        weighted_sum_typed(PYES_FLOAT32, n, dim, table, offsets, weights, out);
-    else if (dtype == PYES_BFLOAT16)
-        weighted_sum_typed(PYES_BFLOAT16, n, dim, table, offsets, weights, out);
-    else
-        weighted_sum_typed(PYES_INT8, n, dim, table, offsets, weights, out);
+    add_slices(1, n, dim, dtype, table, offsets, weights, out);
+}
+
+void PYES_WIDE(pyes_add_slices)(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
+                                const int64_t *offsets, const float *weights, float *out)
+{
+    add_slices(0, n, dim, dtype, table, offsets, weights, out);
 }
 
 /* One entry of a slice joins both sums. */

@@ -58,6 +58,8 @@
                                const float *deviation, float scale, float *out);                                       \
     void pyes_weighted_sum_##suffix(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,                  \
                                     const int64_t *offsets, const float *weights, float *out);                         \
+    void pyes_add_slices_##suffix(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,                    \
+                                  const int64_t *offsets, const float *weights, float *out);                           \
     void pyes_weighted_moments_##suffix(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,              \
                                         const int64_t *offsets, const float *weights, const float *spread_weights,     \
                                         float *mean, float *spread);                                                   \

@@ -137,6 +137,11 @@ static void test_table_kernels(enum pyes_level level, enum pyes_dtype dtype)
         CHECK(memcmp(spread, same, (size_t)dim * sizeof *same) == 0);
         free(spread);
         free(same);
+        pyes_add_slices(level, n, dim, dtype, table, offsets, weights, out);
+        for (int64_t i = 0; i < n; i++)
+            pyes_perturb(PYES_BASELINE, dim, dtype, expected, table + (size_t)offsets[i] * size, NULL, weights[i],
+                         expected);
+        CHECK(memcmp(out, expected, (size_t)dim * sizeof *out) == 0);
         float *deviation = noise(dim, 5);
         for (int scaled = 0; scaled < 2; scaled++) {
             const float *each = scaled ? deviation : NULL;

@@ -10,8 +10,10 @@ from pyes.algorithms.ars import ARS
 from pyes.algorithms.base import Algorithm
 from pyes.algorithms.cma_es import CMAES
 from pyes.algorithms.episode_limit import EpisodeLimit
+from pyes.algorithms.ga import GA
 from pyes.algorithms.growth import next_population_size
 from pyes.algorithms.nevergrad import Nevergrad
+from pyes.algorithms.novelty import NSES, NSRAES, NSRES
 from pyes.algorithms.openai_es import OpenAIES
 from pyes.algorithms.pgpe import PGPE
 from pyes.algorithms.snes import SNES
@@ -21,6 +23,10 @@ from pyes.noise import NoiseTable
 __all__ = [
     "ARS",
     "CMAES",
+    "GA",
+    "NSES",
+    "NSRAES",
+    "NSRES",
     "PGPE",
     "SNES",
     "Algorithm",
@@ -34,7 +40,11 @@ __all__ = [
 _ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "ars": ARS,
     "cma_es": CMAES,
+    "ga": GA,
     "nevergrad": Nevergrad,
+    "ns_es": NSES,
+    "nsr_es": NSRES,
+    "nsra_es": NSRAES,
     "openai_es": OpenAIES,
     "pgpe": PGPE,
     "snes": SNES,

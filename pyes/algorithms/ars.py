@@ -49,7 +49,7 @@ class ARS(ScheduledAlgorithm):
         self._gradient = np.empty_like(self.theta)
 
     def _draw(self) -> Population:
-        return self._mirrored(self.population_size, self.sigma)
+        return Population.around(self.generation, self.theta, *self._pairs(self.population_size, self.sigma))
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         pairs = shaping.fill_failed(returns).reshape(-1, 2)

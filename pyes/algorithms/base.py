@@ -40,8 +40,13 @@ class Algorithm(ABC):
             self._population = self._draw()
         return self._population
 
-    def tell(self, returns: NDArray[np.float64] | list[float]) -> None:
-        """Take the members' returns, in member order (NaN: it failed), and go on to the next generation.
+    def tell(self, returns: NDArray[np.float64] | list[float], behaviours: NDArray[np.float32] | None = None) -> None:
+        """Take what the members came to, in member order, and go on to the next generation.
+
+        Parameters
+        ----------
+        returns : (n,)               NaN: the member failed
+        behaviours : (n, size)       what characterises each member, for the algorithms that ask for it
 
         Raises
         ------
@@ -107,11 +112,11 @@ class TableAlgorithm(Algorithm):
         """Draw the offsets of this generation: int64 (count,)."""
         return streams.offsets(self._seed, self.generation, count, self._bound)
 
-    def _mirrored(self, size: int, sigma: float, deviation: Vector | None = None) -> Population:
-        """Draw mirrored pairs around theta."""
+    def _pairs(self, size: int, sigma: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Draw offsets and scales of mirrored pairs, (size,) each."""
         scales = np.full(size, sigma, np.float32)
         scales[1::2] *= -1
-        return Population.around(self.generation, self.theta, np.repeat(self._offsets(size // 2), 2), scales, deviation)
+        return np.repeat(self._offsets(size // 2), 2), scales
 
     def _weighted_sum(self, offsets: NDArray[np.int64], weights: NDArray[np.float32], out: Vector) -> None:
         """Sum slices, in the order given."""

@@ -23,7 +23,8 @@ def next_population_size(config: AlgorithmConfig, lengths: NDArray[np.int64]) ->
     """
     if not isinstance(config, GrowingConfig) or config.growth.timesteps is None:
         return config.population_size
+    assert config.growth.population_max is not None
     needed = -(-config.growth.timesteps * len(lengths) // max(1, int(lengths.sum())))
     if config.pairs:
         needed += needed % 2
-    return min(max(needed, config.population_size), config.capacity)
+    return min(max(needed, config.population_size), config.growth.population_max)

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import optimizers, shaping
-from pyes.algorithms.scheduled import ScheduledAlgorithm
+from pyes.algorithms.gradient import GradientAlgorithm
 from pyes.config import OpenAIESConfig, OptimizerConfig
 from pyes.noise import NoiseTable
 from pyes.population import Population
 
 
-class OpenAIES(ScheduledAlgorithm):
+class OpenAIES(GradientAlgorithm):
     """Evolution strategy with one sigma, shaped returns and a first-order optimiser.
 
     The gradient estimate is ``sum_i weight_i * eps_i / population_size``, where a weight is a member's shaped return
@@ -53,7 +53,6 @@ class OpenAIES(ScheduledAlgorithm):
         super().__init__(theta, table, self._config, seed=seed, threads=threads)
         self._optimizer_config = optimizer or OptimizerConfig()
         self._start = self.theta.copy()
-        self._gradient = np.empty_like(self.theta)
         self._begin()
 
     def _begin(self) -> None:
@@ -64,30 +63,16 @@ class OpenAIES(ScheduledAlgorithm):
         self._age = 0  # generations of the attempt
 
     def _draw(self) -> Population:
-        size = self.population_size
-        if self._config.mirrored:
-            return self._mirrored(size, self.sigma)
-        scales = np.full(size, self.sigma, np.float32)
-        return Population.around(self.generation, self.theta, self._offsets(size), scales)
+        return Population.around(self.generation, self.theta, *self._perturbations())
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
-        config, offsets = self._config, population.offsets
+        config = self._config
         if self._age == config.restart.after and shaping.mean(returns) < config.restart.below:
             self._begin()
             return
         self._age += 1
         weights = shaping.SHAPINGS[config.shaping](returns)
-        if config.mirrored:
-            weights, offsets = weights[::2] - weights[1::2], np.ascontiguousarray(offsets[::2])
-        weights /= np.float32(len(population))
-        self._weighted_sum(offsets, weights, self._gradient)
-        self.gradient_norm = float(np.linalg.norm(self._gradient))
-        decay = config.weight_decay
-        if config.weight_decay_mode == "classic":
-            self._gradient -= np.float32(decay) * self.theta
-            decay = 0.0
-        self._optimizer.step(self.theta, self._gradient, self.learning_rate, decay)
-        self._go_on()
+        self._climb(self.theta, self._optimizer, population.offsets, weights)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on, as arrays and numbers; a copy."""

@@ -55,7 +55,8 @@ class PGPE(DeviatingAlgorithm):
         self.population_size = self._config.population_size
 
     def _draw(self) -> Population:
-        return self._mirrored(self.population_size, 1.0, self.deviation)
+        offsets, scales = self._pairs(self.population_size, 1.0)
+        return Population.around(self.generation, self.theta, offsets, scales, self.deviation)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         config, size = self._config, len(population)

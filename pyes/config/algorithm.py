@@ -104,6 +104,11 @@ class AlgorithmConfig(Section):
         return 1
 
     @property
+    def needs_behaviours(self) -> bool:
+        """Whether it learns from behaviours, too."""
+        return False
+
+    @property
     def scaled(self) -> bool:
         """Whether every parameter has a sigma of its own."""
         return False
@@ -185,20 +190,73 @@ class ScheduledConfig(GrowingConfig):
 
 
 @dataclass(frozen=True)
-class OpenAIESConfig(ScheduledConfig):
-    """OpenAI's evolution strategy: how a generation is sampled and how theta moves."""
+class GradientConfig(ScheduledConfig):
+    """How the perturbations around a center are sampled, and how their weighted sum moves it."""
 
-    name: Literal["openai_es"] = "openai_es"
     weight_decay: Annotated[float, NotNegative] = 0.0
     weight_decay_mode: Literal["decoupled", "classic"] = "decoupled"
     mirrored: bool = True  # members 2i and 2i + 1 are theta + sigma * eps and theta - sigma * eps
-    shaping: Literal["centered_ranks", "z_score", "none"] = "centered_ranks"
-    restart: RestartConfig = field(default_factory=RestartConfig)
 
     @property
     def pairs(self) -> bool:
         """Whether members 2i and 2i + 1 are a mirrored pair."""
         return self.mirrored
+
+
+@dataclass(frozen=True)
+class OpenAIESConfig(GradientConfig):
+    """OpenAI's evolution strategy: what the weights are, and when to begin again."""
+
+    name: Literal["openai_es"] = "openai_es"
+    shaping: Literal["centered_ranks", "z_score", "none"] = "centered_ranks"
+    restart: RestartConfig = field(default_factory=RestartConfig)
+
+
+@dataclass(frozen=True)
+class NoveltyConfig(GradientConfig):
+    """What the three kinds of novelty search share: some centers, and an archive of what they did."""
+
+    parents: Annotated[int, AtLeastOne] = 5  # centers, of which one moves in a generation
+    neighbours: Annotated[int, AtLeastOne] = 10  # of the archive, to whom the mean distance is the novelty
+
+    @property
+    def capacity(self) -> int:
+        """Most members that a generation has: the perturbations, and in the first one every center."""
+        return super().capacity + self.parents
+
+    @property
+    def bases(self) -> int:
+        """Most vectors that the members of one generation are perturbations of; see `pyes.population`."""
+        return self.parents
+
+    @property
+    def needs_behaviours(self) -> bool:
+        """Whether it learns from behaviours, too."""
+        return True
+
+
+@dataclass(frozen=True)
+class NSESConfig(NoveltyConfig):
+    """NS-ES: novelty alone."""
+
+    name: Literal["ns_es"] = "ns_es"
+
+
+@dataclass(frozen=True)
+class NSRESConfig(NoveltyConfig):
+    """NSR-ES: returns and novelty, one half each."""
+
+    name: Literal["nsr_es"] = "nsr_es"
+
+
+@dataclass(frozen=True)
+class NSRAESConfig(NoveltyConfig):
+    """NSRA-ES: returns and novelty, more of novelty while the best return stays what it is."""
+
+    name: Literal["nsra_es"] = "nsra_es"
+    return_weight: Annotated[float, Range(0, 1)] = 1.0  # share of the returns, at first
+    return_weight_step: Annotated[float, Share] = 0.05  # more on a new best return, less ...
+    return_weight_patience: Annotated[int, AtLeastOne] = 50  # ... after as many generations without one
 
 
 @dataclass(frozen=True)
@@ -268,6 +326,41 @@ class SNESConfig(AlgorithmConfig):
     def scaled(self) -> bool:
         """Whether every parameter has a sigma of its own."""
         return True
+
+
+@dataclass(frozen=True)
+class GAConfig(AlgorithmConfig):
+    """The genetic algorithm: who has offspring, and how that differs from its parent."""
+
+    name: Literal["ga"] = "ga"
+    sigma: Annotated[float, Positive] = 0.1  # standard deviation of a mutation
+    sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
+    sigma_min: Annotated[float, NotNegative] = 0.0
+    parents: Annotated[int, AtLeastOne] = 4  # the best of a generation, which have offspring in the next
+    elites: Annotated[int, AtLeastOne] = 1  # the best of a generation, which are evaluated again in the next
+
+    @property
+    def optimized(self) -> bool:
+        """Whether an optimiser moves theta."""
+        return False
+
+    @property
+    def bases(self) -> int:
+        """Most vectors that the members of one generation are perturbations of; see `pyes.population`."""
+        return self.parents
+
+    def check(self) -> None:
+        """Refuse more parents than members, more elites than parents, and a floor above where sigma starts."""
+        super().check()
+        if self.parents > self.population_size:
+            expected = f"at most algorithm.population_size, which is {self.population_size}"
+            raise refusal("algorithm.parents", self.parents, expected)
+        if self.elites > self.parents or self.elites == self.population_size:
+            most = min(self.parents, self.population_size - 1)
+            expected = f"at most {most}: elites are parents, and not the whole population"
+            raise refusal("algorithm.elites", self.elites, expected)
+        if self.sigma_min > self.sigma:
+            raise refusal("algorithm.sigma_min", self.sigma_min, f"at most algorithm.sigma, which is {self.sigma}")
 
 
 @dataclass(frozen=True)

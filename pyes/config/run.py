@@ -90,6 +90,9 @@ class TrainConfig(Section):
     def check(self) -> None:
         """Refuse what does not go together across sections."""
         self.algorithm.check_optimizer(self.optimizer)
+        if self.algorithm.needs_behaviours and self.task.behaviour == "none":
+            expected = f"'final_observation', 'final_position' or 'ram' with algorithm.name={self.algorithm.name}"
+            raise refusal("task.behaviour", "none", expected)
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
         if self.task.name == "function":

@@ -42,6 +42,7 @@ class TaskConfig(Section):
     action_noise: Annotated[float, NotNegative] = 0.0  # standard deviation, training only
     hide_observations: tuple[Annotated[int, NotNegative], ...] = ()  # indices that the policy does not see ...
     hide_by: Literal["remove", "zero"] = "remove"  # ... because they are left out, or always zero
+    behaviour: Literal["none", "final_observation", "final_position", "ram"] = "none"  # what tells episodes apart
     remake: bool = False  # rebuild the environment for every episode: for those whose reset is no clean slate
 
     def check(self) -> None:
@@ -49,6 +50,8 @@ class TaskConfig(Section):
         self._check_environment()
         self._check_function()
         self._check_foreign()
+        if self.name == "envpool" and self.behaviour not in ("none", "final_observation"):
+            raise refusal("task.behaviour", self.behaviour, "'none' or 'final_observation' with task.name=envpool")
         if self.action == "bins" and self.bins < 2:
             raise refusal("task.bins", self.bins, "an integer >= 2 with task.action=bins")
         if not is_json(self.env_kwargs):
@@ -98,6 +101,7 @@ class TaskConfig(Section):
 _FOREIGN = {
     "function": (
         "normalize_observations", "frame_skip", "action", "action_levels", "action_noise", "hide_observations",
+        "behaviour",
     ),
     "envpool": ("frame_skip", "action_levels", "remake"),
 }  # fmt: skip

@@ -8,7 +8,7 @@ An episode is a whole game: all lives, and the score as it is (Salimans et al. 2
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -78,6 +78,9 @@ class AtariTask(GymnasiumTask):
     def _own_limit(self) -> int:
         limit: int = self._option("max_num_frames_per_episode")
         return limit
+
+    def _traits(self) -> dict[str, tuple[int, Callable[[], NDArray[Any]]]]:
+        return {"ram": (128, lambda: self._innermost().ram())}
 
     def _shorten_step(self) -> None:
         self.step = self._env.step  # type: ignore[method-assign]  # it skips frames itself
@@ -177,6 +180,11 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
             np.maximum(self._raw, self._raw_before, out=self._raw)
         self._resize(self._raw, SHAPE[1:], dst=out, interpolation=self._area)
         return out
+
+    def ram(self) -> NDArray[np.uint8]:
+        """Return the console's memory, uint8 (128,)."""
+        memory: NDArray[np.uint8] = self._ale.getRAM()
+        return memory
 
     def render(self) -> Any:
         """Return the newest raw frame in colour, uint8 (210, 160, 3); some games have 250 lines."""

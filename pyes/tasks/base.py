@@ -25,12 +25,16 @@ class Task(Protocol):
     action_space: gymnasium.Space[Any]
     max_timesteps: int | None
     render_fps: float  #: timesteps a second, in real time
+    behaviour_size: int  #: numbers that characterise an episode, as task.behaviour says; 0: none are wanted
 
     def reset(self, seed: int) -> Any:
         """Begin the episode of ``seed``; returns the first observation."""
 
     def step(self, action: Any) -> Step:
         """Apply one action for one timestep."""
+
+    def behaviour(self, observation: Any) -> NDArray[Any]:
+        """Return what characterises the episode that ended with an observation: (behaviour_size,), any real dtype."""
 
     def render(self) -> Any:
         """Return the current frame, uint8 (height, width, 3)."""

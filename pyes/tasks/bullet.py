@@ -13,6 +13,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError
 from pyes.tasks import bullet_small, bullet_walkers
@@ -95,6 +98,14 @@ class BulletTask(GymnasiumTask):
                 set_filter(body, body, link, link, 1)
         client.restoreState(self._start)
         robot.parts.pop("floor", None)
+
+    def _traits(self) -> dict[str, tuple[int, Callable[[], NDArray[Any]]]]:
+        walks = isinstance(self._stepper, bullet_walkers.Walker)
+        return {"final_position": (2, self._position)} if walks else {}
+
+    def _position(self) -> NDArray[np.float64]:
+        """Return x and y of the robot's torso."""
+        return np.array(self._world.robot.robot_body.pose().xyz()[:2])
 
     def render(self) -> Any:
         """Return the current frame, uint8 (height, width, 3)."""

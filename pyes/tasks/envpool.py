@@ -140,6 +140,7 @@ class EnvPoolTask(Closing):
         self.observation_shape = self._vector.observation_space.shape
         self.observation_size = self._vector.observation_size
         self.action_space = self._vector.action_space
+        self.behaviour_size = 0 if config.behaviour == "none" else self.observation_size
         own = self._vector.spec.config._asdict().get("max_episode_steps")
         limits = [limit for limit in (own, config.max_timesteps) if limit is not None]
         self.max_timesteps: int | None = min(limits, default=None)
@@ -152,6 +153,10 @@ class EnvPoolTask(Closing):
         """Apply one action for one timestep."""
         observations, rewards, ended = self._vector.step(self._slot, np.asarray(action)[None])
         return observations[0], rewards[0], bool(ended[0]), False, {}
+
+    def behaviour(self, observation: Any) -> NDArray[Any]:
+        """Return the last observation."""
+        return np.ravel(observation)
 
     def render(self) -> Any:
         """Return the current frame, uint8 (height, width, 3); TaskError where EnvPool cannot draw it."""

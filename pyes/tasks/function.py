@@ -37,6 +37,7 @@ class FunctionTask(Closing):
     observation_shape: tuple[int, ...] = (1,)
     max_timesteps: int | None = 1
     render_fps: float = 1
+    behaviour_size = 0
 
     def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
         if render_mode is not None:
@@ -55,6 +56,10 @@ class FunctionTask(Closing):
     def step(self, action: NDArray[np.float32]) -> Step:
         """Call the function with theta."""
         return _ONE, float(self._function(action)), True, False, {}
+
+    def behaviour(self, observation: NDArray[np.float32]) -> NDArray[Any]:
+        """Return nothing: a call has a value and no more."""
+        return np.empty(0)
 
     def render(self) -> Any:
         """Never called: frames are refused at once."""

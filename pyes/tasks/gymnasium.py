@@ -52,6 +52,8 @@ class GymnasiumTask(Closing):
         self.render_fps = int(self._env.metadata.get("render_fps") or 30) / self.frame_skip
         self._refresh = _CLEAN_SLATES.get(type(self._innermost()).__name__)
         self._levels = _Levels(self.action_space, config.action_levels) if config.action_levels else None
+        self._trait = self._find_trait()
+        self.behaviour_size = self._trait[0]
         self._shorten_step()
 
     def _shorten_step(self) -> None:
@@ -118,6 +120,30 @@ class GymnasiumTask(Closing):
         if math.prod(space.shape) == 0:
             raise ConfigError(f"{self._label()} observes nothing: {space}")
         return tuple(int(size) for size in space.shape)
+
+    def _find_trait(self) -> tuple[int, Callable[[Any], NDArray[Any]]]:
+        """Return how many numbers characterise an episode, and how to read them at its end."""
+        kind = self._config.behaviour
+        if kind == "none":
+            return 0, lambda _: np.empty(0)
+        if kind == "final_observation":
+            return self.observation_size, np.ravel
+        traits = self._traits()
+        if kind not in traits:
+            others = ", ".join(map(repr, ("none", "final_observation", *traits)))
+            raise ConfigError(f"task.behaviour: got {kind!r}, expected one of {others} for {self._config.title}")
+        size, read = traits[kind]
+        return size, lambda _: read()
+
+    def _traits(self) -> dict[str, tuple[int, Callable[[], NDArray[Any]]]]:
+        """Return what beside its last observation can characterise an episode: how many numbers, how to read them."""
+        # An environment of the user's own may say where its body is.
+        known = hasattr(self._innermost(), "position")
+        return {"final_position": (2, lambda: np.array(self._innermost().position, float))} if known else {}
+
+    def behaviour(self, observation: Any) -> NDArray[Any]:
+        """Return what characterises the episode that ended with an observation: (behaviour_size,)."""
+        return self._trait[1](observation)
 
     def reset(self, seed: int) -> Any:
         """Begin the episode of ``seed`` on a clean slate; returns the first observation."""

@@ -39,6 +39,8 @@ class HiddenTask(Closing):
         self.action_space: spaces.Space[Any] = task.action_space
         self.max_timesteps = task.max_timesteps
         self.render_fps = task.render_fps
+        self._observed = config.behaviour == "final_observation"
+        self.behaviour_size = self.observation_size if self._observed else task.behaviour_size
 
     def reset(self, seed: int) -> Any:
         """Begin the episode of ``seed``; returns what is seen of the first observation."""
@@ -48,6 +50,10 @@ class HiddenTask(Closing):
         """Apply one action for one timestep."""
         observation, *others = self._task.step(action)
         return (self._mask.seen(np.ravel(observation)), *others)
+
+    def behaviour(self, observation: Any) -> NDArray[Any]:
+        """Return what characterises the episode; of its last observation, what was seen."""
+        return np.ravel(observation) if self._observed else self._task.behaviour(observation)
 
     def render(self) -> Any:
         """Return the current frame, uint8 (height, width, 3)."""

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyes.errors import ConfigError, TaskError
 from pyes.tasks.gymnasium import GymnasiumTask
@@ -64,6 +65,13 @@ class MujocoTask(GymnasiumTask):
         if not _FEELS_CONTACTS[self._config.env_id.removesuffix(_VERSION)]:
             env.unwrapped.do_simulation = _simulation_without_forces(env.unwrapped, mujoco.mj_step)
         return env
+
+    def _traits(self) -> dict[str, tuple[int, Callable[[], NDArray[Any]]]]:
+        try:
+            torso = self._innermost().model.body("torso").id
+        except KeyError:  # it stays where it is
+            return {}
+        return {"final_position": (2, lambda: self._innermost().data.xpos[torso, :2].copy())}
 
     def render(self) -> Any:
         """Return the current frame, uint8 (height, width, 3); TaskError where there is nothing to draw with."""

@@ -88,15 +88,24 @@ class BaseWorker(ABC, Generic[E]):
         self._begun = now
         self._board.finish(self._slot, member, result)
 
-    def _summed_up(self, member: int, batch: Batch, total: float, length: int) -> Result:
-        """Return the result of a member whose episodes are done."""
+    def _summed_up(
+        self, member: int, batch: Batch, total: float, length: int, behaviour: NDArray[np.float64]
+    ) -> Result:
+        """Return the result of a member whose episodes are done; its behaviour goes to the board.
+
+        Parameters
+        ----------
+        total, length, behaviour    sums over its episodes
+        """
         if not math.isfinite(total):
             where = f"generation {batch.generation}, member {member}, seeds {batch.seeds[member].tolist()}"
             self._board.report(self._slot, f"the return is {total} ({where})")
             logger.warning("the return is %s (%s)", total, where)
             self._board.sums_of(member)  # what a failed member observed does not count
             return math.nan, length, Status.NOT_FINITE
-        return total / batch.seeds.shape[1], length, Status.OK
+        episodes = batch.seeds.shape[1]
+        self._board.behaviours[member] = behaviour / episodes
+        return total / episodes, length, Status.OK
 
     def _failed(self, error: BaseException, member: int, batch: Batch, episode: int) -> Result:
         """Return the result of a member whose episode raised; the head is told."""

@@ -8,10 +8,13 @@ of them is evaluated again in a wave of its own, so that none fails for another.
 import logging
 import time
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pyes import tasks
 from pyes.config import TaskConfig
 from pyes.messages import Batch
-from pyes.vector_rollout import VectorEvaluator
+from pyes.vector_rollout import Ended, VectorEvaluator
 from pyes.worker.base import BaseWorker
 
 logger = logging.getLogger(__name__)
@@ -54,7 +57,7 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
         ------
         MemoryError    there was too little memory; in a process of its own only
         """
-        wave = _Wave(members)
+        wave = _Wave(members, self._plan.behaviour_size)
         try:
             self._run(wave, batch)
         except (Exception, SystemExit) as error:
@@ -77,22 +80,33 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
         for wave.episode in range(last + 1):
             self._board.started[self._slot] = time.monotonic()
             seeds = batch.seeds[members, wave.episode].tolist()
-            for slot, episode_return, length in self._evaluator.episode(members, wave.episode, seeds):
+            for ended in self._evaluator.episode(members, wave.episode, seeds):
                 self._board.started[self._slot] = time.monotonic()
-                wave.totals[slot] += episode_return
-                wave.lengths[slot] += length
+                wave.add(ended)
                 if wave.episode == last:
-                    member = members[slot]
-                    self._finish(member, self._summed_up(member, batch, wave.totals[slot], wave.lengths[slot]))
+                    member = members[ended.slot]
+                    self._finish(member, self._summed_up(member, batch, *wave.sums(ended.slot)))
                     wave.unfinished.remove(member)
 
 
 class _Wave:
     """Members that are evaluated together, and what they have come to so far."""
 
-    def __init__(self, members: list[int]) -> None:
+    def __init__(self, members: list[int], behaviour_size: int) -> None:
         self.members = members
         self.unfinished = list(members)
-        self.totals = [0.0] * len(members)
-        self.lengths = [0] * len(members)
         self.episode = 0
+        self._totals = [0.0] * len(members)
+        self._lengths = [0] * len(members)
+        self._behaviours = np.zeros((len(members), behaviour_size))
+
+    def add(self, ended: Ended) -> None:
+        """Add an episode to the sums of its member."""
+        self._totals[ended.slot] += ended.return_
+        self._lengths[ended.slot] += ended.length
+        if ended.behaviour is not None:
+            self._behaviours[ended.slot] += ended.behaviour
+
+    def sums(self, slot: int) -> tuple[float, int, NDArray[np.float64]]:
+        """Return the sums of a member's returns, lengths and behaviours."""
+        return self._totals[slot], self._lengths[slot], self._behaviours[slot]
