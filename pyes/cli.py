@@ -548,8 +548,10 @@ def _resumed(run: Path, arguments: list[str]) -> list[str]:
         raise ConfigError(f"{group}: a resumed run keeps its configuration; override single keys, or start a new run")
     values = resume.kept(RunDirectory(run))
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
+    # Each algorithm has keys of its own: those of another one must not be there.
+    group = [f"algorithm={kept['algorithm']['name']}"] if "algorithm" in kept else []
     directory = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
-    return [*_overrides(kept), *directory]
+    return [*group, *_overrides(kept), *directory]
 
 
 def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
