@@ -35,6 +35,7 @@ _SCHEDULES = {
     "sigma": ("sigma", "sigma_decay", "sigma_min"),
     "learning_rate": ("learning_rate", "learning_rate_decay", "learning_rate_min"),
     "population_size": ("population_size", "growth"),
+    "return_weight": ("return_weight",),
 }
 
 

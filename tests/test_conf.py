@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from pyes import training
-from pyes.config import TrainConfig, from_mapping, to_mapping
+from pyes.config import AlgorithmConfig, TrainConfig, algorithm_config, from_mapping, to_mapping
 
 CONF = Path(__file__).parent.parent / "conf"
 GROUPS = ("algorithm", "task", "network", "optimizer", "noise", "cluster", "logger", "sweep", "debug")
@@ -19,7 +19,6 @@ OPTIONS = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF /
 EXPERIMENTS = [path.stem for path in sorted((CONF / "experiment").glob("*.yaml"))]
 #: What a choice cannot do without.
 NEEDS = {
-    "algorithm=ga": ["task.common_random_numbers=generation"],
     "algorithm=ns_es": ["task.behaviour=final_observation"],
     "algorithm=nsr_es": ["task.behaviour=final_observation"],
     "algorithm=nsra_es": ["task.behaviour=final_observation"],
@@ -29,7 +28,6 @@ NEEDS = {
     "task=function": ["task.factory=pyes.functions:quadratic", "task.dim=3"],
     "task=envpool": ["task.env_id=CartPole-v1"],
     "task=python": ["task.factory=gymnasium:make", "++task.env_kwargs.id=Acrobot-v1"],
-    "algorithm=snes": ["task.common_random_numbers=generation"],
     "network=torch": ["network.module=torch.nn:Linear"],
 }
 
@@ -52,6 +50,12 @@ def config(*overrides: str) -> TrainConfig:
 def test_defaults_of_conf_and_of_the_dataclasses_are_equal():
     made = config("task=gymnasium", "task.env_id=LunarLanderContinuous-v3")
     assert made == dataclasses.replace(TrainConfig(), run_dir="x")
+
+
+@pytest.mark.parametrize("name", sorted(AlgorithmConfig.KINDS))
+def test_algorithm_of_conf_has_all_keys_of_its_dataclass_and_their_defaults(name: str):
+    values = composed(f"algorithm={name}", "task=gymnasium")
+    assert values["algorithm"] == to_mapping(algorithm_config({"name": name}))
 
 
 def test_default_choices_have_every_key_but_those_of_other_choices():
@@ -135,7 +139,7 @@ def test_sweeps_that_compare_are_on_equal_terms(name: str):
     "option",
     [
         *("sweep=compare_lander", "sweep=compare_ant", "sweep=compare_pendulum"),
-        *(f"experiment={name}" for name in EXPERIMENTS if name != "lander_pgpe"),
+        *(f"experiment={name}" for name in EXPERIMENTS),
     ],
 )
 def test_option_sets_nothing_that_another_algorithm_may_not_have(option: str, tmp_path: Path):

@@ -10,6 +10,7 @@ from pyes.algorithms import NSES, NSRAES, NSRES
 from pyes.algorithms.archive import Archive
 from pyes.config import from_mapping
 from pyes.errors import ConfigError
+from pyes.history import History, setup_of
 from pyes.journal import Generation, read
 from pyes.noise import NoiseTable
 
@@ -222,3 +223,17 @@ def test_novelty_search_run_is_the_same_for_any_workers_and_when_it_goes_on(tmp_
             {"resume": str(tmp_path / "parts"), "force": True, "task": {"behaviour": "final_observation"}},
             display=False,
         )
+
+
+def test_novelty_search_run_takes_a_changed_return_weight(tmp_path):
+    pyes.train(_config(tmp_path / "run", "nsra_es", generations=2), display=False)
+    changes = {"resume": str(tmp_path / "run"), "generations": 3, "force": True}
+    pyes.train(changes | {"algorithm": {"return_weight": 0.25}}, display=False)
+    recording = read(tmp_path / "run" / "journal.bin")
+    setup = setup_of(recording)
+    with setup.make_table() as table:
+        history = History(recording, setup, table)
+        while not history.ended:
+            history.advance()
+        # A new best return may have added a step since.
+        assert history.state.algorithm.state_dict()["return_weight"] in (0.25, 0.25 + 0.05)
