@@ -549,9 +549,9 @@ def _resumed(run: Path, arguments: list[str]) -> list[str]:
     values = resume.kept(RunDirectory(run))
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
     # Each algorithm has keys of its own: those of another one must not be there.
-    group = [f"algorithm={kept['algorithm']['name']}"] if "algorithm" in kept else []
+    algorithm = [f"algorithm={kept['algorithm']['name']}"] if "algorithm" in kept else []
     directory = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
-    return [*group, *_overrides(kept), *directory]
+    return [*algorithm, *_overrides(kept), *directory]
 
 
 def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:

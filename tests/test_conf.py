@@ -159,6 +159,11 @@ def test_settings_of_an_experiment_for_one_algorithm_are_its_own_with_that_algor
         assert made.items() >= yaml.safe_load(path.read_text()).items()
 
 
+@pytest.mark.parametrize("experiment", ["bipedal_walker", "quadratic"])
+def test_experiment_with_an_optimizer_goes_without_one_too(experiment: str):
+    assert not config(f"experiment={experiment}", "algorithm=cma_es", "optimizer=adam").algorithm.optimized
+
+
 @pytest.mark.parametrize("choice", ["algorithm=pgpe", "experiment=lander_pgpe"])
 def test_pgpe_takes_clipup_unless_an_optimizer_is_chosen(choice: str):
     assert config(choice).optimizer.name == "clipup"

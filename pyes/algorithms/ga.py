@@ -9,7 +9,7 @@ from pyes import streams
 from pyes.algorithms import lineage
 from pyes.algorithms.base import TableAlgorithm
 from pyes.algorithms.lineage import Lineage
-from pyes.config import GAConfig, OptimizerConfig
+from pyes.config import GAConfig
 from pyes.noise import NoiseTable
 from pyes.population import Population
 
@@ -29,7 +29,6 @@ class GA(TableAlgorithm):
     theta : float32 (dim,)           what the first generation mutates; copied
     table : NoiseTable               where the mutations come from; None builds a private one
     seed : int                       decides, with the returns, every number of the run
-    optimizer : OptimizerConfig      has no meaning here
     threads : int                    for large sums; the result does not depend on it
     **settings                       keys of `pyes.config.GAConfig`: population_size, sigma, parents, elites, ...
 
@@ -50,7 +49,6 @@ class GA(TableAlgorithm):
         table: NoiseTable | None = None,
         *,
         seed: int = 0,
-        optimizer: OptimizerConfig | None = None,
         threads: int = 1,
         **settings: Any,
     ) -> None:
