@@ -34,7 +34,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 #: Runs that the pages name: run directories, and the jobs of sweeps.
 RUNS = (
     "runs/lander", "runs/walker", "runs/cart_pole", "runs/corridor", "runs/rosenbrock", "runs/sigma/0", "runs/sigma/1",
-    "runs/dtypes", "runs/pong", "runs/episodes/0", "runs/episodes/1", "multirun/2026-11-21/10-00-00/0",
+    "runs/dtypes", "runs/pong", "runs/maze", "runs/episodes/0", "runs/episodes/1", "multirun/2026-11-21/10-00-00/0",
 )  # fmt: skip
 COMMANDS_THAT_RUN = ("evaluate", "replay", "plot", "table", "map", "export", "video", "info")
 

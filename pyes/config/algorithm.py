@@ -405,6 +405,9 @@ class CMAESConfig(LibraryConfig):
         super().check()
         if not is_json(self.options):
             raise refusal("algorithm.options", self.options, JSON_MAPPING)
+        for key, value in self.options.items():
+            if isinstance(value, str):  # pycma would evaluate it as an expression
+                raise refusal(f"algorithm.options.{key}", value, "no text: a number, true, false, null or a list")
 
 
 @dataclass(frozen=True)
