@@ -18,7 +18,7 @@ import numpy as np
 
 import pyes
 from pyes import algorithms
-from pyes.config import AlgorithmConfig, OptimizerConfig, algorithm_config
+from pyes.config import AlgorithmConfig, algorithm_config
 from pyes.metrics import read_rows
 from pyes.noise import NoiseTable
 
@@ -70,7 +70,7 @@ def measure(settings: dict[str, Any], dim: int, generations: int) -> tuple[float
     """Return the mean seconds of an ask and of a tell after the first, and the peak memory in MB."""
     with NoiseTable(max(2**20, 64 * dim), 0) as table:
         theta = np.zeros(dim, np.float32)
-        algorithm = algorithms.make(algorithm_config(settings), OptimizerConfig(), theta, table, seed=0)
+        algorithm = algorithms.make(algorithm_config(settings), None, theta, table, seed=0)
         times = np.empty((generations + 1, 2))
         for row in times:
             begun = time.perf_counter()
@@ -78,8 +78,9 @@ def measure(settings: dict[str, Any], dim: int, generations: int) -> tuple[float
             asked = time.perf_counter()
             row[0] = asked - begun
             returns = [-float(np.sum((algorithm.member(i) - 1) ** 2)) for i in range(len(population))]
+            behaviours = np.random.default_rng(len(returns)).standard_normal((len(returns), 2), np.float32)
             begun = time.perf_counter()
-            algorithm.tell(returns)
+            algorithm.tell(returns, behaviours)  # of which only those take notice that learn from them
             row[1] = time.perf_counter() - begun
     ask, tell = times[1:].mean(axis=0)
     # Not getrusage's: that one begins with the parent's.

@@ -46,10 +46,15 @@ def _make(name: str, table: NoiseTable, threads: int) -> Algorithm:
 def _turn(algorithm: Algorithm, returns: np.ndarray) -> tuple[float, float]:
     """Return the seconds of one ask and one tell."""
     begun = time.perf_counter()
-    algorithm.ask()
+    size = len(algorithm.ask())  # some have members beside the perturbations
     asked = time.perf_counter()
-    algorithm.tell(returns)
+    algorithm.tell(np.resize(returns, size), behaviours(size))
     return asked - begun, time.perf_counter() - asked
+
+
+def behaviours(size: int) -> np.ndarray:
+    """Return two numbers a member, for those that learn from behaviours; the others do not look at them."""
+    return np.random.default_rng(size).standard_normal((size, 2), np.float32)
 
 
 if __name__ == "__main__":

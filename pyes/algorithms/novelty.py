@@ -4,14 +4,13 @@ Owns the meta-population of centers, who of them moves, and what counts of retur
 that of OpenAI-ES; what is novel, the archive's affair.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyes import optimizers, shaping, streams
 from pyes.algorithms.archive import Archive
-from pyes.algorithms.base import Vector
 from pyes.algorithms.gradient import GradientAlgorithm
 from pyes.config import NoveltyConfig, NSESConfig, NSRAESConfig, NSRESConfig, OptimizerConfig
 from pyes.errors import ConfigError
@@ -37,24 +36,30 @@ class NoveltySearch(GradientAlgorithm):
 
     Parameters
     ----------
-    theta, table, seed, threads    as for `pyes.algorithms.base.TableAlgorithm`
-    config : NoveltyConfig
-    optimizer : OptimizerConfig    each center has one of its own
+    theta, table, seed, threads    as for `pyes.OpenAIES`
+    optimizer : OptimizerConfig    as there; each center has one of its own
+    **settings                     keys of the algorithm's class in `pyes.config`: population_size, sigma, parents, ...
+
+    Raises
+    ------
+    ConfigError    an impossible setting, or a table smaller than theta
     """
+
+    CONFIG: ClassVar[type[NoveltyConfig]]
 
     def __init__(
         self,
-        theta: Vector,
-        table: NoiseTable | None,
-        config: NoveltyConfig,
+        theta: NDArray[np.float32],
+        table: NoiseTable | None = None,
         *,
-        seed: int,
-        optimizer: OptimizerConfig | None,
-        threads: int,
+        seed: int = 0,
+        optimizer: OptimizerConfig | None = None,
+        threads: int = 1,
+        **settings: Any,
     ) -> None:
+        config = self._config = self.CONFIG(**settings)
         super().__init__(theta, table, config, seed=seed, threads=threads)
         count, dim = config.parents, len(self.theta)
-        self._config = config
         self._centers = self._starts(count)
         self._optimizers = [optimizers.make(optimizer or OptimizerConfig(), dim) for _ in range(count)]
         self._archive = Archive(config.neighbours)
@@ -180,27 +185,10 @@ class NoveltySearch(GradientAlgorithm):
 class NSES(NoveltySearch):
     """NS-ES (Conti et al. 2018, algorithm 1): the centers go where none has been; returns count for nothing.
 
-    Parameters
-    ----------
-    theta, table, seed, optimizer, threads    as for `pyes.OpenAIES`
-    **settings                                keys of `pyes.config.NSESConfig`: population_size, sigma, parents, ...
-
-    Raises
-    ------
-    ConfigError    an impossible setting, or a table smaller than theta
+    Its keys are those of `pyes.config.NSESConfig`.
     """
 
-    def __init__(
-        self,
-        theta: NDArray[np.float32],
-        table: NoiseTable | None = None,
-        *,
-        seed: int = 0,
-        optimizer: OptimizerConfig | None = None,
-        threads: int = 1,
-        **settings: Any,
-    ) -> None:
-        super().__init__(theta, table, NSESConfig(**settings), seed=seed, optimizer=optimizer, threads=threads)
+    CONFIG = NSESConfig
 
     @property
     def _return_share(self) -> float:
@@ -210,27 +198,10 @@ class NSES(NoveltySearch):
 class NSRES(NoveltySearch):
     """NSR-ES (Conti et al. 2018, algorithm 2): returns and novelty count for one half each.
 
-    Parameters
-    ----------
-    theta, table, seed, optimizer, threads    as for `pyes.OpenAIES`
-    **settings                                keys of `pyes.config.NSRESConfig`: population_size, sigma, parents, ...
-
-    Raises
-    ------
-    ConfigError    an impossible setting, or a table smaller than theta
+    Its keys are those of `pyes.config.NSRESConfig`.
     """
 
-    def __init__(
-        self,
-        theta: NDArray[np.float32],
-        table: NoiseTable | None = None,
-        *,
-        seed: int = 0,
-        optimizer: OptimizerConfig | None = None,
-        threads: int = 1,
-        **settings: Any,
-    ) -> None:
-        super().__init__(theta, table, NSRESConfig(**settings), seed=seed, optimizer=optimizer, threads=threads)
+    CONFIG = NSRESConfig
 
     @property
     def _return_share(self) -> float:
@@ -240,30 +211,15 @@ class NSRES(NoveltySearch):
 class NSRAES(NoveltySearch):
     """NSRA-ES (Conti et al. 2018, algorithm 3): novelty counts for more while no center has a new best return.
 
-    Parameters
-    ----------
-    theta, table, seed, optimizer, threads    as for `pyes.OpenAIES`
-    **settings                                keys of `pyes.config.NSRAESConfig`: population_size, return_weight, ...
-
-    Raises
-    ------
-    ConfigError    an impossible setting, or a table smaller than theta
+    Its keys are those of `pyes.config.NSRAESConfig`.
     """
 
-    def __init__(
-        self,
-        theta: NDArray[np.float32],
-        table: NoiseTable | None = None,
-        *,
-        seed: int = 0,
-        optimizer: OptimizerConfig | None = None,
-        threads: int = 1,
-        **settings: Any,
-    ) -> None:
-        config = NSRAESConfig(**settings)
-        super().__init__(theta, table, config, seed=seed, optimizer=optimizer, threads=threads)
-        self._adaptation = config
-        self._weight = config.return_weight
+    CONFIG = NSRAESConfig
+    _config: NSRAESConfig
+
+    def __init__(self, theta: NDArray[np.float32], table: NoiseTable | None = None, **settings: Any) -> None:
+        super().__init__(theta, table, **settings)
+        self._weight = self._config.return_weight
         self._best: float | None = None  # return of a center
         self._waited = 0  # generations
 
@@ -278,7 +234,7 @@ class NSRAES(NoveltySearch):
 
     def _adapt(self, returns: NDArray[np.float64]) -> None:
         """Shift the weight by what the centers came to (algorithm 3, from line 12)."""
-        config, known = self._adaptation, returns[~np.isnan(returns)]
+        config, known = self._config, returns[~np.isnan(returns)]
         best = float(known.max(initial=-np.inf))
         if self._best is None:
             self._best = best

@@ -18,8 +18,7 @@ class PGPE(DeviatingAlgorithm):
     With the shaped returns ``w+`` and ``w-`` of a pair and their mean ``b`` over all members, the gradient of theta is
     the mean over pairs of ``(w+ - w-) / 2 * sigma * eps``, that of sigma the mean of
     ``((w+ + w-) / 2 - b) * sigma * (eps**2 - 1)`` (Sehnke et al. 2010, whose learning rates are in proportion to
-    sigma squared). The optimiser moves theta; sigma changes by at most ``sigma_max_change``
-    of itself.
+    sigma squared). The optimiser moves theta; sigma changes by at most ``sigma_max_change`` of itself.
 
     Parameters
     ----------

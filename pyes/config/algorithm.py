@@ -58,6 +58,16 @@ class AlgorithmConfig(Section):
     PATH = "algorithm"
     #: Class of each algorithm, by name.
     KINDS: ClassVar[dict[str, "type[AlgorithmConfig]"]] = {}
+    #: Whether an optimiser moves theta.
+    optimized: ClassVar[bool] = True
+    #: Whether perturbations come from the noise table.
+    on_table: ClassVar[bool] = True
+    #: Whether it learns from behaviours, too.
+    needs_behaviours: ClassVar[bool] = False
+    #: Whether every parameter has a sigma of its own.
+    scaled: ClassVar[bool] = False
+    #: Distributions of other projects that decide its numbers.
+    packages: ClassVar[tuple[str, ...]] = ()
 
     name: str = ""
     population_size: Annotated[int, Range(minimum=2)] = 40  # members evaluated, mirrored ones counted
@@ -84,16 +94,6 @@ class AlgorithmConfig(Section):
         return False
 
     @property
-    def optimized(self) -> bool:
-        """Whether an optimiser moves theta."""
-        return True
-
-    @property
-    def on_table(self) -> bool:
-        """Whether perturbations come from the noise table."""
-        return True
-
-    @property
     def capacity(self) -> int:
         """Most members that a generation has."""
         return self.population_size
@@ -102,16 +102,6 @@ class AlgorithmConfig(Section):
     def bases(self) -> int:
         """Most vectors that the members of one generation are perturbations of; see `pyes.population`."""
         return 1
-
-    @property
-    def needs_behaviours(self) -> bool:
-        """Whether it learns from behaviours, too."""
-        return False
-
-    @property
-    def scaled(self) -> bool:
-        """Whether every parameter has a sigma of its own."""
-        return False
 
     def check(self) -> None:
         """Refuse an odd mirrored population."""
@@ -124,6 +114,12 @@ class AlgorithmConfig(Section):
         if hasattr(self, "mirrored"):
             return "an even number with algorithm.mirrored=true (or algorithm.mirrored=false)"
         return f"an even number with algorithm.name={self.name}, whose members are mirrored pairs"
+
+    def _check_floor(self, key: str) -> None:
+        """Refuse a schedule that would stop above where it starts."""
+        floor, start = getattr(self, f"{key}_min"), getattr(self, key)
+        if floor > start:
+            raise refusal(f"algorithm.{key}_min", floor, f"at most algorithm.{key}, which is {start}")
 
     def check_optimizer(self, optimizer: "OptimizerConfig") -> None:
         """Refuse settings of an optimiser where there is none.
@@ -138,11 +134,6 @@ class AlgorithmConfig(Section):
             if not self.optimized and getattr(optimizer, key) != getattr(default, key):
                 expected = f"{literal(getattr(default, key))} with algorithm.name={self.name}, which has no optimiser"
                 raise refusal(f"optimizer.{key}", getattr(optimizer, key), expected)
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Distributions of other projects that decide the numbers of the algorithm."""
-        return ()
 
 
 @dataclass(frozen=True)
@@ -186,9 +177,7 @@ class ScheduledConfig(GrowingConfig):
         """Refuse floors above where the schedules start."""
         super().check()
         for key in ("sigma", "learning_rate"):
-            floor, start = getattr(self, f"{key}_min"), getattr(self, key)
-            if floor > start:
-                raise refusal(f"algorithm.{key}_min", floor, f"at most algorithm.{key}, which is {start}")
+            self._check_floor(key)
 
 
 @dataclass(frozen=True)
@@ -218,6 +207,8 @@ class OpenAIESConfig(GradientConfig):
 class NoveltyConfig(GradientConfig):
     """What the three kinds of novelty search share: some centers, and an archive of what they did."""
 
+    needs_behaviours: ClassVar[bool] = True
+
     parents: Annotated[int, AtLeastOne] = 5  # centers, of which one moves in a generation
     neighbours: Annotated[int, AtLeastOne] = 10  # of the archive, to whom the mean distance is the novelty
 
@@ -230,11 +221,6 @@ class NoveltyConfig(GradientConfig):
     def bases(self) -> int:
         """Most vectors that the members of one generation are perturbations of; see `pyes.population`."""
         return self.parents
-
-    @property
-    def needs_behaviours(self) -> bool:
-        """Whether it learns from behaviours, too."""
-        return True
 
 
 @dataclass(frozen=True)
@@ -265,6 +251,8 @@ class NSRAESConfig(NoveltyConfig):
 class ARSConfig(ScheduledConfig):
     """Augmented random search: mirrored pairs, of which the best decide the step."""
 
+    optimized: ClassVar[bool] = False
+
     name: Literal["ars"] = "ars"
     sigma: Annotated[float, Positive] = 0.05
     learning_rate: Annotated[float, Positive] = 0.02
@@ -274,11 +262,6 @@ class ARSConfig(ScheduledConfig):
     def pairs(self) -> bool:
         """Whether members 2i and 2i + 1 are a mirrored pair."""
         return True
-
-    @property
-    def optimized(self) -> bool:
-        """Whether an optimiser moves theta."""
-        return False
 
     def check(self) -> None:
         """Refuse to keep more pairs than there are."""
@@ -292,6 +275,8 @@ class ARSConfig(ScheduledConfig):
 class PGPEConfig(GrowingConfig):
     """Policy gradients with parameter-based exploration: mirrored pairs, and a sigma of each parameter."""
 
+    scaled: ClassVar[bool] = True
+
     name: Literal["pgpe"] = "pgpe"
     sigma: Annotated[float, Positive] = 0.3  # of every parameter, at first
     sigma_learning_rate: Annotated[float, NotNegative] = 0.1
@@ -304,35 +289,25 @@ class PGPEConfig(GrowingConfig):
         """Whether members 2i and 2i + 1 are a mirrored pair."""
         return True
 
-    @property
-    def scaled(self) -> bool:
-        """Whether every parameter has a sigma of its own."""
-        return True
-
 
 @dataclass(frozen=True)
 class SNESConfig(AlgorithmConfig):
     """Separable natural evolution strategies: a sigma of each parameter, moved by natural gradients."""
+
+    optimized: ClassVar[bool] = False
+    scaled: ClassVar[bool] = True
 
     name: Literal["snes"] = "snes"
     sigma: Annotated[float, Positive] = 0.3  # of every parameter, at first
     learning_rate: Annotated[float, Positive] = 1.0  # of theta, in units of sigma
     sigma_learning_rate: Annotated[float, NotNegative] | None = None  # None: (3 + ln dim) / (5 sqrt dim)
 
-    @property
-    def optimized(self) -> bool:
-        """Whether an optimiser moves theta."""
-        return False
-
-    @property
-    def scaled(self) -> bool:
-        """Whether every parameter has a sigma of its own."""
-        return True
-
 
 @dataclass(frozen=True)
 class GAConfig(AlgorithmConfig):
     """The genetic algorithm: who has offspring, and how that differs from its parent."""
+
+    optimized: ClassVar[bool] = False
 
     name: Literal["ga"] = "ga"
     sigma: Annotated[float, Positive] = 0.1  # standard deviation of a mutation
@@ -340,11 +315,6 @@ class GAConfig(AlgorithmConfig):
     sigma_min: Annotated[float, NotNegative] = 0.0
     parents: Annotated[int, AtLeastOne] = 4  # the best of a generation, which have offspring in the next
     elites: Annotated[int, AtLeastOne] = 1  # the best of a generation, which are evaluated again in the next
-
-    @property
-    def optimized(self) -> bool:
-        """Whether an optimiser moves theta."""
-        return False
 
     @property
     def bases(self) -> int:
@@ -361,23 +331,15 @@ class GAConfig(AlgorithmConfig):
             most = min(self.parents, self.population_size - 1)
             expected = f"at most {most}: elites are parents, and not the whole population"
             raise refusal("algorithm.elites", self.elites, expected)
-        if self.sigma_min > self.sigma:
-            raise refusal("algorithm.sigma_min", self.sigma_min, f"at most algorithm.sigma, which is {self.sigma}")
+        self._check_floor("sigma")
 
 
 @dataclass(frozen=True)
 class LibraryConfig(AlgorithmConfig):
     """What the algorithms of other libraries share: their members are vectors of their own."""
 
-    @property
-    def optimized(self) -> bool:
-        """Whether an optimiser moves theta."""
-        return False
-
-    @property
-    def on_table(self) -> bool:
-        """Whether perturbations come from the noise table."""
-        return False
+    optimized: ClassVar[bool] = False
+    on_table: ClassVar[bool] = False
 
     @property
     def bases(self) -> int:
@@ -389,16 +351,13 @@ class LibraryConfig(AlgorithmConfig):
 class CMAESConfig(LibraryConfig):
     """CMA-ES of pycma: its distribution at the start, and the kind of its covariance matrix."""
 
+    packages: ClassVar[tuple[str, ...]] = ("cma",)
+
     name: Literal["cma_es"] = "cma_es"
     population_size: Annotated[int, Range(minimum=4)] = 40
     sigma: Annotated[float, Positive] = 0.3  # standard deviation of every parameter at the start
     covariance: Literal["auto", "full", "diagonal", "vd", "vkd"] = "auto"  # auto: full up to 2,000 parameters
     options: dict[str, Any] = field(default_factory=dict)  # of pycma's CMAOptions
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Distributions of other projects that decide the numbers of the algorithm."""
-        return ("cma",)
 
     def check(self) -> None:
         """Refuse options that a run's configuration cannot hold."""
@@ -414,16 +373,13 @@ class CMAESConfig(LibraryConfig):
 class NevergradConfig(LibraryConfig):
     """An optimiser of Nevergrad's registry: which one, and where it starts."""
 
+    packages: ClassVar[tuple[str, ...]] = ("nevergrad", "cma", "scipy")
+
     name: Literal["nevergrad"] = "nevergrad"
     optimizer: str = "OldCMA"  # any name of Nevergrad's registry
     sigma: Annotated[float, Positive] = 0.3  # with init=theta: unit of the search, a standard deviation
     init: Literal["theta", "own"] = "theta"  # own: Nevergrad's, which is 0 and a unit of 1
     budget: Annotated[int, AtLeastOne] | None = None  # evaluations, for optimisers that plan by it
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Distributions of other projects that decide the numbers of the algorithm."""
-        return ("nevergrad", "cma", "scipy")
 
 
 def algorithm_config(values: Mapping[str, Any]) -> AlgorithmConfig:
