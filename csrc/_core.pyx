@@ -561,7 +561,7 @@ def board_open(cursor, states, count):  # OUT, OUT
     Parameters
     ----------
     cursor : int64 (1,)          members handed out so far
-    states : int32 (capacity,)   0 free, worker + 1 claimed, -1 done
+    states : int32 (capacity,)   0 free, worker + 1 claimed, -1 done, -2 withheld: not to be claimed, for now
 
     Notes
     -----
@@ -589,8 +589,32 @@ def board_release(states, count, worker):  # IN and OUT
 
 
 def board_remaining(states, count):  # IN
-    """Count the members 0..count-1 that are not done."""
+    """Count the members 0..count-1 that are free or claimed."""
     return pyes_board_remaining(count, _states(states, count, False))
+
+
+def board_withhold(states, count):  # OUT
+    """Make members 0..count-1 withheld; no worker may hold any."""
+    pyes_board_withhold(count, _states(states, count, True))
+
+
+def board_offer(cursor, states, begin, end):  # IN and OUT, IN and OUT
+    """Make those of members begin..end-1 free that are withheld; workers may be claiming."""
+    cdef int32_t *p_states = _states(states, end, True)
+    pyes_board_offer(_integer("begin", begin, end + 1), end, _cursor(cursor), p_states)
+
+
+def board_withdraw(states, begin, end):  # IN and OUT
+    """Make those of members begin..end-1 withheld that are free; return how many these were."""
+    cdef int32_t *p_states = _states(states, end, True)
+    return pyes_board_withdraw(_integer("begin", begin, end + 1), end, p_states)
+
+
+def board_collect(states, count):  # IN and OUT
+    """Return the members 0..count-1 that are done, in order, and make them withheld."""
+    cdef int32_t *p_states = _states(states, count, True)
+    members = np.empty(count, INT64)
+    return members[: pyes_board_collect(count, p_states, <int64_t *>_out("members", members, INT64))]
 
 
 # ---- Policy ----------------------------------------------------------------------------------------------------------

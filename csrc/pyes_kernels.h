@@ -312,8 +312,9 @@ void pyes_box_action(int64_t n, enum pyes_action action, int64_t bins, const flo
 /* ---- Board (kernels/board.c) -------------------------------------------------------------------------------------
  *
  * Which member of a generation is held by which worker, in memory shared by processes: one int32 a member (0 free,
- * worker + 1 claimed, -1 done) and a cursor that counts the members handed out. Each change is one atomic instruction
- * on one word, so a worker that dies at any point loses at most its own claim, which release gives back. */
+ * worker + 1 claimed, -1 done, -2 withheld: not for this board's workers, for now) and a cursor that counts the members
+ * handed out. Each change is one atomic instruction on one word, so a worker that dies at any point loses at most its
+ * own claim, which release gives back. */
 
 /* Makes members 0 .. count-1 free. @pre no worker is claiming. */
 void pyes_board_open(int64_t count, int64_t *cursor, int32_t *states);
@@ -329,7 +330,19 @@ int pyes_board_finish(int64_t member, int32_t worker, int32_t *states);
 /* Frees one member that a (dead) worker holds. @return the member, or -1 if it holds none. */
 int64_t pyes_board_release(int64_t count, int32_t worker, int32_t *states);
 
-/* Members not yet done. */
+/* Members that are free or claimed. */
 int64_t pyes_board_remaining(int64_t count, const int32_t *states);
+
+/* Makes members 0 .. count-1 withheld. @pre no worker holds any. */
+void pyes_board_withhold(int64_t count, int32_t *states);
+
+/* Makes those of members begin .. end-1 free that are withheld; workers may be claiming. */
+void pyes_board_offer(int64_t begin, int64_t end, int64_t *cursor, int32_t *states);
+
+/* Makes those of members begin .. end-1 withheld that are free. @return how many. */
+int64_t pyes_board_withdraw(int64_t begin, int64_t end, int32_t *states);
+
+/* Writes the members that are done, in order, and makes them withheld. @return how many. */
+int64_t pyes_board_collect(int64_t count, int32_t *states, int64_t *members);
 
 #endif

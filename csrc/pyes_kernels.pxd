@@ -104,3 +104,7 @@ cdef extern from "pyes_kernels.h" nogil:
     int pyes_board_finish(int64_t member, int32_t worker, int32_t *states)
     int64_t pyes_board_release(int64_t count, int32_t worker, int32_t *states)
     int64_t pyes_board_remaining(int64_t count, const int32_t *states)
+    void pyes_board_withhold(int64_t count, int32_t *states)
+    void pyes_board_offer(int64_t begin, int64_t end, int64_t *cursor, int32_t *states)
+    int64_t pyes_board_withdraw(int64_t begin, int64_t end, int32_t *states)
+    int64_t pyes_board_collect(int64_t count, int32_t *states, int64_t *members)

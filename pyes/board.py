@@ -74,8 +74,13 @@ class Board:
 
     # --- the head's side
 
-    def open(self, batch: Batch) -> None:
-        """Put up a batch; from here on its members can be claimed. All members of the one before must be done."""
+    def open(self, batch: Batch, *, offered: bool = True) -> None:
+        """Put up a batch. No member of the one before may be held.
+
+        Parameters
+        ----------
+        offered : bool    whether all its members can be claimed from here on, or only those that `offer` names
+        """
         population, header = batch.population, self._header
         count = len(population)
         self._bases[: len(population.bases)] = population.bases
@@ -97,26 +102,45 @@ class Board:
         header[_LIMIT], header[_STRIDE] = batch.limit, batch.statistics_stride
         header[_NORMALIZED], header[_NOISE] = batch.mean is not None, batch.action_noise
         header[_TICKET] += 1
-        _core.board_open(self._cursor, self._states, count)
+        if offered:
+            _core.board_open(self._cursor, self._states, count)
+        else:
+            _core.board_withhold(self._states, count)
+
+    def offer(self, begin: int, end: int) -> None:
+        """Let members begin .. end-1 be claimed."""
+        _core.board_offer(self._cursor, self._states, begin, end)
+
+    def withdraw(self, begin: int, end: int) -> int:
+        """Take those of members begin .. end-1 back that nobody has claimed; return how many these were."""
+        return _core.board_withdraw(self._states, begin, end)
+
+    def collect(self) -> Results:
+        """Return what those members came to, in member order, that were done since the last call."""
+        return self._results(_core.board_collect(self._states, int(self._header[_COUNT])))
 
     def results(self) -> Results:
         """Return what the batch came to, copied; call it when `remaining` is 0."""
-        count, stride = int(self._header[_COUNT]), int(self._header[_STRIDE])
-        lengths, status = self._lengths[:count].copy(), self._status[:count].copy()
-        rows = -(-count // stride) if stride else 0
+        return self._results(np.arange(int(self._header[_COUNT])))
+
+    def _results(self, members: NDArray[np.int64]) -> Results:
+        stride = int(self._header[_STRIDE])
+        lengths, status = self._lengths[members], self._status[members]
+        summed = members % stride == 0 if stride else np.zeros(len(members), np.bool_)
         return Results(
-            returns=self._returns[:count].copy(),
+            members=members,
+            returns=self._returns[members],
             lengths=lengths,
             status=status,
-            sums=self._sums[:rows].copy(),
-            sum_lengths=np.where(status == Status.OK, lengths, 0)[::stride] if stride else lengths[:0],
-            behaviours=self.behaviours[:count].copy(),
+            sums=self._sums[members[summed] // max(1, stride)],
+            sum_lengths=np.where(status == Status.OK, lengths, 0)[summed],
+            behaviours=self.behaviours[members],
             busy_seconds=float(self.busy.sum()),
             errors=self.errors(),
         )
 
     def remaining(self) -> int:
-        """Return how many members of the open batch are not done."""
+        """Return how many members of the open batch can be claimed or are held."""
         return _core.board_remaining(self._states, int(self._header[_COUNT]))
 
     # --- the workers' side

@@ -53,6 +53,7 @@ class Batch:
     limit : int                        timesteps of an episode, at most
     statistics_stride : int            every so-many-th member's observations are summed; 0: nobody's
     action_noise : bool                whether the policy's action noise is on
+    evaluation : bool                  whether these are evaluation episodes of the center
     """
 
     population: Population
@@ -62,6 +63,7 @@ class Batch:
     inverse_std: NDArray[np.float32] | None = None
     statistics_stride: int = 0
     action_noise: bool = False
+    evaluation: bool = False
 
     @property
     def generation(self) -> int:
@@ -71,10 +73,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Results:
-    """What a batch came to, in member order.
+    """What a batch, or some members of one, came to, in member order.
 
     Attributes
     ----------
+    members : int64 (n,)               which of the batch these are
     returns : float64 (n,)             mean undiscounted return over the member's episodes; NaN where it failed
     lengths : int64 (n,)               timesteps of all its episodes together
     status : uint8 (n,)                see `Status`
@@ -84,6 +87,7 @@ class Results:
     busy_seconds : float               time that all workers together spent on members
     """
 
+    members: NDArray[np.int64]
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
     status: NDArray[np.uint8]

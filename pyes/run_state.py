@@ -215,6 +215,7 @@ class RunState:
             limit=self.setup.most,
             mean=mean,
             inverse_std=inverse_std,
+            evaluation=True,
         )
 
     def _seeds(self, generation: int, size: int) -> NDArray[np.int64]:

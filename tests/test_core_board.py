@@ -78,13 +78,18 @@ def test_board_member_drawn_but_never_claimed_is_found() -> None:
     assert [board.claim(3, 0) for _ in range(4)] == [1, 2, 0, -1]
 
 
-@given(st.integers(0, 12), st.lists(st.tuples(st.sampled_from("cfr"), st.integers(0, 3)), max_size=80))
-def test_board_against_a_model(count: int, operations: list[tuple[str, int]]) -> None:
-    """Any sequence of claims, finishes and releases keeps each member in exactly one state."""
+@given(
+    st.integers(0, 12), st.booleans(), st.lists(st.tuples(st.sampled_from("cfrowt"), st.integers(0, 3)), max_size=80)
+)
+def test_board_against_a_model(count: int, offered: bool, operations: list[tuple[str, int]]) -> None:
+    """Any sequence of operations keeps each member in exactly one state."""
     board = Board(12)
-    _core.board_open(board.cursor, board.states, count)
+    if offered:
+        _core.board_open(board.cursor, board.states, count)
+    else:
+        _core.board_withhold(board.states, count)
     held: dict[int, list[int]] = {worker: [] for worker in range(4)}
-    free, done = set(range(count)), set()
+    free, withheld, done = (set(range(count)), set[int](), set[int]()) if offered else (set(), set(range(count)), set())
     for operation, worker in operations:
         if operation == "c":
             member = board.claim(count, worker)
@@ -102,7 +107,19 @@ def test_board_against_a_model(count: int, operations: list[tuple[str, int]]) ->
             if member >= 0:
                 held[worker].remove(member)
                 free.add(member)
-        assert _core.board_remaining(board.states, count) == count - len(done)
+        elif operation == "t":
+            assert _core.board_collect(board.states, count).tolist() == sorted(done)
+            withheld, done = withheld | done, set()
+        elif operation in "ow":
+            part = set(range(count * worker // 4, count * (worker + 1) // 4))
+            begin, end = min(part, default=0), max(part, default=-1) + 1
+            if operation == "o":
+                _core.board_offer(board.cursor, board.states, begin, end)
+                free, withheld = free | part & withheld, withheld - part
+            else:
+                assert _core.board_withdraw(board.states, begin, end) == len(part & free)
+                free, withheld = free - part, withheld | part & free
+        assert _core.board_remaining(board.states, count) == count - len(done) - len(withheld)
 
 
 @needs_fork

@@ -1,7 +1,7 @@
 /* The board: which worker holds which member of the generation.
  *
  * Owns the states of members in memory shared by processes. Must not know what a member is.
- * Invariant: a member is free, held by one worker, or done, and every change is one atomic instruction on one word; so
+ * Invariant: a member is withheld, free, held by one worker, or done, and every change is one atomic instruction on one word; so
  * a process killed between any two instructions can lose nothing but its own claim, which pyes_board_release undoes. */
 #include "../pyes_kernels.h"
 
@@ -29,7 +29,7 @@ static int swap32(int32_t *p, int32_t old, int32_t new_)
 }
 #endif
 
-enum { FREE = 0, DONE = -1 };
+enum { FREE = 0, DONE = -1, WITHHELD = -2 };
 
 void pyes_board_open(int64_t count, int64_t *cursor, int32_t *states)
 {
@@ -69,6 +69,38 @@ int64_t pyes_board_remaining(int64_t count, const int32_t *states)
 {
     int64_t remaining = 0;
     for (int64_t m = 0; m < count; m++)
-        remaining += load32(&states[m]) != DONE;
+        remaining += load32(&states[m]) >= FREE;
     return remaining;
+}
+
+void pyes_board_withhold(int64_t count, int32_t *states)
+{
+    for (int64_t m = 0; m < count; m++)
+        store32(&states[m], WITHHELD);
+}
+
+void pyes_board_offer(int64_t begin, int64_t end, int64_t *cursor, int32_t *states)
+{
+    for (int64_t m = begin; m < end; m++)
+        swap32(&states[m], WITHHELD, FREE);
+    /* The cursor is a hint: a claim that misses a free member by a race with this line finds it behind the end. */
+    if (load64(cursor) > begin)
+        store64(cursor, begin);
+}
+
+int64_t pyes_board_withdraw(int64_t begin, int64_t end, int32_t *states)
+{
+    int64_t withdrawn = 0;
+    for (int64_t m = begin; m < end; m++)
+        withdrawn += swap32(&states[m], FREE, WITHHELD);
+    return withdrawn;
+}
+
+int64_t pyes_board_collect(int64_t count, int32_t *states, int64_t *members)
+{
+    int64_t collected = 0;
+    for (int64_t m = 0; m < count; m++)
+        if (load32(&states[m]) == DONE && swap32(&states[m], DONE, WITHHELD))
+            members[collected++] = m;
+    return collected;
 }

@@ -230,7 +230,7 @@ def run_worker(
         board.started[slot] = time.monotonic()  # making the environment may hang, too
         worker = open_worker(slot, workload, site.plan, board, table.array, own_process=True)
         board.started[slot] = 0.0
-        serve(worker, board, lambda: receive(wake) == WAKE, lambda: send(done, WAKE))
+        serve(worker, lambda: receive(wake) == WAKE, lambda: send(done, WAKE))
         worker.close()
     except Exception as error:
         board.report(slot, reason(error))

@@ -133,14 +133,13 @@ class BaseWorker(ABC, Generic[E]):
         self._evaluator.close()
 
 
-def serve(worker: BaseWorker[E], board: Board, wait: Callable[[], bool], done: Callable[[], None]) -> None:
+def serve(worker: BaseWorker[E], wait: Callable[[], bool], done: Callable[[], None]) -> None:
     """Work whenever woken, until ``wait`` says that it is over.
 
     A new worker works before it first waits: it may be the replacement of one that died over a member.
     """
     while True:
         worker.work()
-        if not board.remaining():
-            done()
+        done()
         if not wait():
             return
