@@ -5,7 +5,8 @@
     │   └── RunDirectoryError                a run directory is missing, damaged or not writable
     │       └── JournalError                 its journal is missing, damaged, or not of this run
     ├── TaskError            exit status 1   the environment failed
-    └── ClusterError         exit status 1   workers or nodes failed
+    ├── ClusterError         exit status 1   workers or nodes failed
+    └── ProtocolError        exit status 1   the other end of a connection sent what it must not
 
 Every message is one line: what happened, where, what was got and expected, and what to try. The command line prints
 that line and nothing else; a traceback needs ``--debug``.
@@ -38,3 +39,7 @@ class TaskError(PyesError):
 
 class ClusterError(PyesError):
     """Workers or nodes that failed beyond repair."""
+
+
+class ProtocolError(PyesError):
+    """Bytes or a message from the other end of a connection that are not what the protocol allows there."""

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "pyes"
 LAYERS = """
 basics   _core errors hashing closing interrupts
 leaves   files streams memory noise shaping optimizers running_stats reference config lookup functions
-nouns    population networks tasks messages board
+nouns    population networks tasks messages board wire
 verbs    rollout vector_rollout reference_batch algorithms protocol
 runtime  worker cluster journal run_state history metrics logs run_directory
 loop     resume training display figures wording runs groups aggregates plots

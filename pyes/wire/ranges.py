@@ -1,0 +1,66 @@
+"""Members as ranges: int64 (k, 2), each row ``[begin, end)``.
+
+Owns the form in which head and nodes name members. Invariant: what passes `check` is ascending and disjoint, no range
+is empty, and its members can be counted without being listed.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64Array = NDArray[np.int64]
+
+#: No member has a number as great as this.
+BOUND = 2**31
+
+#: Ranges in one message, at most.
+_RANGES = 2**16
+
+
+def check(ranges: Int64Array) -> None:
+    """Refuse int64 (k, 2) that are no ranges; ValueError says why."""
+    if ranges.shape[1] != 2 or len(ranges) > _RANGES:
+        raise ValueError(f"got shape {ranges.shape}, expected (k, 2) with k <= {_RANGES}")
+    before = 0
+    for begin, end in ranges.tolist():  # a few: a loop is faster than calls of NumPy
+        if not before <= begin < end <= BOUND:
+            raise ValueError(f"got [{begin}, {end}), expected ranges in [{before}, {BOUND}), ascending and not empty")
+        before = end
+
+
+def count(ranges: Int64Array) -> int:
+    """Return how many members the ranges hold."""
+    return sum(end - begin for begin, end in ranges.tolist())
+
+
+def ranges_of(members: Int64Array) -> Int64Array:
+    """Return the fewest ranges that hold exactly these members.
+
+    Parameters
+    ----------
+    members : int64 (n,)    ascending, each once
+
+    Raises
+    ------
+    ValueError    they are not ascending
+    """
+    steps = np.diff(members)
+    if (steps < 1).any():
+        raise ValueError("members: got numbers that do not ascend, expected each once and in order")
+    if not len(members):
+        return np.empty((0, 2), np.int64)
+    cuts = np.flatnonzero(steps > 1)
+    begins = members[np.concatenate(([0], cuts + 1))]
+    ends = members[np.concatenate((cuts, [len(members) - 1]))] + 1
+    return np.stack((begins, ends), axis=1)
+
+
+def members_of(ranges: Int64Array) -> Int64Array:
+    """Return the members of ranges in ascending order: int64 (n,), newly allocated.
+
+    From another machine, `count` comes first: ranges of a few bytes may hold two billion members.
+    """
+    lengths = ranges[:, 1] - ranges[:, 0]
+    before = np.cumsum(lengths) - lengths
+    members: Int64Array = np.repeat(ranges[:, 0] - before, lengths)
+    members += np.arange(len(members))
+    return members

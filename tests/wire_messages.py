@@ -1,0 +1,120 @@
+"""Messages of every kind, as Hypothesis strategies and as examples."""
+
+from dataclasses import fields
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from pyes import wire
+
+WHOLE = st.one_of(st.sampled_from([0, 1, 2**32 - 1]), st.integers(0, 2**32 - 1))
+BIG = st.one_of(WHOLE, st.integers(0, 2**63 - 1))
+NAMES = st.one_of(st.just("0123456789abcdef"), st.text(max_size=30))
+TEXTS = st.text(max_size=60)
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), TEXTS),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXTS, inner, max_size=4)),
+    max_leaves=12,
+)
+MEMBERS = st.sets(st.integers(0, 40), max_size=12).map(lambda each: np.array(sorted(each), np.int64))
+UNSIGNED = st.sampled_from([np.uint8, np.uint16, np.uint32])
+
+
+def matrix(dtype, *shape):
+    return arrays(dtype, shape)
+
+
+def optional(strategy):
+    return st.one_of(st.none(), strategy)
+
+
+@st.composite
+def outcomes(draw):
+    """Return what `Done` and `Learn` share: ranges and the arrays of their members."""
+    members = draw(MEMBERS)
+    n = len(members)
+    return {
+        "theta_hash": draw(NAMES),
+        "ranges": wire.ranges_of(members),
+        "returns": draw(matrix(np.float64, n)),
+        "lengths": draw(UNSIGNED.flatmap(lambda dtype: matrix(dtype, n))),
+        "status": draw(optional(arrays(np.uint8, n, elements=st.integers(0, 3)))),
+        "behaviours": draw(optional(matrix(np.float32, n, draw(st.integers(0, 3))))),
+    }
+
+
+@st.composite
+def done(draw):
+    sums = optional(matrix(np.float64, draw(st.integers(0, 3)), 2, draw(st.integers(0, 3))))
+    errors = st.lists(TEXTS, max_size=3)
+    return wire.Done(batch=draw(BIG), sums=draw(sums), busy=draw(st.floats()), errors=draw(errors), **draw(outcomes()))
+
+
+@st.composite
+def learn(draw):
+    sums = matrix(np.float64, draw(st.integers(0, 6)))
+    return wire.Learn(generation=draw(WHOLE), observations=draw(BIG), sums=draw(sums), **draw(outcomes()))
+
+
+@st.composite
+def vectors(draw):
+    members = draw(MEMBERS)
+    n, m, dim, size = len(members), draw(st.integers(1, 3)), draw(st.integers(0, 4)), draw(st.integers(0, 3))
+    statistics = draw(st.booleans())
+    return wire.Vectors(
+        batch=draw(BIG),
+        generation=draw(WHOLE),
+        theta_hash=draw(NAMES),
+        members=41,
+        bases=draw(matrix(np.float32, m, dim)),
+        rows=draw(arrays(np.int64, n, elements=st.integers(0, m - 1))),
+        offsets=draw(arrays(np.int64, n, elements=st.integers(0, 2**40))),
+        scales=draw(matrix(np.float32, n)),
+        deviation=draw(optional(matrix(np.float32, dim))),
+        seeds=draw(matrix(np.int64, n, draw(st.integers(0, 3)))),
+        limit=draw(BIG),
+        mean=draw(matrix(np.float32, size)) if statistics else None,
+        inverse_std=draw(matrix(np.float32, size)) if statistics else None,
+        statistics_stride=draw(WHOLE),
+        action_noise=draw(st.booleans()),
+        ranges=wire.ranges_of(members),
+    )
+
+
+RANGES = MEMBERS.map(wire.ranges_of)
+BY_KIND = {
+    wire.Hello: st.builds(wire.Hello, WHOLE, NAMES, NAMES, NAMES, WHOLE, WHOLE, BIG, NAMES, NAMES),
+    wire.Watch: st.builds(wire.Watch, WHOLE, NAMES),
+    wire.Ready: st.builds(wire.Ready, NAMES, NAMES, NAMES, NAMES, WHOLE),
+    wire.Unable: st.builds(wire.Unable, NAMES, TEXTS),
+    wire.Done: done(),
+    wire.Log: st.builds(wire.Log, st.integers(0, 50), TEXTS),
+    wire.Welcome: st.builds(wire.Welcome, NAMES, NAMES),
+    wire.Refused: st.builds(wire.Refused, TEXTS),
+    wire.Job: st.builds(wire.Job, NAMES, st.dictionaries(TEXTS, JSON, max_size=5), NAMES, st.binary(max_size=50)),
+    wire.Learn: learn(),
+    wire.Snapshot: st.builds(wire.Snapshot, WHOLE, NAMES, st.binary(max_size=50)),
+    wire.Open: st.builds(wire.Open, BIG, WHOLE, WHOLE, NAMES),
+    wire.Vectors: vectors(),
+    wire.Grant: st.builds(wire.Grant, BIG, RANGES),
+    wire.Withdraw: st.builds(wire.Withdraw, BIG, RANGES),
+    wire.Close: st.builds(wire.Close, BIG),
+    wire.End: st.builds(wire.End, NAMES),
+    wire.Report: st.builds(wire.Report, TEXTS),
+    wire.Beat: st.builds(wire.Beat, st.floats()),
+    wire.Echo: st.builds(wire.Echo, st.floats()),
+}
+MESSAGES = st.one_of(*BY_KIND.values())
+
+
+def assert_same(got, expected):
+    """Compare two messages, NaN being equal to itself, by bytes."""
+    assert type(got) is type(expected)
+    for each in fields(expected):
+        one, other = getattr(got, each.name), getattr(expected, each.name)
+        if isinstance(other, np.ndarray):
+            assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes()), each.name
+        else:
+            assert type(one) is type(other), each.name
+            assert repr(one) == repr(other), each.name
