@@ -107,6 +107,10 @@ class Board:
         else:
             _core.board_withhold(self._states, count)
 
+    def set_bases(self, rows: NDArray[np.int64], bases: NDArray[np.float32]) -> None:
+        """Write rows of the open batch's bases; no member of theirs may be offered yet."""
+        self._bases[rows] = bases
+
     def offer(self, begin: int, end: int) -> None:
         """Let members begin .. end-1 be claimed."""
         _core.board_offer(self._cursor, self._states, begin, end)

@@ -1,6 +1,5 @@
 """The run directory: the names of a run's files, its configuration, and its snapshots."""
 
-import hashlib
 import json
 import logging
 import os
@@ -11,11 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-import safetensors.numpy
-from safetensors import SafetensorError
-
 from pyes import config as configuration
+from pyes import packing
 from pyes.config import TrainConfig
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.files import remove_leftovers, write_file
@@ -171,10 +167,7 @@ class RunDirectory:
         ------
         ConfigError    it cannot be written; the older snapshots are as they were
         """
-        arrays: dict[str, Any] = {}
-        values = json.dumps(_split(state, "", arrays))
-        data = safetensors.numpy.save(arrays, {"values": values, "checksum": _checksum(values, arrays)})
-        write_file(self.snapshots / f"generation-{generation:08d}.safetensors", data)
+        write_file(self.snapshots / f"generation-{generation:08d}.safetensors", packing.pack(state))
         for path in self._snapshots()[:-_SNAPSHOTS_KEPT]:
             with suppress(OSError):  # the next save tries again
                 path.unlink()
@@ -183,49 +176,11 @@ class RunDirectory:
         """Yield the states on disk that are whole, the newest first; the others are named in the log."""
         for path in reversed(self._snapshots()):
             try:
-                data = path.read_bytes()
-                arrays = safetensors.numpy.load(data)
-                values = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
-                if values["checksum"] != _checksum(values["values"], arrays):
-                    raise ValueError("its checksum does not hold")
-                state = _join(json.loads(values["values"]), arrays)
-            except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+                state = packing.unpack(path.read_bytes())
+            except (OSError, ValueError) as error:
                 logger.warning("snapshot %s is damaged (%s): the one before it serves", path.name, error)
                 continue
             yield state
 
     def _snapshots(self) -> list[Path]:
         return sorted(self.snapshots.glob("generation-*.safetensors"))
-
-
-def _checksum(values: str, arrays: dict[str, Any]) -> str:
-    """Digest of everything that a snapshot holds."""
-    digest = hashlib.blake2b(values.encode(), digest_size=16)
-    for name in sorted(arrays):
-        digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
-        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return digest.hexdigest()
-
-
-def _split(state: dict[str, Any], prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Move the arrays of a nested state into ``arrays`` by their path; return the rest."""
-    values: dict[str, Any] = {}
-    for key, value in state.items():
-        if isinstance(value, np.ndarray):
-            arrays[prefix + key] = value
-        elif isinstance(value, dict):
-            values[key] = _split(value, f"{prefix}{key}.", arrays)
-        else:
-            values[key] = value
-    return values
-
-
-def _join(values: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    """Put the arrays back to where `_split` took them from."""
-    for path, array in arrays.items():
-        *parents, key = path.split(".")
-        place = values
-        for parent in parents:
-            place = place[parent]
-        place[key] = array
-    return values

@@ -58,17 +58,22 @@ def learn(draw):
 
 
 @st.composite
-def vectors(draw):
+def bases(draw):
     members = draw(MEMBERS)
-    n, m, dim, size = len(members), draw(st.integers(1, 3)), draw(st.integers(0, 4)), draw(st.integers(0, 3))
+    vectors = draw(matrix(np.float32, len(members), draw(st.integers(0, 4))))
+    return wire.Bases(draw(BIG), wire.ranges_of(members), vectors)
+
+
+@st.composite
+def vectors(draw):
+    n, m, dim, size = (draw(st.integers(low, high)) for low, high in [(0, 5), (0, 3), (0, 4), (0, 3)])
     statistics = draw(st.booleans())
     return wire.Vectors(
         batch=draw(BIG),
         generation=draw(WHOLE),
         theta_hash=draw(NAMES),
-        members=41,
         bases=draw(matrix(np.float32, m, dim)),
-        rows=draw(arrays(np.int64, n, elements=st.integers(0, m - 1))),
+        rows=draw(arrays(np.int64, n, elements=st.integers(0, max(0, (m or n) - 1)))),
         offsets=draw(arrays(np.int64, n, elements=st.integers(0, 2**40))),
         scales=draw(matrix(np.float32, n)),
         deviation=draw(optional(matrix(np.float32, dim))),
@@ -78,7 +83,6 @@ def vectors(draw):
         inverse_std=draw(matrix(np.float32, size)) if statistics else None,
         statistics_stride=draw(WHOLE),
         action_noise=draw(st.booleans()),
-        ranges=wire.ranges_of(members),
     )
 
 
@@ -90,13 +94,14 @@ BY_KIND = {
     wire.Unable: st.builds(wire.Unable, NAMES, TEXTS),
     wire.Done: done(),
     wire.Log: st.builds(wire.Log, st.integers(0, 50), TEXTS),
-    wire.Welcome: st.builds(wire.Welcome, NAMES, NAMES),
+    wire.Welcome: st.builds(wire.Welcome, NAMES),
     wire.Refused: st.builds(wire.Refused, TEXTS),
-    wire.Job: st.builds(wire.Job, NAMES, st.dictionaries(TEXTS, JSON, max_size=5), NAMES, st.binary(max_size=50)),
+    wire.Job: st.builds(wire.Job, NAMES, st.dictionaries(TEXTS, JSON, max_size=5), NAMES),
     wire.Learn: learn(),
     wire.Snapshot: st.builds(wire.Snapshot, WHOLE, NAMES, st.binary(max_size=50)),
     wire.Open: st.builds(wire.Open, BIG, WHOLE, WHOLE, NAMES),
     wire.Vectors: vectors(),
+    wire.Bases: bases(),
     wire.Grant: st.builds(wire.Grant, BIG, RANGES),
     wire.Withdraw: st.builds(wire.Withdraw, BIG, RANGES),
     wire.Close: st.builds(wire.Close, BIG),

@@ -1,8 +1,6 @@
 """Clusters: where members are evaluated. The results do not depend on which one it is."""
 
-import sys
 from collections.abc import Callable
-from typing import Literal
 
 from pyes.cluster.base import Cluster
 from pyes.config import ClusterConfig
@@ -24,12 +22,6 @@ def open_cluster(config: ClusterConfig, workload: Workload, prepare: Callable[[]
 
         return InlineCluster(workload)
     from pyes.cluster.local import LocalCluster
+    from pyes.cluster.start import start_method
 
-    return LocalCluster(config, _start_method(config), workload, prepare)
-
-
-def _start_method(config: ClusterConfig) -> Literal["fork", "spawn"]:
-    """Return how workers are started: forked on Linux, spawned elsewhere, unless the configuration says."""
-    if config.start_method != "auto":
-        return config.start_method
-    return "fork" if sys.platform == "linux" else "spawn"
+    return LocalCluster(config, start_method(config), workload, prepare)

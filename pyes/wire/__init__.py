@@ -3,6 +3,7 @@
 from pyes.wire.frames import HANDSHAKE_LIMIT, Decoder, encode
 from pyes.wire.messages import (
     PROTOCOL,
+    Bases,
     Beat,
     Close,
     Done,
@@ -30,6 +31,7 @@ from pyes.wire.ranges import count, members_of, ranges_of
 __all__ = [
     "HANDSHAKE_LIMIT",
     "PROTOCOL",
+    "Bases",
     "Beat",
     "Close",
     "Decoder",

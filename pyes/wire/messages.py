@@ -154,10 +154,9 @@ class Log(Message):
 
 @dataclass(frozen=True)
 class Welcome(Message):
-    """The node is let in; ``job`` is the one that runs, or ""."""
+    """The node is let in."""
 
     head: Name
-    job: Name
 
 
 @dataclass(frozen=True)
@@ -169,19 +168,17 @@ class Refused(Message):
 
 @dataclass(frozen=True)
 class Job(Message):
-    """A job begins.
+    """What the node is to take part in.
 
     Attributes
     ----------
     settings : dict    the configuration, JSON values
     sync : str         how theta reaches the nodes
-    state : bytes      a packed snapshot to go on from; b"" at the start of a run
     """
 
     job: Name
     settings: Annotated[dict[str, Any], Values()]
     sync: Name
-    state: Annotated[bytes, Data()]
 
 
 @dataclass(frozen=True)
@@ -240,20 +237,17 @@ class Vectors(Message):
 
     Attributes
     ----------
-    members : int                  of the whole batch
-    bases : float32 (m, dim)
+    bases : float32 (m, dim)       none where each member brings its own: these come with the grants, as `Bases`
     rows, offsets : int64 (n,)
     scales : float32 (n,)
     deviation : float32 (dim,)     or None
     seeds : int64 (n, episodes)
     mean, inverse_std : float32 (observation_size,)    both or none
-    ranges : int64 (k, 2)          which members the n rows are
     """
 
     batch: UInt63
     generation: UInt32
     theta_hash: Name
-    members: Annotated[int, Whole(ranges.BOUND)]
     bases: Annotated[NDArray[np.float32], Array(("<f4",), 2)]
     rows: Integers
     offsets: Integers
@@ -265,21 +259,33 @@ class Vectors(Message):
     inverse_std: OptionalVector
     statistics_stride: UInt32
     action_noise: Flag
-    ranges: Ranges
 
     def check(self) -> None:
         """Refuse arrays that do not make a population."""
-        n = ranges.count(self.ranges)
-        for name in ("rows", "offsets", "scales", "seeds"):
-            _check_rows(name, getattr(self, name), n)
-        if n and self.ranges[-1, 1] > self.members:
-            raise ValueError(f"ranges: got members up to {self.ranges[-1, 1] - 1}, expected less than {self.members}")
-        if n and not (self.rows.min() >= 0 and self.rows.max() < len(self.bases) and self.offsets.min() >= 0):
-            raise ValueError(f"rows, offsets: got numbers out of bounds, expected rows below {len(self.bases)}")
+        n = len(self.rows)
+        for name in ("offsets", "scales", "seeds"):
+            if len(getattr(self, name)) != n:
+                raise ValueError(f"{name}: got {len(getattr(self, name))} rows, expected {n} as in rows")
+        bases = len(self.bases) or n
+        if n and not (self.rows.min() >= 0 and self.rows.max() < bases and self.offsets.min() >= 0):
+            raise ValueError(f"rows, offsets: got numbers out of bounds, expected rows below {bases}")
         if self.deviation is not None and len(self.deviation) != self.bases.shape[1]:
             raise ValueError(f"deviation: got {len(self.deviation)} numbers, expected {self.bases.shape[1]}")
         if _size(self.mean) != _size(self.inverse_std):
             raise ValueError("mean, inverse_std: got two lengths, expected both or none, of equal length")
+
+
+@dataclass(frozen=True)
+class Bases(Message):
+    """What some members of a batch are, which are about to be granted: float32 (n, dim)."""
+
+    batch: UInt63
+    ranges: Ranges
+    bases: Annotated[NDArray[np.float32], Array(("<f4",), 2)]
+
+    def check(self) -> None:
+        """Refuse another number of vectors than the ranges have members."""
+        _check_rows("bases", self.bases, ranges.count(self.ranges))
 
 
 @dataclass(frozen=True)
@@ -351,11 +357,12 @@ KINDS: dict[int, type[Message]] = {
     37: Snapshot,
     38: Open,
     39: Vectors,
-    40: Grant,
-    41: Withdraw,
-    42: Close,
-    43: End,
-    44: Report,
+    40: Bases,
+    41: Grant,
+    42: Withdraw,
+    43: Close,
+    44: End,
+    45: Report,
     65: Beat,
     66: Echo,
 }
