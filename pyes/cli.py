@@ -20,6 +20,7 @@ from typing import Any, NoReturn, cast
 
 from pyes.config import TrainConfig, from_mapping, unknown_key
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
+from pyes.versions import version
 
 _INTERRUPTED = 130
 _TRAIN_HELP = "train a policy: pyes train [KEY=VALUE ...] [-m]; pyes train --help lists what there is"
@@ -109,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="--debug anywhere on the line: show the traceback of an error.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"pyes {_version('pyes-rl')}")
+    parser.add_argument("--version", action="version", version=f"pyes {version('pyes-rl')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
 
     def add(name: str, command: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
@@ -335,10 +336,10 @@ def _facts() -> Iterator[tuple[str, str]]:
 
     from pyes import _core, memory, noise
 
-    yield "pyes", _version("pyes-rl")
+    yield "pyes", version("pyes-rl")
     yield "python", f"{platform.python_version()} ({sys.executable})"
     for name in ("numpy", "torch", "gymnasium", "hydra-core"):
-        yield name, _version(name)
+        yield name, version(name)
     yield "platform", platform.platform()
     levels = _core.levels()
     yield "cpu level", f"{levels[-1]} (of {', '.join(levels)})"
@@ -347,15 +348,6 @@ def _facts() -> Iterator[tuple[str, str]]:
     yield "shared memory", memory.default_kind()
     entries = noise.default_entries(1)
     yield "noise table", f"{entries:,} entries by default: {entries * 4 / 2**20:,.0f} MiB as float32"
-
-
-def _version(distribution: str) -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 # --- train: everything that knows Hydra ---

@@ -43,3 +43,9 @@ class ClusterError(PyesError):
 
 class ProtocolError(PyesError):
     """Bytes or a message from the other end of a connection that are not what the protocol allows there."""
+
+
+class RefusedError(ClusterError):
+    """A head that does not let this node in, or that this node does not trust."""
+
+    exit_status = 3

@@ -1,6 +1,6 @@
 """The log of a run: what the head and its workers say, in order, in ``train.log``.
 
-The standard library's queue handlers, over a channel that survives any death of a worker: each record is one datagram,
+A node on another machine sends its warnings to the head. The standard library's queue handlers, over a channel that survives any death of a worker: each record is one datagram,
 sent whole or not at all and under no lock. (A multiprocessing queue, and what is built on one, has a lock that a killed
 writer keeps for ever, which silences everybody else.) One thread of the head writes the file.
 """
@@ -63,10 +63,17 @@ def run_log(path: Path) -> Iterator[Callable[[], None]]:
 
     Workers must be gone when the block ends.
     """
-    root = logging.getLogger()
-    level = root.level
     writer = _LogFile(path, encoding="utf-8")
     writer.setFormatter(logging.Formatter(_FORMAT))
+    with gathered(writer) as log:
+        yield log
+
+
+@contextmanager
+def gathered(writer: logging.Handler) -> Iterator[Callable[[], None]]:
+    """Bring what this process and its workers log to one handler, as `run_log` does to a file."""
+    root = logging.getLogger()
+    level = root.level
     # Windows has no local datagrams; its workers are spawned and share a queue.
     channel: Any = multiprocessing.get_context("spawn").Queue() if sys.platform == "win32" else _Datagrams()
     listener = logging.handlers.QueueListener(channel, writer)

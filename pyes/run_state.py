@@ -5,7 +5,6 @@ episode limit, the counters. Knows no process and no file. Invariant: equal setu
 theta, live or rebuilt, since both go through `apply`.
 """
 
-import importlib.metadata
 import platform
 import sys
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from pyes.networks import ActionHead, Policy, PolicySpec
 from pyes.noise import NoiseTable, default_entries, usable_cores
 from pyes.population import Population
 from pyes.running_stats import RunningStats
+from pyes.versions import version
 
 #: What else decides the numbers of a run.
 _PACKAGES = ("pyes-rl", "numpy", "torch", "gymnasium")
@@ -321,7 +321,7 @@ class RunState:
 
     def _versions(self) -> dict[str, str]:
         names = _PACKAGES + self.setup.config.algorithm.packages
-        return {"python": platform.python_version()} | {name: _version(name) for name in names}
+        return {"python": platform.python_version()} | {name: version(name) for name in names}
 
     # The state as values
 
@@ -391,10 +391,3 @@ class RunState:
             seed=config.seed,
             generation=self.generation,
         )
-
-
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

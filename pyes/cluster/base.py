@@ -1,23 +1,35 @@
 """What every cluster offers to the training loop, which never knows which one it has."""
 
-from types import TracebackType
-from typing import Protocol, Self
-
+from pyes.closing import Closing
+from pyes.journal import Generation
 from pyes.messages import Batch, Plan, Results
 from pyes.noise import NoiseTable
+from pyes.run_state import RunState
 
 
-class Cluster(Protocol):
-    """Evaluates batches of members.
+class Cluster(Closing):
+    """Evaluates batches of members; their results do not depend on the cluster.
 
     Entering it takes what must be taken early (on Linux the workers' parent, forked before any thread exists);
-    ``start`` comes when the plan is known. The results of a batch do not depend on the cluster.
+    ``start`` comes when the plan is known.
+
+    Attributes
+    ----------
+    workers : int    that it has now
+    traffic : (int, int)    bytes sent to other machines and received from them
     """
 
     workers: int
+    traffic = (0, 0)
 
-    def start(self, plan: Plan, table: NoiseTable) -> None:
-        """Make the workers ready for one run."""
+    def start(self, plan: Plan, table: NoiseTable, state: RunState | None = None) -> None:
+        """Make the workers ready for one run.
+
+        Parameters
+        ----------
+        state : RunState    of the run, with which other machines are kept in step; None where they are not
+        """
+        raise NotImplementedError
 
     def evaluate(self, batch: Batch) -> Results:
         """Evaluate a batch.
@@ -26,12 +38,7 @@ class Cluster(Protocol):
         ------
         ClusterError    the workers are lost and cannot be replaced
         """
+        raise NotImplementedError
 
-    def close(self) -> None:
-        """End the workers and give everything back."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    def advance(self, record: Generation) -> None:
+        """Tell other machines what a generation came to, before this one learns from it."""

@@ -114,6 +114,10 @@ class Node(Closing):
         """Whether members of the open batch are offered or held."""
         return self._pool.remaining() > 0
 
+    def drain(self) -> None:
+        """Forget what made `done` ready."""
+        self._pool.drain()
+
     def check(self) -> None:
         """Replace workers that have died.
 

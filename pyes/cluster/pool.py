@@ -37,7 +37,7 @@ class Pool(Closing):
     Attributes
     ----------
     workers : int
-    done : Connection    becomes ready when a worker has nothing more to do; `check` empties it
+    done : Connection    becomes ready when a worker has nothing more to do; `drain` empties it
     """
 
     def __init__(
@@ -138,11 +138,15 @@ class Pool(Closing):
         assert self._board is not None
         assert self._parent is not None
         self._parent.check()
-        while self.done.poll():
-            receive(self.done)
+        self.drain()
         if self._board.fatal:
             reasons = self._board.errors() or ["see train.log"]
             raise ClusterError(f"workers die as soon as they start: {reasons[0]}")
+
+    def drain(self) -> None:
+        """Forget what made `done` ready."""
+        while self.done.poll():
+            receive(self.done)
 
     def close(self) -> None:
         """End the workers and their parent, and give the shared memory back."""

@@ -1,0 +1,146 @@
+"""``pyes worker``: this machine's part in one job after another, for as long as it runs.
+
+Each job has a process of its own, forked from this one, which imports nothing of torch or of a task: when a job ends, its
+memory, its modules and whatever an environment left behind end with it. The kernel ends that process, and with it its
+workers, should this one be killed.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from typing import Any
+
+from pyes.addresses import Address
+from pyes.closing import Closing
+from pyes.cluster.process import holding_signals, prepare
+from pyes.errors import ClusterError, PyesError, RefusedError
+from pyes.logs import gathered
+
+_AGAIN_SECONDS = 1.0  # after which a process that failed is replaced
+
+
+class Agent(Closing):
+    """Runs the process of one job, and the next.
+
+    Parameters
+    ----------
+    address : Address    of the head
+    key : str or None    file with the cluster's key
+    workers : int        processes
+    """
+
+    def __init__(self, address: Address, key: str | None, workers: int) -> None:
+        self._arguments = (address, key, workers)
+        self._context: Any = get_context("fork" if sys.platform == "linux" else "spawn")
+        self._process: Any = None
+
+    def start(self) -> None:
+        """Start a process for the next job.
+
+        Raises
+        ------
+        ClusterError    there can be no more processes
+        """
+        process = self._context.Process(target=_take_part, args=(*self._arguments, os.getpid()), name="node")
+        with holding_signals():
+            try:
+                process.start()
+            except OSError as error:
+                raise ClusterError(f"cannot start the process of a job: {error.strerror}; free some") from error
+        self._process = process
+
+    def serve(self) -> None:
+        """Take part in one job after another, until this process is ended.
+
+        Raises
+        ------
+        RefusedError    a head does not let this node in; the process of the job has said why
+        """
+        while True:
+            self.start()
+            self._process.join()
+            code = self._process.exitcode
+            if code == RefusedError.exit_status:
+                raise SystemExit(code)
+            if code:
+                time.sleep(_AGAIN_SECONDS)
+
+    def close(self) -> None:
+        """End the process of the job, and with it the workers."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+            self._process = None
+
+
+def work(address: Address, key: str | None, workers: int) -> None:
+    """Run an agent until Ctrl-C or SIGTERM."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with Agent(address, key, workers) as agent:
+            agent.serve()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _take_part(address: Address, key: str | None, workers: int, parent: int) -> None:
+    """Take part in one job, in a process of its own."""
+    prepare(parent)
+    root = logging.getLogger()
+    root.handlers[:] = []  # a forked process has its parent's
+    to_head = _ToHead()
+    with gathered(to_head) as log:
+        sys.exit(asyncio.run(_session(address, key, workers, log, to_head)))
+
+
+async def _session(
+    address: Address, key: str | None, workers: int, log: Callable[[], None], to_head: "_ToHead"
+) -> int:
+    from pyes.cluster.session import Session
+
+    try:
+        session = Session(address, key, workers, log, _say)
+        to_head.send = session.tell
+        to_head.loop = asyncio.get_running_loop()
+        await session.run()
+    except PyesError as error:
+        _say(str(error))
+        return error.exit_status
+    finally:
+        to_head.loop = None
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+class _ToHead(logging.Handler):
+    """Shows warnings here, and sends them to the head's log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.setFormatter(logging.Formatter("%(processName)s %(name)s: %(message)s"))
+        self.send: Callable[[int, str], None] | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show and send a record; called by a thread of its own."""
+        text = self.format(record)
+        _say(text)
+        loop, send = self.loop, self.send
+        if loop is not None and send is not None:
+            try:
+                loop.call_soon_threadsafe(send, record.levelno, text)
+            except RuntimeError:  # the loop has just been closed
+                return

@@ -1,0 +1,90 @@
+"""A batch at the head while nodes evaluate it: who holds what, and the results that have come."""
+
+from concurrent.futures import Future
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import wire
+from pyes.messages import Batch, Results, Status
+from pyes.schedule import Schedule
+
+
+class OpenBatch:
+    """A batch and what it has come to so far.
+
+    Parameters
+    ----------
+    number : int            of the batch, counted by the head
+    theta_hash : str        of the center that it is drawn around
+    behaviour_size, observation_size : int
+
+    Attributes
+    ----------
+    apart : bool           each member has a base of its own, which travels with its grant
+    """
+
+    def __init__(
+        self, number: int, batch: Batch, theta_hash: str, behaviour_size: int, observation_size: int
+    ) -> None:
+        count, stride = len(batch.population), batch.statistics_stride
+        self.number, self.batch, self.theta_hash = number, batch, theta_hash
+        rows = batch.population.rows
+        self.apart = len(batch.population.bases) == count > 1 and bool((rows == np.arange(count)).all())
+        self.schedule = Schedule(count)
+        self.future: Future[Results] = Future()
+        self.snapshot: wire.Snapshot | None = None  # of the state that it follows from, once somebody needs it
+        self._returns = np.empty(count)
+        self._lengths = np.empty(count, np.int64)
+        self._status = np.empty(count, np.uint8)
+        self._sums = np.empty((-(-count // stride) if stride else 0, 2, observation_size))
+        self._behaviours = np.empty((count, behaviour_size), np.float32)
+        self._busy = 0.0
+        self._errors: list[str] = []
+
+    def take(self, node: int, done: wire.Done, now: float) -> NDArray[np.int64]:
+        """Take a node's results; return their members.
+
+        Raises
+        ------
+        ValueError    they are not what the node was asked for
+        """
+        if done.theta_hash != self.theta_hash:
+            raise ValueError(f"its theta is {done.theta_hash}, expected {self.theta_hash}")
+        if len(done.ranges) and done.ranges[-1, 1] > len(self._returns):
+            raise ValueError(f"it returned member {done.ranges[-1, 1] - 1} of {len(self._returns)}")
+        members = wire.members_of(done.ranges)
+        stride, size = self.batch.statistics_stride, self._behaviours.shape[1]
+        summed = members % stride == 0 if stride else np.zeros(len(members), np.bool_)
+        sums = np.empty((0, *self._sums.shape[1:])) if done.sums is None else done.sums
+        if sums.shape != (np.count_nonzero(summed), *self._sums.shape[1:]):
+            raise ValueError(f"its sums have shape {sums.shape}, expected {(np.count_nonzero(summed), *self._sums.shape[1:])}")
+        behaviours = np.empty((len(members), 0), np.float32) if done.behaviours is None else done.behaviours
+        if behaviours.shape != (len(members), size):
+            raise ValueError(f"its behaviours have shape {behaviours.shape}, expected {(len(members), size)}")
+        new = self.schedule.done(node, members, now)
+        fresh = members[new]
+        self._returns[fresh], self._lengths[fresh] = done.returns[new], done.lengths[new]
+        self._status[fresh] = 0 if done.status is None else done.status[new]
+        self._behaviours[fresh] = behaviours[new]
+        if stride:
+            self._sums[members[summed & new] // stride] = sums[new[summed]]
+        self._busy += done.busy
+        self._errors += done.errors
+        return members
+
+    def results(self) -> Results:
+        """Return the results of a complete batch."""
+        stride = self.batch.statistics_stride
+        counted = np.where(self._status == Status.OK, self._lengths, 0)
+        return Results(
+            members=np.arange(len(self._returns)),
+            returns=self._returns,
+            lengths=self._lengths,
+            status=self._status,
+            sums=self._sums,
+            sum_lengths=counted[::stride] if stride else counted[:0],
+            behaviours=self._behaviours,
+            busy_seconds=self._busy,
+            errors=self._errors,
+        )
