@@ -10,7 +10,7 @@ from pyes import wire
 
 WHOLE = st.one_of(st.sampled_from([0, 1, 2**32 - 1]), st.integers(0, 2**32 - 1))
 BIG = st.one_of(WHOLE, st.integers(0, 2**63 - 1))
-NAMES = st.one_of(st.just("0123456789abcdef"), st.text(max_size=30))
+NAMES = st.one_of(st.just("0123456789abcdef"), st.text(max_size=30).filter(str.isprintable))
 TEXTS = st.text(max_size=60)
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), TEXTS),

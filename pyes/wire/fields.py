@@ -92,7 +92,7 @@ class Plain(Field):
 
 @dataclass(frozen=True)
 class Text(Field):
-    """Text that is not to be cut: a name, a digest, JSON."""
+    """Text that is not to be cut."""
 
     limit: int  # bytes of UTF-8
 
@@ -101,6 +101,17 @@ class Text(Field):
         expect(str, value)
         if len(value) > self.limit or len(value.encode()) > self.limit:
             raise ValueError(f"got text of {len(value.encode())} bytes, expected at most {self.limit}")
+
+
+@dataclass(frozen=True)
+class Label(Text):
+    """A name, a version, a digest: nothing that could pass for another line of a log."""
+
+    def check(self, value: Any) -> None:
+        """Refuse another type, and text that is too long or cannot be shown as it is."""
+        super().check(value)
+        if not value.isprintable():
+            raise ValueError(f"got {value!r}, expected text that can be printed in one line")
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ Invariant: bytes from outside give messages whose fields are checked, or Protoco
 
 import struct
 from dataclasses import fields
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import msgpack
 
 from pyes.errors import ProtocolError
 from pyes.wire.fields import Field, Piece, unpacked
-from pyes.wire.messages import KINDS, Message
+from pyes.wire.messages import KINDS, PROTOCOL, Hello, Message, Watch
 
 #: Bytes of a payload before the other end has been let in.
 HANDSHAKE_LIMIT = 1024
@@ -78,7 +78,7 @@ def _decode(payload: memoryview) -> Message:
         got = values[0] if type(values[0]) is int else type(values[0]).__name__
         raise ProtocolError(f"a frame: got a message of kind {got}, expected one of {', '.join(map(str, KINDS))}")
     if len(values) != 1 + len(LAYOUTS[kind]):
-        raise ProtocolError(f"{kind.__name__}: got {len(values) - 1} fields, expected {len(LAYOUTS[kind])}")
+        raise ProtocolError(f"{kind.__name__}: {_field_count(kind, values[1:])}")
     read = []
     for (name, field), value in zip(LAYOUTS[kind], values[1:], strict=True):
         try:
@@ -88,6 +88,13 @@ def _decode(payload: memoryview) -> Message:
     message = kind(*read)
     _check(message)
     return message
+
+
+def _field_count(kind: type[Message], values: list[Any]) -> str:
+    """Say why there are not as many fields as there should: the other end may be of another version."""
+    if kind in (Hello, Watch) and values and type(values[0]) is int and values[0] != PROTOCOL:
+        return f"got protocol {values[0]}, expected {PROTOCOL}; install the same version of pyes-rl on both ends"
+    return f"got {len(values)} fields, expected {len(LAYOUTS[kind])}"
 
 
 class Decoder:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pyes.messages import Status
 from pyes.wire import ranges
-from pyes.wire.fields import Array, Data, Lengths, Plain, Prose, ProseList, RangesField, Text, Values, Whole
+from pyes.wire.fields import Array, Data, Label, Lengths, Plain, Prose, ProseList, RangesField, Text, Values, Whole
 
 #: Version of everything in this package: both ends have the same, or do not talk.
 PROTOCOL = 1
@@ -26,7 +26,7 @@ UInt32 = Annotated[int, Whole()]
 UInt63 = Annotated[int, Whole(_BIG)]
 Real = Annotated[float, Plain(float)]
 Flag = Annotated[bool, Plain(bool)]
-Name = Annotated[str, Text(_NAME_BYTES)]
+Name = Annotated[str, Label(_NAME_BYTES)]
 Reason = Annotated[str, Prose(512)]
 Ranges = Annotated[NDArray[np.int64], RangesField()]
 Returns = Annotated[NDArray[np.float64], Array(("<f8",))]
