@@ -1,6 +1,6 @@
 """The log of a run: what the head and its workers say, in order, in ``train.log``.
 
-A node on another machine sends its warnings to the head. The standard library's queue handlers, over a channel that survives any death of a worker: each record is one datagram,
+The standard library's queue handlers, over a channel that survives any death of a worker: each record is one datagram,
 sent whole or not at all and under no lock. (A multiprocessing queue, and what is built on one, has a lock that a killed
 writer keeps for ever, which silences everybody else.) One thread of the head writes the file.
 """

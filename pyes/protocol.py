@@ -51,6 +51,7 @@ _HEAD_SAYS: Said = {
             wire.Snapshot,
             wire.Open,
             wire.Vectors,
+            wire.Bases,
             wire.Grant,
             wire.Withdraw,
             wire.Close,

@@ -82,7 +82,7 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         config, branches = resume.going_on(recording, config)
         interface = Interface.of(config.task)
         # The workers' parent is forked here, before torch is imported.
-        cluster = stack.enter_context(open_cluster(config.cluster, config.task, prepare))
+        cluster = stack.enter_context(open_cluster(config.cluster, config.task, prepare, shown.note))
         setup = Setup.of(config, interface)
         # Made after the workers' parent, as it takes threads; given back after the workers, which read it.
         table = outer.enter_context(setup.make_table())
@@ -94,10 +94,10 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         )
         metrics = stack.enter_context(_open_metrics(directory, recording, config))
         state, row = _caught_up(directory, recording, setup, table, metrics)
-        cluster.start(setup.plan(config.evaluation.episodes), table)
-        journal = stack.enter_context(Journal(recording))
         if branches:
             state = state.branch(setup)
+        cluster.start(setup.plan(config.evaluation.episodes), table, state)
+        journal = stack.enter_context(Journal(recording))
         if branches or not len(recording):
             journal.append(state.start())
         # Only now: until the journal has them, settings are not the run's.
@@ -157,6 +157,7 @@ class _Run:
         self._config, self._directory, self._state, self._cluster = config, directory, state, cluster
         self._journal, self._metrics, self._display, self._interrupt = journal, metrics, display, interrupt
         self._begun = time.perf_counter() - metrics.seconds
+        self._bytes = (0, 0)  # sent to other machines, and received
         #: Of the center at the end, when none was due there: known to the metrics, but not to the journal.
         self._last_evaluation = metrics.last_evaluation
 
@@ -185,7 +186,7 @@ class _Run:
 
     def _generation(self) -> str | None:
         """Run one generation; return what ends the run after it, if anything."""
-        state, workers = self._state, self._cluster.workers
+        state = self._state
         used = _used(state)
         asked = time.perf_counter()
         results = self._cluster.evaluate(state.batch())
@@ -193,13 +194,20 @@ class _Run:
         self._check(results)
         record = state.record(results)
         self._journal.append(record)
+        self._cluster.advance(record)
         state.apply(record)
         row = Row(**used, **_figures(state, record), seconds=self._seconds())
         row.evaluate_seconds = evaluated - asked
         row.update_seconds = time.perf_counter() - evaluated
         row.steps_per_second = float(results.lengths.sum()) / row.evaluate_seconds
-        row.idle_fraction = max(0.0, 1.0 - results.busy_seconds / (workers * row.evaluate_seconds))
+        row.idle_fraction = max(0.0, 1.0 - results.busy_seconds / (self._cluster.workers * row.evaluate_seconds))
+        row.bytes_sent, row.bytes_received = self._traffic()
         return self._conclude(row)
+
+    def _traffic(self) -> tuple[int, int]:
+        """Return the bytes sent and received since the last call."""
+        before, self._bytes = self._bytes, self._cluster.traffic
+        return self._bytes[0] - before[0], self._bytes[1] - before[1]
 
     def _conclude(self, row: Row) -> str | None:
         """Evaluate and save if that is due, write the row of the generation; return what ends the run, if anything."""

@@ -3,20 +3,32 @@
 from collections.abc import Callable
 
 from pyes.cluster.base import Cluster
-from pyes.config import ClusterConfig
+from pyes.config import ClusterConfig, TaskConfig, refusal
 from pyes.rollout import Workload
 
 __all__ = ["Cluster", "open_cluster"]
 
 
-def open_cluster(config: ClusterConfig, workload: Workload, prepare: Callable[[], None] | None = None) -> Cluster:
+def open_cluster(
+    config: ClusterConfig,
+    workload: Workload,
+    prepare: Callable[[], None] | None = None,
+    tell: Callable[[str], None] = print,
+) -> Cluster:
     """Return the cluster that a configuration names; enter it before threads start and before torch is imported.
 
     Parameters
     ----------
     workload : TaskConfig or function    what members are evaluated on
     prepare : callable                   run first in every worker process (its logging)
+    tell : callable                      shows the user a line about who comes and goes
     """
+    if config.name == "socket":
+        if not isinstance(workload, TaskConfig):
+            raise refusal("cluster.name", "socket", "'local' or 'inline' for a function, which cannot be sent")
+        from pyes.cluster.socket import SocketCluster
+
+        return SocketCluster(config, tell)
     if config.name == "inline":
         from pyes.cluster.inline import InlineCluster
 

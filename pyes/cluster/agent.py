@@ -1,8 +1,8 @@
 """``pyes worker``: this machine's part in one job after another, for as long as it runs.
 
-Each job has a process of its own, forked from this one, which imports nothing of torch or of a task: when a job ends, its
-memory, its modules and whatever an environment left behind end with it. The kernel ends that process, and with it its
-workers, should this one be killed.
+Each job has a process of its own, forked from this one, which imports nothing of torch or of a task: when a job ends,
+its memory, its modules and whatever an environment left behind end with it. The kernel ends that process, and with it
+its workers, should this one be killed.
 """
 
 import asyncio
@@ -103,9 +103,7 @@ def _take_part(address: Address, key: str | None, workers: int, parent: int) -> 
         sys.exit(asyncio.run(_session(address, key, workers, log, to_head)))
 
 
-async def _session(
-    address: Address, key: str | None, workers: int, log: Callable[[], None], to_head: "_ToHead"
-) -> int:
+async def _session(address: Address, key: str | None, workers: int, log: Callable[[], None], to_head: "_ToHead") -> int:
     from pyes.cluster.session import Session
 
     try:

@@ -3,14 +3,15 @@
 from typing import Any
 
 from pyes.board import Board
-from pyes.closing import Closing
+from pyes.cluster.base import Cluster
 from pyes.messages import Batch, Plan, Results
 from pyes.noise import NoiseTable
 from pyes.rollout import Workload
+from pyes.run_state import RunState
 from pyes.worker import BaseWorker, open_worker
 
 
-class InlineCluster(Closing):
+class InlineCluster(Cluster):
     """One worker, in the head's own process; see `pyes.cluster.base.Cluster`."""
 
     workers = 1
@@ -20,7 +21,7 @@ class InlineCluster(Closing):
         self._board: Board | None = None
         self._worker: BaseWorker[Any] | None = None
 
-    def start(self, plan: Plan, table: NoiseTable) -> None:
+    def start(self, plan: Plan, table: NoiseTable, state: RunState | None = None) -> None:
         """Make the environment."""
         self._board = Board(plan, 1)
         self._worker = open_worker(0, self._workload, plan, self._board, table.array)

@@ -24,9 +24,7 @@ class OpenBatch:
     apart : bool           each member has a base of its own, which travels with its grant
     """
 
-    def __init__(
-        self, number: int, batch: Batch, theta_hash: str, behaviour_size: int, observation_size: int
-    ) -> None:
+    def __init__(self, number: int, batch: Batch, theta_hash: str, behaviour_size: int, observation_size: int) -> None:
         count, stride = len(batch.population), batch.statistics_stride
         self.number, self.batch, self.theta_hash = number, batch, theta_hash
         rows = batch.population.rows
@@ -57,8 +55,9 @@ class OpenBatch:
         stride, size = self.batch.statistics_stride, self._behaviours.shape[1]
         summed = members % stride == 0 if stride else np.zeros(len(members), np.bool_)
         sums = np.empty((0, *self._sums.shape[1:])) if done.sums is None else done.sums
-        if sums.shape != (np.count_nonzero(summed), *self._sums.shape[1:]):
-            raise ValueError(f"its sums have shape {sums.shape}, expected {(np.count_nonzero(summed), *self._sums.shape[1:])}")
+        expected = (int(np.count_nonzero(summed)), *self._sums.shape[1:])
+        if sums.shape != expected:
+            raise ValueError(f"its sums have shape {sums.shape}, expected {expected}")
         behaviours = np.empty((len(members), 0), np.float32) if done.behaviours is None else done.behaviours
         if behaviours.shape != (len(members), size):
             raise ValueError(f"its behaviours have shape {behaviours.shape}, expected {(len(members), size)}")

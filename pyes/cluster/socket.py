@@ -2,8 +2,8 @@
 
 Owns the listening socket, the connections, and a thread with an event loop that talks to them all. The training loop's
 thread only hands over batches and waits. Invariants: what a node says is checked before it counts; a member's result is
-taken once, from whichever node brings it first; the state of the run is read by the loop's thread only while the training
-loop waits for a batch.
+taken once, from whichever node brings it first; the state of the run is read by the thread of the event loop only while
+the training loop waits for a batch.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class SocketCluster(Cluster):
         self._config, self._tell = config, tell
         self._address = addresses.parse(config.listen)
         if config.key is None and not self._address.is_loopback:
-            expected = "a key (pyes keygen -o FILE, then cluster.key=FILE), or tcp://127.0.0.1:PORT for this machine alone"
+            expected = "cluster.key=FILE with it (pyes keygen -o FILE), or tcp://127.0.0.1:PORT for this machine alone"
             raise refusal("cluster.listen", config.listen, expected)
         self._context = None if config.key is None else keys.server_context(config.key)
         self._peers: dict[int, Peer] = {}
@@ -123,9 +123,7 @@ class SocketCluster(Cluster):
         assert self._state is not None, "start comes before evaluate"
         self._batches += 1
         plan = self._plan
-        open_batch = OpenBatch(
-            self._batches, batch, self._state.theta_hash, plan.behaviour_size, plan.observation_size
-        )
+        open_batch = OpenBatch(self._batches, batch, self._state.theta_hash, plan.behaviour_size, plan.observation_size)
         self._loop.call_soon_threadsafe(self._begin, open_batch)
         return open_batch.future.result()
 
@@ -221,9 +219,7 @@ class SocketCluster(Cluster):
         row = 8 + 8 + 1 + 4 * plan.behaviour_size + 16
         return _OVERHEAD_BYTES + plan.capacity * row + plan.statistics_rows * 16 * plan.observation_size
 
-    async def _let_in(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, side: HeadSide
-    ) -> Peer | None:
+    async def _let_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, side: HeadSide) -> Peer | None:
         """Wait for a greeting; return the node that it comes from, or None of one that is refused."""
         messages: list[wire.Message] = []
         while not messages:
@@ -315,10 +311,13 @@ class SocketCluster(Cluster):
             peer.send(described)
 
     def _take_ready(self, peer: Peer, ready: wire.Ready) -> None:
-        """A node has made itself ready, or says that it is out of step."""
+        """Let a node take part that has made itself ready, or that says it is out of step."""
         if self._job is None or ready.job != self._job.job:
             return
-        for what, got, expected in (("settings", ready.digest, self._digest), ("noise table", ready.table, self._table)):
+        for what, got, expected in (
+            ("settings", ready.digest, self._digest),
+            ("noise table", ready.table, self._table),
+        ):
             if got != expected:
                 self._send_away(peer, f"its {what} differ from the head's ({got}, here {expected})")
                 return
