@@ -127,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_video(add("video", _video, "film the center policy of a run"))
     _add_export(add("export", _export, "write the policy of a run for other programs"))
     _add_worker(add("worker", _worker, "have this machine evaluate members for a head, one run after another"))
+    _add_status(add("status", _status, "show how a head and its nodes are doing"))
     add("info", _info, "show versions, CPU, memory and the default noise table")
     bench = add("bench", _bench, "measure kernels and rollouts against this machine's limits")
     bench.add_argument("--full", action="store_true", help="more repetitions and a larger table: 2 GB, some minutes")
@@ -321,9 +322,13 @@ def _export(options: argparse.Namespace) -> None:
     print(export.export(options.run, options.output))
 
 
-def _add_worker(parser: argparse.ArgumentParser) -> None:
+def _add_head(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("head", metavar="tcp://HEAD:PORT", help="where the head listens (cluster.listen)")
     parser.add_argument("--key", metavar="FILE", help="the key of the cluster (pyes keygen)")
+
+
+def _add_worker(parser: argparse.ArgumentParser) -> None:
+    _add_head(parser)
     parser.add_argument("--workers", metavar="N", type=_count, help="processes (default: one a core)")
 
 
@@ -332,6 +337,21 @@ def _worker(options: argparse.Namespace) -> None:
     from pyes.cluster import agent
 
     agent.work(addresses.parse(options.head), options.key, options.workers or noise.usable_cores())
+
+
+def _add_status(parser: argparse.ArgumentParser) -> None:
+    _add_head(parser)
+    _add_json(parser)
+
+
+def _status(options: argparse.Namespace) -> None:
+    from pyes import addresses, status
+
+    report = status.ask(addresses.parse(options.head), options.key)
+    if options.json:
+        _print_json(report)
+    else:
+        status.show(report)
 
 
 def _bench(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Metrics of a run: one row a generation, in ``metrics.csv`` and, on request, in TensorBoard."""
+"""Metrics of a run: one row a generation, in ``metrics.csv`` and, on request, in TensorBoard; and one row a node."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ from typing import Any
 
 from pyes.closing import Closing
 from pyes.errors import ConfigError
-from pyes.files import AppendFile
+from pyes.files import AppendFile, write_file
 
 
 @dataclass(kw_only=True)
@@ -46,6 +46,22 @@ class Row:
     failed_members: int
     bytes_sent: int = 0
     bytes_received: int = 0
+
+
+@dataclass(kw_only=True)
+class NodeRow:
+    """What one node did for a generation, in ``nodes.csv``; ``round_trip`` is in seconds."""
+
+    generation: int
+    node: str
+    workers: int
+    members: int
+    timesteps: int
+    steps_per_second: float
+    idle_fraction: float
+    round_trip: float
+    bytes_sent: int
+    bytes_received: int
 
 
 COLUMNS = tuple(each.name for each in fields(Row))
@@ -109,6 +125,46 @@ class MetricsWriter(Closing):
         if self._tensorboard is not None:
             self._tensorboard.close()
             self._tensorboard = None
+
+
+class NodesWriter(Closing):
+    """Appends rows to nodes.csv, which is there once there are any.
+
+    Parameters
+    ----------
+    path : Path          nodes.csv
+    generations : int    rows of this generation and later ones are dropped
+    """
+
+    def __init__(self, path: Path, generations: int) -> None:
+        self._path = path
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        kept = [line for line in lines[1:] if line.endswith(b"\n") and _generation(line) < generations]
+        if len(kept) < len(lines) - 1:
+            write_file(path, b"".join(lines[:1] + kept))
+        self._file: AppendFile | None = None
+
+    def write(self, rows: list[NodeRow]) -> None:
+        """Append the rows of a generation."""
+        if not rows:
+            return
+        if self._file is None:
+            size = self._path.stat().st_size if self._path.exists() else 0
+            self._file = AppendFile(self._path, size)
+            if not size:
+                self._file.append(_line(each.name for each in fields(NodeRow)))
+        self._file.append(b"".join(_line([_text(value) for value in asdict(row).values()]) for row in rows))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _generation(line: bytes) -> int:
+    number = line.partition(b",")[0]
+    return int(number) if number.isdigit() else 0
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -38,6 +38,7 @@ class RunDirectory:
     config.json          the resolved configuration
     journal.bin          what the members of each generation came to: the run itself
     train.log            what the head and its workers said
+    nodes.csv            one row a generation and node, where there are several
     metrics.csv          one row a generation
     snapshots/           whole states to go on from quickly, the newest few
     policy.safetensors   the center policy, with policy.json
@@ -51,6 +52,7 @@ class RunDirectory:
         self.journal = self.path / "journal.bin"
         self.log = self.path / "train.log"
         self.metrics = self.path / "metrics.csv"
+        self.nodes = self.path / "nodes.csv"
         self.snapshots = self.path / "snapshots"
         self.learning_curve = self.path / "learning_curve.png"
         self.tensorboard = self.path / "tensorboard"

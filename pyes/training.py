@@ -25,7 +25,7 @@ from pyes.interrupts import Interrupt, interruptible
 from pyes.journal import Evaluation, Generation, Journal, Kind, Recording
 from pyes.logs import run_log
 from pyes.messages import Results
-from pyes.metrics import MetricsWriter, Row
+from pyes.metrics import MetricsWriter, NodesWriter, Row
 from pyes.noise import NoiseTable
 from pyes.run_directory import RunDirectory
 from pyes.run_state import Interface, RunState, Setup
@@ -93,6 +93,7 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
             f"noise table of {len(table):,} {config.noise.dtype} entries ({size:,.0f} MiB)\n{directory.path}"
         )
         metrics = stack.enter_context(_open_metrics(directory, recording, config))
+        nodes = stack.enter_context(NodesWriter(directory.nodes, recording.generations))
         state, row = _caught_up(directory, recording, setup, table, metrics)
         if branches:
             state = state.branch(setup)
@@ -103,7 +104,7 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         # Only now: until the journal has them, settings are not the run's.
         directory.write_config(replace(config, run_dir=str(directory.path), resume=None, force=False))
         interrupt = stack.enter_context(interruptible())
-        return _Run(config, directory, state, cluster, journal, metrics, shown, interrupt).go(row)
+        return _Run(config, directory, state, cluster, journal, metrics, nodes, shown, interrupt).go(row)
 
 
 def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainConfig) -> MetricsWriter:
@@ -151,11 +152,13 @@ class _Run:
         cluster: Cluster,
         journal: Journal,
         metrics: MetricsWriter,
+        nodes: NodesWriter,
         display: Display,
         interrupt: Interrupt,
     ) -> None:
         self._config, self._directory, self._state, self._cluster = config, directory, state, cluster
-        self._journal, self._metrics, self._display, self._interrupt = journal, metrics, display, interrupt
+        self._journal, self._metrics, self._nodes = journal, metrics, nodes
+        self._display, self._interrupt = display, interrupt
         self._begun = time.perf_counter() - metrics.seconds
         self._bytes = (0, 0)  # sent to other machines, and received
         #: Of the center at the end, when none was due there: known to the metrics, but not to the journal.
@@ -202,6 +205,7 @@ class _Run:
         row.steps_per_second = float(results.lengths.sum()) / row.evaluate_seconds
         row.idle_fraction = max(0.0, 1.0 - results.busy_seconds / (self._cluster.workers * row.evaluate_seconds))
         row.bytes_sent, row.bytes_received = self._traffic()
+        self._nodes.write(self._cluster.nodes(record.generation, row.evaluate_seconds))
         return self._conclude(row)
 
     def _traffic(self) -> tuple[int, int]:
@@ -308,6 +312,8 @@ class _Run:
             show(f"evaluation: {self._evaluation[0]:.2f} ± {self._evaluation[1]:.2f}")
         if state.failed:
             show(f"{state.failed} members or evaluation episodes failed; {self._directory.log} says why")
+        for remark in self._cluster.remarks():
+            show(remark)
         if stopped_by == "interrupt":
             show(f"go on with: pyes train resume={self._directory.path}")
 

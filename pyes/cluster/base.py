@@ -3,6 +3,7 @@
 from pyes.closing import Closing
 from pyes.journal import Generation
 from pyes.messages import Batch, Plan, Results
+from pyes.metrics import NodeRow
 from pyes.noise import NoiseTable
 from pyes.run_state import RunState
 
@@ -39,6 +40,14 @@ class Cluster(Closing):
         ClusterError    the workers are lost and cannot be replaced
         """
         raise NotImplementedError
+
+    def nodes(self, generation: int, seconds: float) -> list[NodeRow]:
+        """Return what each node has done since the last call: for ``generation``, which took so many seconds."""
+        return []
+
+    def remarks(self) -> list[str]:
+        """Return what was out of the ordinary, in a line each."""
+        return []
 
     def advance(self, record: Generation) -> None:
         """Tell other machines what a generation came to, before this one learns from it."""

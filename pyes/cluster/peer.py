@@ -2,23 +2,31 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyes import wire
+from pyes.metrics import NodeRow
 from pyes.protocol import HeadSide
 from pyes.schedule import Pace
 
 
-@dataclass
+@dataclass(frozen=True)
 class Figures:
-    """What a node has done since they were last taken."""
+    """What a node has done since it is here."""
 
     members: int = 0
     timesteps: int = 0
     busy_seconds: float = 0.0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+    def since(self, before: "Figures") -> "Figures":
+        """Return what has been added to an earlier state."""
+        return Figures(*(getattr(self, each.name) - getattr(before, each.name) for each in fields(self)))
 
 
 @dataclass(eq=False)
@@ -32,8 +40,10 @@ class Peer:
     standing : (int, str)  the generation and the hash of theta that it last said it is at
     in_step : bool         it has learnt all that the head has
     corrections : int      snapshots sent to it in a row
+    unable : str           why it cannot take part in the job; "" where it can
     known : bool (n,)      members of the last generation's batch whose results it reported
     heard : float          monotonic seconds of the last sign of life
+    since : float          monotonic seconds at which it was first ready; 0: not yet
     """
 
     number: int
@@ -45,9 +55,51 @@ class Peer:
     standing: tuple[int, str] = (0, "")
     in_step: bool = False
     corrections: int = 0
+    unable: str = ""
     known: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     heard: float = field(default_factory=time.monotonic)
-    figures: Figures = field(default_factory=Figures)
+    since: float = 0.0
+    members: int = 0
+    timesteps: int = 0
+    busy_seconds: float = 0.0
+    told: Figures = Figures()
+
+    @property
+    def figures(self) -> Figures:
+        """What the node has done up to now."""
+        side = self.side
+        return Figures(self.members, self.timesteps, self.busy_seconds, side.bytes_sent, side.bytes_received)
+
+    def row(self, generation: int, seconds: float) -> NodeRow:
+        """Return what the node has done since the last row, for a generation that took so many seconds."""
+        before, self.told = self.told, self.figures
+        new, workers = self.told.since(before), self.pace.workers
+        return NodeRow(
+            generation=generation,
+            node=self.name,
+            workers=workers,
+            members=new.members,
+            timesteps=new.timesteps,
+            steps_per_second=new.timesteps / seconds,
+            idle_fraction=max(0.0, 1.0 - new.busy_seconds / (workers * seconds)),
+            round_trip=self.pace.round_trip,
+            bytes_sent=new.bytes_sent,
+            bytes_received=new.bytes_received,
+        )
+
+    def report(self, now: float) -> dict[str, Any]:
+        """Return how the node is doing, as JSON values."""
+        return {
+            "node": self.name,
+            "state": "at work" if self.in_step else "ready" if self.ready else self.unable or "preparing",
+            "workers": self.pace.workers,
+            "cores": self.hello.cores,
+            "memory": self.hello.memory,
+            "round_trip": self.pace.round_trip,
+            "heard": now - self.heard,
+            "seconds": now - self.since if self.since else 0.0,
+            **asdict(self.figures),
+        }
 
     @property
     def name(self) -> str:

@@ -120,7 +120,7 @@ class Session:
             except ssl.SSLError as error:
                 raise RefusedError(f"{self._address}: the head does not have this key ({error.reason})") from error
             except (OSError, TimeoutError) as error:
-                reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
+                reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "no answer"
                 if reason != said:
                     self._say(f"waiting for a head at {self._address} ({reason})")
                 said = reason

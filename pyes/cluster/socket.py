@@ -8,6 +8,7 @@ the training loop waits for a batch.
 
 import asyncio
 import contextlib
+import json
 import logging
 import socket
 import ssl
@@ -29,10 +30,11 @@ from pyes.config import ClusterConfig, refusal
 from pyes.errors import ConfigError, ProtocolError
 from pyes.journal import Generation
 from pyes.messages import Batch, Plan, Results
+from pyes.metrics import NodeRow
 from pyes.noise import NoiseTable, usable_cores
 from pyes.protocol import HeadSide
 from pyes.run_state import RunState
-from pyes.schedule import Pace
+from pyes.schedule import Pace, Schedule
 from pyes.versions import version
 
 logger = logging.getLogger(__name__)
@@ -71,6 +73,7 @@ class SocketCluster(Cluster):
         self._open: OpenBatch | None = None
         self._batches = 0
         self._gone = np.zeros(2, np.int64)  # bytes of connections that are over
+        self._lost = self._rerun = self._duplicates = 0  # members, in all batches
         self._refusals: dict[tuple[str, str], float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._own: Agent | None = None
@@ -144,6 +147,20 @@ class SocketCluster(Cluster):
         if self._own is not None:
             self._own.close()
             self._own = None
+
+    def nodes(self, generation: int, seconds: float) -> list[NodeRow]:
+        """Return what each node has done since the last call."""
+
+        async def rows() -> list[NodeRow]:
+            return [peer.row(generation, seconds) for peer in self._peers.values() if peer.ready]
+
+        return asyncio.run_coroutine_threadsafe(rows(), self._loop).result()
+
+    def remarks(self) -> list[str]:
+        """Return how many members were lost with their nodes, and how many were evaluated twice."""
+        lost = f"{self._lost} members were lost with their nodes, and evaluated by others" if self._lost else ""
+        rerun = f"{self._rerun} members of slow nodes were evaluated by others, too" if self._rerun else ""
+        return [each for each in (lost, rerun) if each]
 
     # --- the loop's side
 
@@ -228,14 +245,18 @@ class SocketCluster(Cluster):
                 return None
             messages = side.receive(data)
         hello = messages[0]
-        if not isinstance(hello, wire.Hello):
-            raise ProtocolError(f"got {type(hello).__name__}, expected Hello")
+        assert isinstance(hello, wire.Hello | wire.Watch)
         reason = protocol.check_hello(hello, version("pyes-rl"), selftest.digest())
         if reason is not None:
             writer.write(side.send(wire.Refused(reason)))
             await writer.drain()
-            raise ProtocolError(f"{hello.node}: {reason}")
+            raise ProtocolError(reason)
         writer.write(side.send(wire.Welcome(socket.gethostname()[:100])))
+        if isinstance(hello, wire.Watch):
+            writer.write(side.send(self._report()))
+            await writer.drain()
+            writer.close()
+            return None
         self._connections += 1
         peer = Peer(self._connections, hello, side, writer, Pace(max(1, hello.workers)))
         self._peers[peer.number] = peer
@@ -301,6 +322,7 @@ class SocketCluster(Cluster):
             case wire.Log():
                 logger.log(message.level, "%s: %s", peer.name, message.text)
             case wire.Unable():
+                peer.unable = message.reason
                 text = f"node {peer.name} cannot take part: {message.reason}"
                 logger.warning("%s", text)
                 self._tell(text)
@@ -323,6 +345,7 @@ class SocketCluster(Cluster):
                 return
         if not peer.ready:
             self._tell(f"node {peer.name} joins with {peer.pace.workers} workers")
+            peer.since = time.monotonic()
         if self._open is not None and peer.in_step:
             self._open.schedule.leave(peer.number)
         peer.ready, peer.in_step, peer.standing = True, False, (ready.generation, ready.theta_hash)
@@ -394,16 +417,40 @@ class SocketCluster(Cluster):
             return
         if not batch.batch.evaluation:
             peer.known[members] = True
-        peer.figures.members += len(members)
-        peer.figures.timesteps += int(done.lengths.sum(dtype=np.int64))
-        peer.figures.busy_seconds += done.busy
+        peer.members += len(members)
+        peer.timesteps += int(done.lengths.sum(dtype=np.int64))
+        peer.busy_seconds += done.busy
         if batch.schedule.complete:
             self._open = None
+            self._count(batch.schedule)
             for each in self._peers.values():
                 each.send(wire.Close(batch.number))
             batch.future.set_result(batch.results())
         else:
             self._hand_out()
+
+    def _count(self, schedule: Schedule) -> None:
+        self._lost += schedule.lost
+        self._rerun += schedule.rerun
+        self._duplicates += schedule.duplicates
+
+    def _report(self) -> wire.Report:
+        """Return how the head and its nodes are doing."""
+        now, batch = time.monotonic(), self._open
+        report = {
+            "head": socket.gethostname(),
+            "listen": str(self._address),
+            "job": None if self._job is None else self._job.job,
+            "task": None if self._state is None else self._state.setup.config.task.title,
+            "generation": None if batch is None else batch.batch.generation,
+            "members_left": None if batch is None else batch.schedule.remaining,
+            "workers": self.workers,
+            "lost": self._lost,
+            "rerun": self._rerun,
+            "duplicates": self._duplicates,
+            "nodes": [peer.report(now) for peer in self._peers.values()],
+        }
+        return wire.Report(json.dumps(report))
 
     def _teach(self, record: Generation) -> None:
         """Send a record to all nodes that are in step, each without what it has reported itself."""
