@@ -1,0 +1,152 @@
+"""The socket cluster on one machine: bytes and milliseconds of a generation, results and timesteps a second.
+
+    python benchmarks/socket_cluster.py [bytes | sync | costless | speed ...]
+
+Head and nodes are real processes that talk over the loopback interface. Figures are medians over the generations of one
+run, the first ones left out. Where members cost nothing, what is measured is the head, the wire and the nodes' hands.
+"""
+
+import csv
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import pyes
+
+PYES = (sys.executable, "-m", "pyes")
+SKIPPED = 3  # generations until all nodes are there and their speed is known
+
+
+def costless(theta: np.ndarray) -> float:
+    """Return a number at once."""
+    return float(theta[0])
+
+
+def main(names: list[str]) -> None:
+    """Print one table a benchmark."""
+    for name in names or BENCHMARKS:
+        BENCHMARKS[name]()
+
+
+def measure_bytes() -> None:
+    """Bytes of a generation in all directions: 1,000 members, 3 nodes."""
+    print("bytes a generation, 1,000 members on 3 nodes")
+    for dim in (6_536, 1_000_000):
+        for sync in ("replay", "params"):
+            rows = run(function(dim, 1000), nodes=3, sync=sync, generations=8)
+            total = statistics.median(int(row["bytes_sent"]) + int(row["bytes_received"]) for row in rows)
+            print(f"  {dim:>9,} parameters, {sync:<7}{total:>14,.0f}", flush=True)
+
+
+def measure_sync() -> None:
+    """Seconds from one generation to the next, by how theta reaches 3 nodes."""
+    print("milliseconds a generation, 1,000 members on 3 nodes")
+    for dim in (18, 6_536, 166_000, 1_000_000):
+        for sync in ("replay", "params"):
+            rows = run(function(dim, 1000), nodes=3, sync=sync, generations=8)
+            print(f"  {dim:>9,} parameters, {sync:<7}{1e3 * between(rows):>10.1f}", flush=True)
+
+
+def measure_costless() -> None:
+    """Members that cost nothing: the smallest generation, and results a second in large ones."""
+    rows = run(function(18, 1000), nodes=2, generations=40)
+    print(f"1,000 costless members, 2 nodes: {1e3 * between(rows):.1f} ms a generation")
+    rows = run(function(18, 100_000), nodes=2, generations=6)
+    seconds = statistics.median(float(row["evaluate_seconds"]) for row in rows)
+    print(f"100,000 costless members, 2 nodes: {100_000 / seconds:,.0f} results a second", flush=True)
+
+
+def measure_speed() -> None:
+    """Two nodes of one worker against the local cluster's two workers, in turn."""
+    config = {
+        "task": {"env_id": "LunarLanderContinuous-v3"},
+        "algorithm": {"population_size": 200},
+        "noise": {"entries": 2**22},
+    }
+    ratios = []
+    for _ in range(3):
+        here = run(config, nodes=0, generations=8)
+        there = run(config, nodes=2, generations=8)
+        ratios.append(speed(there) / speed(here))
+        print(f"  local {speed(here):,.0f}, 2 nodes {speed(there):,.0f} timesteps/s: {ratios[-1]:.3f}", flush=True)
+    print(f"2 nodes with a worker each against 2 local workers: {statistics.median(ratios):.3f}")
+
+
+BENCHMARKS: dict[str, Callable[[], None]] = {
+    "bytes": measure_bytes,
+    "sync": measure_sync,
+    "costless": measure_costless,
+    "speed": measure_speed,
+}
+
+
+def function(dim: int, members: int) -> dict[str, Any]:
+    """Return the configuration of a task that costs nothing."""
+    return {
+        "task": {"name": "function", "factory": "socket_cluster:costless", "dim": dim},
+        "network": {"name": "linear", "bias": False, "output_activation": "identity"},
+        "algorithm": {"population_size": members},
+        "noise": {"entries": max(2**22, 4 * dim)},
+    }
+
+
+def run(config: dict[str, Any], *, nodes: int, generations: int, sync: str = "auto") -> list[dict[str, str]]:
+    """Train with so many nodes of one worker (none: 2 local workers); return the rows of its metrics."""
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        address = f"tcp://127.0.0.1:{port}"
+        cluster: dict[str, Any] = {"name": "local", "workers": 2}
+        if nodes:
+            cluster = {"name": "socket", "workers": 0, "listen": address, "sync": sync}
+        with started(address, nodes):
+            whole = {**config, "generations": generations + SKIPPED, "evaluation": {"every": 0}, "cluster": cluster}
+            pyes.train(whole | {"run_dir": folder + "/run", "snapshot": {"every": 0}}, display=False)
+        with open(Path(folder) / "run" / "metrics.csv", encoding="utf-8") as file:
+            return list(csv.DictReader(file))[SKIPPED:]
+
+
+@contextmanager
+def started(address: str, nodes: int) -> Iterator[None]:
+    """Have nodes of one worker while the block runs."""
+    command = [*PYES, "worker", address, "--workers", "1"]
+    here = Path(__file__).parent
+    processes = [subprocess.Popen(command, cwd=here, stderr=subprocess.DEVNULL) for _ in range(nodes)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def between(rows: list[dict[str, str]]) -> float:
+    """Return the median seconds from one generation to the next."""
+    seconds = [float(row["seconds"]) for row in rows]
+    return statistics.median(after - before for before, after in pairwise(seconds))
+
+
+def speed(rows: list[dict[str, str]]) -> float:
+    """Return timesteps a second over all generations."""
+    steps = int(rows[-1]["timesteps"]) - int(rows[0]["timesteps"])
+    return steps / (float(rows[-1]["seconds"]) - float(rows[0]["seconds"]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
