@@ -4,6 +4,7 @@ Knows /proc and /dev/shm, nothing of pytest. Invariant: what another run of test
 is not ours, as long as each is in a process group of its own.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ def processes() -> set[str]:
     return {
         f"process {pid} ({_command(pid)[:80]})"
         for pid, group in _groups()
-        if group == os.getpgrp() and pid != os.getpid() and not _tracks(pid)
+        if group == os.getpgrp() and pid != os.getpid() and not _is_dead(pid) and not _tracks(pid)
     }
 
 
@@ -51,12 +52,15 @@ def with_variable(variable: str) -> list[int]:
 
 
 def _groups() -> Iterator[tuple[int, int]]:
-    """Yield each process that lives, with its process group."""
-    for name in _names(Path("/proc")):
-        if name.isdigit() and (stat := _read(int(name), "stat")):
-            state, _, group = stat.rpartition(b")")[2].split()[:3]
-            if state != b"Z":
-                yield int(name), int(group)
+    """Yield each process with its process group: by a system call, as reading it in /proc costs 30 times as much."""
+    for name in filter(str.isdigit, _names(Path("/proc"))):
+        with contextlib.suppress(OSError):  # it has just ended
+            yield int(name), os.getpgid(int(name))
+
+
+def _is_dead(pid: int) -> bool:
+    """Whether it has ended, and only its parent has not asked yet."""
+    return _read(pid, "stat").rpartition(b")")[2].split()[:1] in ([], [b"Z"])
 
 
 def _tracks(pid: int) -> bool:
