@@ -29,8 +29,9 @@ bench: $(VENV)/.installed-dev ## measure kernels, rollouts and the node against 
 
 # --- develop ---
 
-test: $(VENV)/.installed-dev ## run all tests but the long ones
-	$(BIN)/pytest -m "not learning and not soak" $(ARGS)
+# Two processes, each with half of the files in order, until one helps the other: a file's fixtures are made once or twice.
+test: $(VENV)/.installed-dev ## run all tests but the long ones, in two processes
+	$(BIN)/pytest -n 2 --dist worksteal -m "not learning and not soak" $(ARGS)
 
 test-learning: $(VENV)/.installed-dev ## train on real tasks until policies are good (minutes)
 	$(BIN)/pytest -m learning $(ARGS)

@@ -1,17 +1,28 @@
-"""Shared by all tests: no test leaves a process, a shared block or an open memory file behind."""
+"""Shared by all tests: no test leaves a process, a shared block or an open memory file behind.
 
+With ``-n 2`` pytest-xdist runs the tests in two workers. On Linux each leads a process group of its own, so that
+neither takes what the other holds for left behind; the first process passes Ctrl-C on to them, and ends whatever they
+leave.
+"""
+
+import contextlib
 import gc
 import multiprocessing
 import os
+import signal
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import leftovers
 import pytest
 from hypothesis import settings
 
 _GRACE = 5.0  # seconds for what is just ending
+#: The variable in the environment of the workers and of all that they start; only the first process has it here.
+_MARK = pytest.StashKey[str]()
 
 settings.register_profile("any_pace", settings.get_profile(settings.get_current_profile_name()), deadline=None)
 settings.load_profile("any_pace")  # no test judges time
@@ -24,56 +35,54 @@ sys.path.append(str(Path(__file__).parent.parent))
 @pytest.fixture(autouse=True)
 def nothing_left_behind(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Fail a test after which more processes, shared blocks or memory files are there than before it."""
-    before = leftovers()
+    before = _held()
     yield
     deadline = time.monotonic() + _GRACE
-    while (left := leftovers() - before) and time.monotonic() < deadline:
+    while (left := _held() - before) and time.monotonic() < deadline:
         caplog.get_records("call").clear()  # tracebacks in them hold arrays, and those their memory
         gc.collect()
         time.sleep(0.02)
     assert not left, f"left behind: {sorted(left)}"
 
 
-def leftovers() -> set[str]:
+def _held() -> set[str]:
     """Return what this process and its descendants hold now."""
     children = {f"process {child.pid} ({child.name})" for child in multiprocessing.active_children()}
     if sys.platform != "linux":
         return children
-    return children | _processes() | _shared_blocks() | _memory_files()
+    return children | leftovers.processes() | leftovers.shared_blocks() | leftovers.memory_files()
 
 
-def _processes() -> set[str]:
-    """Return the processes of our process group, orphans included: children of children that lost their parent."""
-    group = os.getpgrp()
-    found = set()
-    for directory in Path("/proc").iterdir():
-        if not directory.name.isdigit() or int(directory.name) == os.getpid():
-            continue
-        try:
-            state, _, its_group = (directory / "stat").read_text().rpartition(")")[2].split()[:3]
-            command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except (OSError, ValueError):  # it has just ended
-            continue
-        # multiprocessing's and joblib's trackers stay for the life of this process.
-        if int(its_group) == group and state != "Z" and "tracker" not in command:
-            found.add(f"process {directory.name} ({command.strip()[:80]})")
-    return found
+def pytest_configure(config: pytest.Config) -> None:
+    """Set a worker apart from the others; mark what the first process will start."""
+    if sys.platform != "linux":
+        return
+    if hasattr(config, "workerinput"):
+        os.setpgid(0, 0)
+    elif config.getoption("numprocesses", None):
+        os.environ["PYES_TEST_RUN"] = uuid.uuid4().hex
+        config.stash[_MARK] = f"PYES_TEST_RUN={os.environ['PYES_TEST_RUN']}"
 
 
-def _shared_blocks() -> set[str]:
-    try:
-        return {f"/dev/shm/{name}" for name in os.listdir("/dev/shm") if name.startswith(("psm_", "pyes"))}
-    except OSError:
-        return set()
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Pass an interrupt on to the workers, which a terminal no longer reaches."""
+    if exitstatus == pytest.ExitCode.INTERRUPTED:
+        for pid in _started(session.config):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
 
 
-def _memory_files() -> set[str]:
-    found = set()
-    for descriptor in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{descriptor}")
-        except OSError:  # the listing's own descriptor
-            continue
-        if "memfd:pyes" in target:
-            found.add(f"descriptor {descriptor} ({target})")
-    return found
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what workers that were killed or interrupted have left."""
+    while left := _started(config):
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _started(config: pytest.Config) -> list[int]:
+    """Return the workers and all that they started; none in a worker, and without workers."""
+    return leftovers.with_variable(config.stash[_MARK]) if _MARK in config.stash else []

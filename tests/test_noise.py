@@ -1,9 +1,9 @@
-import os
 import signal
 import subprocess
 import sys
 import textwrap
 
+import leftovers
 import numpy as np
 import pytest
 
@@ -87,7 +87,7 @@ def test_weighted_sum_is_equal_for_any_number_of_threads(dtype):
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("ending", ["exit", "interrupt", "kill"])
 def test_nothing_is_left_behind_however_the_owner_ends(ending):
-    before = set(os.listdir("/dev/shm"))
+    before = leftovers.shared_blocks()
     script = textwrap.dedent(
         """
         import signal, sys
@@ -108,4 +108,4 @@ def test_nothing_is_left_behind_however_the_owner_ends(ending):
         else:
             process.send_signal(signal.SIGINT if ending == "interrupt" else signal.SIGKILL)
         process.wait(10)
-    assert set(os.listdir("/dev/shm")) == before
+    assert leftovers.shared_blocks() == before
