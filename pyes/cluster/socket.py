@@ -15,7 +15,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from pyes.cluster.open_batch import OpenBatch
 from pyes.cluster.peer import Peer
 from pyes.cluster.session import BEAT_SECONDS, SILENT_SECONDS, keep_alive
 from pyes.config import ClusterConfig, refusal
-from pyes.errors import ConfigError, ProtocolError
+from pyes.errors import ClusterError, ConfigError, ProtocolError
 from pyes.journal import Generation
 from pyes.messages import Batch, Plan, Results
 from pyes.metrics import NodeRow
@@ -80,6 +80,7 @@ class SocketCluster(Cluster):
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
+        _allow_many_connections()
         self._socket = _listen(self._address)
         self._address = addresses.Address(self._address.host, self._socket.getsockname()[1])
         try:
@@ -166,7 +167,15 @@ class SocketCluster(Cluster):
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._loop.set_exception_handler(self._fail)
         self._loop.run_forever()
+
+    def _fail(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """End the open batch over an error that nobody has foreseen: the training loop must not wait for ever."""
+        error = context.get("exception")
+        logger.error("the head failed: %s", context.get("message"), exc_info=error)
+        if self._open is not None and not self._open.future.done():
+            self._open.future.set_exception(ClusterError(f"the head failed ({error!r}); see train.log, resume the run"))
 
     async def _serve(self) -> asyncio.Server:
         self._spawn(self._tick())
@@ -175,7 +184,12 @@ class SocketCluster(Cluster):
     def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(self._loop, {"message": "a task ended", "exception": error})
 
     async def _end(self) -> None:
         for peer in self._peers.values():
@@ -473,6 +487,15 @@ class SocketCluster(Cluster):
                 else record.behaviours.reshape(len(record.returns), -1)[rest],
             )
             peer.send(message)
+
+
+def _allow_many_connections() -> None:
+    """Raise the limit on open files as far as this process may."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such limit
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _listen(address: addresses.Address) -> socket.socket:
