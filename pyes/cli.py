@@ -128,6 +128,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_export(add("export", _export, "write the policy of a run for other programs"))
     _add_worker(add("worker", _worker, "have this machine evaluate members for a head, one run after another"))
     _add_status(add("status", _status, "show how a head and its nodes are doing"))
+    _add_output(
+        add("keygen", _keygen, "make the key that a head and its nodes share"), "file to write, for its owner alone"
+    )
     add("info", _info, "show versions, CPU, memory and the default noise table")
     bench = add("bench", _bench, "measure kernels and rollouts against this machine's limits")
     bench.add_argument("--full", action="store_true", help="more repetitions and a larger table: 2 GB, some minutes")
@@ -354,6 +357,13 @@ def _status(options: argparse.Namespace) -> None:
         status.show(report)
 
 
+def _keygen(options: argparse.Namespace) -> None:
+    from pyes import keys
+
+    keys.generate(options.output)
+    print(options.output)
+
+
 def _bench(options: argparse.Namespace) -> None:
     from pyes import bench
 
@@ -368,7 +378,7 @@ def _info(options: argparse.Namespace) -> None:
 def _facts() -> Iterator[tuple[str, str]]:
     import platform
 
-    from pyes import _core, memory, noise
+    from pyes import _core, memory, noise, selftest
 
     yield "pyes", version("pyes-rl")
     yield "python", f"{platform.python_version()} ({sys.executable})"
@@ -377,6 +387,7 @@ def _facts() -> Iterator[tuple[str, str]]:
     yield "platform", platform.platform()
     levels = _core.levels()
     yield "cpu level", f"{levels[-1]} (of {', '.join(levels)})"
+    yield "kernels", selftest.digest()
     yield "cores", str(noise.usable_cores())
     yield "memory", f"{memory.available() / 2**30:.1f} GiB available to this process"
     yield "shared memory", memory.default_kind()

@@ -14,9 +14,9 @@ PACKAGE = Path(__file__).parent.parent / "pyes"
 # A module imports from its own layer or from those above it in this list, never from one below it.
 LAYERS = """
 basics   _core errors hashing closing interrupts
-leaves   files streams memory noise shaping optimizers running_stats reference config lookup functions
+leaves   files streams memory noise shaping optimizers running_stats reference config lookup functions addresses keys
 nouns    population networks tasks messages board wire
-verbs    rollout vector_rollout reference_batch algorithms protocol
+verbs    rollout vector_rollout reference_batch algorithms protocol selftest
 runtime  worker cluster journal run_state history metrics logs run_directory
 loop     resume training display figures wording runs groups aggregates plots
 edge     replay maps tables video export launch blackbox bench cli __main__

@@ -1,6 +1,7 @@
 """Messages and frames: what is encoded comes back however the bytes are cut, and nothing else is let in."""
 
 import struct
+import tracemalloc
 
 import msgpack
 import numpy as np
@@ -13,10 +14,8 @@ from pyes import wire
 from pyes.errors import ProtocolError
 from pyes.wire.messages import KINDS
 
-EMPTY = np.empty((0, 2), np.int64)
 
-
-def decoder(limit=2**20):
+def decoder(limit=2**21):
     made = wire.Decoder()
     made.limit = limit
     return made
@@ -26,16 +25,6 @@ def frame(*values, **options):
     """Return a frame of any values."""
     payload = msgpack.packb(list(values), **options)
     return struct.pack("<I", len(payload)) + payload
-
-
-def refusal(data):
-    """Return why a decoder refuses a frame: one line."""
-    with pytest.raises(ProtocolError) as caught:
-        decoder().feed(data)
-    text = str(caught.value)
-    assert text
-    assert "\n" not in text
-    return text
 
 
 def grant(ranges):
@@ -156,3 +145,208 @@ def test_anything_else_is_refused_or_is_a_message_that_encodes(data):
     for message in messages:
         (again,) = decoder().feed(wire.encode(message))
         assert_same(again, message)
+
+
+def ext(code, entries, *shape):
+    return msgpack.ExtType(code, entries + struct.pack(f"<{len(shape)}I", *shape))
+
+
+RANGES = ext(35, np.array([[0, 2]]).tobytes(), 1, 2)  # int64 of two dimensions
+RETURNS = ext(18, np.zeros(2).tobytes(), 2)
+LENGTHS = ext(20, b"\x05\x06", 2)
+NOBODY = ext(35, b"", 0, 2)
+
+
+def done_frame(ranges=RANGES, returns=RETURNS, lengths=LENGTHS, status=None, sums=None, behaviours=None, busy=0.5):
+    return frame(5, 1, "hash", ranges, returns, lengths, status, sums, behaviours, busy, [])
+
+
+def raw(payload):
+    return struct.pack("<I", len(payload)) + payload
+
+
+def test_frame_made_by_hand_is_the_message():
+    (got,) = decoder().feed(done_frame())
+    assert_same(
+        got, done(ranges=np.array([[0, 2]]), returns=np.zeros(2), lengths=np.array([5, 6], np.uint8), theta_hash="hash")
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (raw(b""), "cannot unpack"),
+        (frame(), "got list, expected an array"),
+        (raw(msgpack.packb(7)), "got int"),
+        (raw(msgpack.packb({1: 2})), "cannot unpack"),
+        (frame(99), "kind 99, expected one of 1, 2"),
+        (frame("5"), "kind str"),
+        (frame(True), "kind bool"),
+        (frame([[]]), "kind list"),
+        (frame(43, 1, 2), "Close: got 2 fields, expected 1"),
+        (frame(43), "Close: got 0 fields"),
+        (raw(msgpack.packb([43, 1]) + b"\x00"), "extra data"),
+        (raw(msgpack.packb([43, 1])[:-1]), "incomplete"),
+        (raw(b"\x91" * 900), "cannot unpack"),
+        (raw(b"\x91" * 5000), "StackError"),
+        (raw(b"\xdd\xff\xff\xff\xff"), "max_array_len"),
+        (raw(b"\xdf\xff\xff\xff\xff"), "max_map_len"),
+        (raw(b"\xc6\xff\xff\xff\xff"), "incomplete input"),
+        (raw(b"\xdb\xff\xff\xff\xff"), "incomplete input"),
+        (raw(b"\xc9\xff\xff\xff\xff\x12"), "max_ext_len"),
+        (raw(b"\xc1"), "cannot unpack"),
+        (raw(b"\x92\x22\xa2\xff\xfe"), "utf-8"),
+        (raw(b"\x92\x22\xa3\xed\xa0\x80"), "utf-8"),
+        (raw(b"\x92\x2b\xd6\xff\x00\x00\x00\x01"), "got Timestamp, expected int"),
+        (frame(43, -1), "Close.batch: got -1, expected 0 to"),
+        (frame(43, 2**63), "expected 0 to"),
+        (frame(43, 1.0), "got float, expected int"),
+        (frame(43, True), "got bool, expected int"),
+        (frame(43, None), "got NoneType"),
+        (frame(65, 1), "Beat.time: got int, expected float"),
+        (frame(44, "x" * 129), "End.job: got text of 129 bytes, expected at most 128"),
+        (frame(44, "ü" * 65), "130 bytes"),
+        (frame(44, b"job"), "got bytes, expected str"),
+        (frame(44, "one\ntwo"), "printed in one line"),
+        (frame(34, "x" * 513), "Refused.reason"),
+        (frame(6, 5000, "text"), "Log.level: got 5000"),
+        (frame(1, 2, "0.2.0", "something new"), "Hello: got protocol 2, expected 1; install the same version"),
+        (frame(1, 1, "0.2.0"), "Hello: got 2 fields, expected 9"),
+        (done_frame(ranges=[[0, 2]]), "Done.ranges: got list, expected an array"),
+        (done_frame(ranges=RETURNS), "got float64 of 1 dimensions, expected <i8 of 2"),
+        (done_frame(ranges=ext(35, np.arange(3).tobytes(), 1, 3)), r"got shape \(1, 3\)"),
+        (done_frame(ranges=ext(35, np.array([2, 2]).tobytes(), 1, 2)), r"Done.ranges: got \[2, 2\)"),
+        (done_frame(ranges=ext(35, np.array([-1, 1]).tobytes(), 1, 2)), r"got \[-1, 1\)"),
+        (done_frame(ranges=ext(35, np.array([2, 3, 1, 2]).tobytes(), 2, 2)), r"got \[1, 2\), expected ranges in \[3"),
+        (done_frame(ranges=ext(35, np.array([0, 2**62]).tobytes(), 1, 2)), "expected ranges in"),
+        (done_frame(ranges=ext(35, bytes(16 * (2**16 + 1)), 2**16 + 1, 2)), "with k <= 65536"),
+        (done_frame(ranges=NOBODY), "Done.returns: got 2 rows for the 0 members"),
+        (done_frame(returns=ext(18, bytes(24), 3)), "Done.returns: got 3 rows for the 2 members"),
+        (done_frame(returns=ext(18, bytes(16), 3)), r"got 16 bytes for float64 of shape \(3,\)"),
+        (done_frame(returns=ext(17, bytes(8), 2)), "got float32 of 1 dimensions"),
+        (done_frame(returns=ext(50, b"", *[2**32 - 1] * 3)), "got 0 bytes for float64"),
+        (done_frame(returns=msgpack.ExtType(18, b"ab")), "got an array of 2 bytes, expected a shape of 4"),
+        (done_frame(returns=msgpack.ExtType(0, b"")), "extension of code 0"),
+        (done_frame(returns=msgpack.ExtType(24, b"")), "extension of code 24"),
+        (done_frame(returns=msgpack.ExtType(127, b"")), "extension of code 127"),
+        (done_frame(lengths=ext(19, np.arange(2).tobytes(), 2)), r"Done.lengths: got int64"),
+        (done_frame(lengths=ext(23, b"\xff" * 16, 2)), "got a length of 18446744073709551615"),
+        (done_frame(status=ext(20, b"\x00\x04", 2)), "Done.status: got 4, expected at most 3"),
+        (done_frame(sums=ext(50, bytes(24), 1, 3, 1)), r"Done.sums: got shape \(1, 3, 1\)"),
+        (done_frame(behaviours=ext(33, bytes(4), 1, 1)), "Done.behaviours: got 1 rows"),
+        (frame(5, 1, "hash", RANGES, RETURNS, LENGTHS, None, None, None, 0.5, [7]), "Done.errors: got int"),
+        (
+            frame(5, 1, "hash", RANGES, RETURNS, LENGTHS, None, None, None, 0.5, ["x"] * 17),
+            "17 exceeds max_array_len|got 17 texts",
+        ),
+        (frame(35, "job", b"\x80\x80", "replay"), "Job.settings: cannot unpack"),
+        (frame(35, "job", b"\x01", "replay"), "Job.settings: got int, expected dict"),
+        (frame(35, "job", msgpack.packb({1: 2}, strict_types=True), "replay"), "Job.settings: cannot unpack"),
+        (frame(35, "job", msgpack.packb({b"a": 2}), "replay"), "got bytes, expected str"),
+        (frame(35, "job", msgpack.packb({"a": [b"b"]}), "replay"), "got bytes among the values"),
+        (frame(35, "job", msgpack.packb({"a": RETURNS}), "replay"), "got ndarray among the values"),
+        (frame(35, "job", b"\x81\xa1a" * 17 + b"\xc0", "replay"), "nested deeper than 16"),
+        (frame(35, "job", msgpack.packb({"a": [0] * 1025}), "replay"), "max_array_len"),
+        (frame(35, "job", b"\x81\xa1a" * 5000, "replay"), "cannot unpack"),
+    ],
+)
+def test_frame_that_is_not_allowed_is_refused_in_one_line(data, reason):
+    with pytest.raises(ProtocolError, match=reason) as caught:
+        decoder().feed(data)
+    assert "\n" not in str(caught.value)
+
+
+def vectors(**changes):
+    values = {
+        "batch": 1,
+        "generation": 2,
+        "theta_hash": "hash",
+        "bases": np.zeros((2, 3), np.float32),
+        "rows": np.array([0, 1]),
+        "offsets": np.array([5, 6]),
+        "scales": np.zeros(2, np.float32),
+        "deviation": None,
+        "seeds": np.zeros((2, 1), np.int64),
+        "limit": 100,
+        "mean": None,
+        "inverse_std": None,
+        "statistics_stride": 0,
+        "action_noise": False,
+    }
+    return wire.Vectors(**values | changes)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (vectors(rows=np.array([0, 2])), "rows, offsets"),
+        (vectors(rows=np.array([-1, 0])), "rows, offsets"),
+        (vectors(offsets=np.array([-1, 0])), "rows, offsets"),
+        (vectors(scales=np.zeros(3, np.float32)), "scales: got 3 rows"),
+        (vectors(deviation=np.zeros(2, np.float32)), "deviation: got 2 numbers, expected 3"),
+        (vectors(mean=np.zeros(2, np.float32)), "both or none"),
+        (vectors(bases=np.zeros((2, 3))), "Vectors.bases: got float64"),
+        (wire.Bases(1, np.array([[0, 2]]), np.zeros((1, 3), np.float32)), "Bases.bases: got 1 rows"),
+        (grant([[0, 2], [1, 3]]), "Grant.ranges"),
+        (done(returns=np.zeros(2)), "Done.returns: got 2 rows for the 3 members"),
+        (done(returns=[1.0, 2.0, 3.0]), "got list, expected an array"),
+        (done(returns=np.zeros(3, ">f8")), "Done.returns: got >f8"),
+        (wire.Close(np.int64(3)), "got int64, expected int"),
+        (wire.End("\ud800"), "utf-8"),
+        (wire.Job("job", {"a": 2**70}, "replay"), "Job.settings: got an integer"),
+        (wire.Job("job", {"a": (1, 2)}, "replay"), "got tuple among the values"),
+        (wire.Job("job", {str(i): "x" * 2000 for i in range(600)}, "replay"), "expected at most 1048576"),
+    ],
+)
+def test_message_that_the_other_end_would_refuse_is_not_sent(message, reason):
+    with pytest.raises(ProtocolError, match=reason):
+        wire.encode(message)
+
+
+def test_texts_for_people_are_cut_to_what_fits():
+    (got,) = decoder().feed(wire.encode(wire.Refused("ü" * 1000)))
+    assert got.reason == "ü" * 256
+    (got,) = decoder().feed(wire.encode(done(errors=["\ud800" + "x" * 5000] * 30)))
+    assert got.errors == ["?" + "x" * 2047] * 16
+
+
+def test_array_that_is_not_contiguous_is_sent_as_it_reads():
+    (got,) = decoder().feed(wire.encode(done(returns=np.arange(6.0)[::-2])))
+    np.testing.assert_array_equal(got.returns, [5.0, 3.0, 1.0])
+
+
+def test_frame_over_the_limit_is_refused_by_its_length_alone():
+    one = wire.Decoder()
+    assert one.feed(struct.pack("<I", wire.HANDSHAKE_LIMIT)) == []
+    with pytest.raises(ProtocolError, match="a length of 1025 bytes, expected at most 1024"):
+        wire.Decoder().feed(struct.pack("<I", wire.HANDSHAKE_LIMIT + 1))
+
+
+def test_decoder_is_of_no_use_after_an_error():
+    one = decoder()
+    for data in (frame(99), wire.encode(wire.Close(1))):
+        with pytest.raises(ProtocolError, match="kind 99"):
+            one.feed(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        raw(b"\xdc\x00\x12" * 1000),  # lists of 18 within each other
+        frame(35, "job", b"\xdc\x04\x00" * 1000, "replay"),
+        frame(35, "job", b"\xde\x04\x00" * 300, "replay"),
+        frame(41, 1, ext(35, bytes(2**19), 2**15, 2)),
+        struct.pack("<I", 2**32 - 1),
+    ],
+    ids=["lists", "lists in values", "maps in values", "ranges", "length"],
+)
+def test_frame_that_promises_much_costs_little(data):
+    one = decoder()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError):
+            one.feed(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**24

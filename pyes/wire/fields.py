@@ -31,11 +31,11 @@ _FORMS = {
 }
 _ARRAY_BYTES = 2**31  # less than
 
-#: Texts in a list, and characters of each, that are sent at most.
-_TEXTS = 16
+#: Texts in a list, at most.
+TEXTS = 16
 _NESTING = 16  # lists and maps within each other in values
 _VALUES_BYTES = 2**20
-_VALUES_LENGTH = 4096  # of a list or map in values: keeps what a few bytes make us allocate small
+_VALUES_LENGTH = 1024  # of a list or map in values: keeps what a few bytes make us allocate small
 
 
 class Field:
@@ -137,8 +137,8 @@ class ProseList(Field):
     def check(self, value: Any) -> None:
         """Refuse another type, or too many texts."""
         expect(list, value)
-        if len(value) > _TEXTS:
-            raise ValueError(f"got {len(value)} texts, expected at most {_TEXTS}")
+        if len(value) > TEXTS:
+            raise ValueError(f"got {len(value)} texts, expected at most {TEXTS}")
         for each in value:
             self.item.check(each)
 
@@ -147,7 +147,7 @@ class ProseList(Field):
         expect(list, value)
         for each in value:
             expect(str, each)
-        return super().dump(packer, [self.item.cut(each) for each in value[:_TEXTS]])
+        return super().dump(packer, [self.item.cut(each) for each in value[:TEXTS]])
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,10 @@ class Values(Field):
     def dump(self, packer: msgpack.Packer, value: Any) -> list[Piece]:
         """Return the mapping as bytes of MessagePack."""
         self.check(value)
-        data = packer.pack(value)
+        try:
+            data = packer.pack(value)
+        except OverflowError as error:
+            raise ValueError("got an integer of more than 64 bits") from error
         if len(data) > _VALUES_BYTES:
             raise ValueError(f"got values of {len(data)} bytes, expected at most {_VALUES_BYTES}")
         return [packer.pack(data)]

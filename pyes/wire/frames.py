@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 import msgpack
 
 from pyes.errors import ProtocolError
-from pyes.wire.fields import Field, Piece, unpacked
+from pyes.wire.fields import TEXTS, Field, Piece, unpacked
 from pyes.wire.messages import KINDS, PROTOCOL, Hello, Message, Watch
 
 #: Bytes of a payload before the other end has been let in.
@@ -32,8 +32,8 @@ def _layout(message: type[Message]) -> list[tuple[str, Field]]:
 
 LAYOUTS = {message: _layout(message) for message in KINDS.values()}
 
-#: Items of a payload, at most; a list of texts is shorter.
-_ITEMS = 1 + max(map(len, LAYOUTS.values()))
+#: Items of a list in a payload, at most.
+_ITEMS = max(TEXTS, 1 + max(map(len, LAYOUTS.values())))
 
 
 def encode(message: Message) -> bytes:

@@ -19,7 +19,7 @@ from pyes.wire.fields import Array, Data, Label, Lengths, Plain, Prose, ProseLis
 #: Version of everything in this package: both ends have the same, or do not talk.
 PROTOCOL = 1
 
-_NAME_BYTES = 128  # four of them and some numbers fit into the 1 KiB of a handshake
+_NAME_BYTES = 128  # five of them and some numbers fit into the 1 KiB of a handshake
 _BIG = 2**63 - 1
 
 UInt32 = Annotated[int, Whole()]

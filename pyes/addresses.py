@@ -1,0 +1,65 @@
+"""Addresses as users write them: ``tcp://HOST:PORT``.
+
+Owns their text; opens no connection and asks no name server.
+"""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+from pyes.errors import ConfigError
+
+_ADDRESS = re.compile(r"tcp://(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<name>[\w.-]+)):(?P<port>\d{1,5})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a head listens.
+
+    Attributes
+    ----------
+    host : str    a name, an IPv4 address, or an IPv6 address without its brackets
+    port : int    0 to 65535; 0 to listen where there is room
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"tcp://[{self.host}]:{self.port}" if ":" in self.host else f"tcp://{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it; a name that must be looked up is taken not to be."""
+        ip = _ip(self.host)
+        return self.host.lower() == "localhost" if ip is None else ip.is_loopback
+
+    @property
+    def local(self) -> "Address":
+        """Where this machine itself reaches who listens here."""
+        ip = _ip(self.host)
+        if ip is None or not ip.is_unspecified:
+            return self
+        return Address("127.0.0.1" if ip.version == 4 else "::1", self.port)
+
+
+def parse(text: str) -> Address:
+    """Read an address.
+
+    Raises
+    ------
+    ConfigError    it is not of the form tcp://HOST:PORT
+    """
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match["port"]) > 65535 or (match["six"] and _ip(match["six"]) is None):
+        raise ConfigError(
+            f"address: got {text!r}, expected tcp://HOST:PORT, for example tcp://127.0.0.1:5555 or tcp://[::1]:5555"
+        )
+    return Address(match["six"] or match["name"], int(match["port"]))
+
+
+def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
