@@ -5,6 +5,7 @@ Owns their text; opens no connection and asks no name server.
 
 import ipaddress
 import re
+import socket
 from dataclasses import dataclass
 
 from pyes.errors import ConfigError
@@ -41,6 +42,12 @@ class Address:
         if ip is None or not ip.is_unspecified:
             return self
         return Address("127.0.0.1" if ip.version == 4 else "::1", self.port)
+
+    @property
+    def named(self) -> "Address":
+        """Where others reach who listens here, if the name of this machine is known to them."""
+        ip = _ip(self.host)
+        return Address(socket.gethostname(), self.port) if ip is not None and ip.is_unspecified else self
 
 
 def parse(text: str) -> Address:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -55,7 +56,7 @@ async def _ask(address: Address, key: str | None) -> dict[str, Any]:
 
 def show(report: dict[str, Any]) -> None:
     """Print a report."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     where = f"generation {report['generation']}" if report["generation"] is not None else "between generations"
     console.print(f"{report['head']} at {report['listen']}: {report['task'] or 'no task yet'}, {where}", markup=False)
     table = Table(box=None, pad_edge=False)
@@ -64,7 +65,6 @@ def show(report: dict[str, Any]) -> None:
     for column in (
         "workers",
         "cores",
-        "memory",
         "members",
         "steps/s",
         "busy",
@@ -81,7 +81,6 @@ def show(report: dict[str, Any]) -> None:
             node["state"],
             str(node["workers"]),
             str(node["cores"]),
-            f"{node['memory'] / 2**30:.1f} GiB",
             f"{node['members']:,}",
             f"{node['timesteps'] / at_work:,.0f}",
             f"{100 * node['busy_seconds'] / (node['workers'] * at_work):.0f} %",

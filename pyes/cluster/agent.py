@@ -81,7 +81,7 @@ class Agent(Closing):
 
 def work(address: Address, key: str | None, workers: int) -> None:
     """Run an agent until Ctrl-C or SIGTERM."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.signal(signal.SIGTERM, _end)
     try:
         with Agent(address, key, workers) as agent:
             agent.serve()
@@ -89,8 +89,8 @@ def work(address: Address, key: str | None, workers: int) -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
+def _end(number: int, frame: object) -> None:
+    raise SystemExit(0)
 
 
 def _take_part(address: Address, key: str | None, workers: int, parent: int) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import platform
+import random
 import socket
 import ssl
 import time
@@ -32,6 +33,7 @@ SILENT_SECONDS = 10.0  # after which the other end counts as gone
 _COLLECT_SECONDS = 0.01  # for which results are gathered while workers are busy
 _LOOK_SECONDS = 0.2  # between looks for dead workers while they are not
 _RETRY_SECONDS = (0.1, 2.0)  # between attempts to find the head: at first, at most
+_MOST_UNANSWERED = 5  # connections in a row that the head closes without a word, before a node gives up
 _FRAME_LIMIT = 2**32 - 1  # the head is trusted: it has the key
 
 
@@ -72,6 +74,7 @@ class Session:
         self._activity = asyncio.Event()
         self._turn = asyncio.Lock()  # of whoever talks to the node
         self._heard = 0.0
+        self._unanswered = 0  # connections in a row that the head has closed without a word
 
     async def run(self) -> None:
         """Take part in one job until it ends, or until the head has another one.
@@ -87,8 +90,9 @@ class Session:
                 try:
                     await self._converse(reader, writer)
                     return
-                except (OSError, asyncio.IncompleteReadError) as error:
-                    self._say(f"lost the head ({error or type(error).__name__}); looking for it")
+                except OSError as error:
+                    if not self._unanswered:
+                        self._say(f"lost the head ({error or type(error).__name__}); looking for it")
                 finally:
                     self._send = None
                     writer.transport.abort()
@@ -204,7 +208,13 @@ class Session:
         if isinstance(welcome, wire.Refused):
             raise RefusedError(f"{self._address}: {welcome.reason}")
         if welcome is None:
+            self._unanswered += 1
+            if self._unanswered >= _MOST_UNANSWERED:
+                hint = "does it want a key (--key FILE)?" if self._key is None else "is it a head of pyes?"
+                raise RefusedError(f"{self._address}: whoever listens there does not answer; {hint}")
+            await asyncio.sleep(_RETRY_SECONDS[1] * random.random())
             raise ConnectionError("the head closed the connection")
+        self._unanswered = 0
         self._send = send
         collector = asyncio.create_task(self._collect(send))
         try:

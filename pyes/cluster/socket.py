@@ -26,7 +26,7 @@ from pyes.cluster.base import Cluster
 from pyes.cluster.open_batch import OpenBatch
 from pyes.cluster.peer import Peer
 from pyes.cluster.session import BEAT_SECONDS, SILENT_SECONDS, keep_alive
-from pyes.config import ClusterConfig, refusal
+from pyes.config import ClusterConfig
 from pyes.errors import ClusterError, ConfigError, ProtocolError
 from pyes.journal import Generation
 from pyes.messages import Batch, Plan, Results
@@ -62,9 +62,6 @@ class SocketCluster(Cluster):
     def __init__(self, config: ClusterConfig, tell: Callable[[str], None]) -> None:
         self._config, self._tell = config, tell
         self._address = addresses.parse(config.listen)
-        if config.key is None and not self._address.is_loopback:
-            expected = "cluster.key=FILE with it (pyes keygen -o FILE), or tcp://127.0.0.1:PORT for this machine alone"
-            raise refusal("cluster.listen", config.listen, expected)
         self._context = None if config.key is None else keys.server_context(config.key)
         self._peers: dict[int, Peer] = {}
         self._connections = 0
@@ -236,6 +233,8 @@ class SocketCluster(Cluster):
             self._log_refusal(host, str(error))
         except OSError as error:
             logger.info("connection with %s: %s", host, error.strerror or error)
+        except asyncio.CancelledError:  # the run is over; asyncio would complain of it
+            pass
         finally:
             if peer is not None:
                 self._lose(peer)
@@ -377,7 +376,8 @@ class SocketCluster(Cluster):
 
     def _tell_if_alone(self) -> None:
         if not any(peer.ready for peer in self._peers.values()):
-            self._tell(f"no node is here; start one with: pyes worker {self._address}")
+            key = "" if self._config.key is None else f" --key {self._config.key}"
+            self._tell(f"no node is here; start one with: pyes worker {self._address.named}{key}")
 
     def _enter(self, peer: Peer, batch: OpenBatch) -> None:
         """Let a node take part in the open batch, once it is in step."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from pyes import addresses
 from pyes.config.algorithm import AlgorithmConfig, OpenAIESConfig, OptimizerConfig
 from pyes.config.network import NetworkConfig
 from pyes.config.section import AtLeastOne, NotNegative, Positive, Section, Seed, literal, parse, refusal, to_mapping
@@ -43,6 +44,9 @@ class ClusterConfig(Section):
         """Refuse a cluster of nobody."""
         if self.workers == 0 and self.name != "socket":
             raise refusal("cluster.workers", 0, f"an integer >= 1, or 'auto', with cluster.name={self.name}")
+        if self.name == "socket" and self.key is None and not addresses.parse(self.listen).is_loopback:
+            expected = "cluster.key=FILE with it (pyes keygen -o FILE), or tcp://127.0.0.1:PORT for this machine alone"
+            raise refusal("cluster.listen", self.listen, expected)
 
 
 @dataclass(frozen=True)
