@@ -54,6 +54,10 @@ class SocketCluster(Cluster):
     ----------
     tell : callable    tells the user, in a line, what the head waits for
 
+    Attributes
+    ----------
+    address : Address    where it listens
+
     Raises
     ------
     ConfigError    it cannot listen where it is told to, or the key cannot be used
@@ -61,7 +65,7 @@ class SocketCluster(Cluster):
 
     def __init__(self, config: ClusterConfig, tell: Callable[[str], None]) -> None:
         self._config, self._tell = config, tell
-        self._address = addresses.parse(config.listen)
+        self.address = addresses.parse(config.listen)
         self._context = None if config.key is None else keys.server_context(config.key)
         self._peers: dict[int, Peer] = {}
         self._connections = 0
@@ -78,12 +82,12 @@ class SocketCluster(Cluster):
 
     def __enter__(self) -> Self:
         _allow_many_connections()
-        self._socket = _listen(self._address)
-        self._address = addresses.Address(self._address.host, self._socket.getsockname()[1])
+        self._socket = _listen(self.address)
+        self.address = addresses.Address(self.address.host, self._socket.getsockname()[1])
         try:
             workers = usable_cores() if self._config.workers == "auto" else self._config.workers
             if workers:  # forked before the thread is there
-                self._own = Agent(self._address.local, self._config.key, workers)
+                self._own = Agent(self.address.local, self._config.key, workers)
                 self._own.start()
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._run_loop, name="head", daemon=True)
@@ -377,7 +381,7 @@ class SocketCluster(Cluster):
     def _tell_if_alone(self) -> None:
         if not any(peer.ready for peer in self._peers.values()):
             key = "" if self._config.key is None else f" --key {self._config.key}"
-            self._tell(f"no node is here; start one with: pyes worker {self._address.named}{key}")
+            self._tell(f"no node is here; start one with: pyes worker {self.address.named}{key}")
 
     def _enter(self, peer: Peer, batch: OpenBatch) -> None:
         """Let a node take part in the open batch, once it is in step."""
@@ -453,7 +457,7 @@ class SocketCluster(Cluster):
         now, batch = time.monotonic(), self._open
         report = {
             "head": socket.gethostname(),
-            "listen": str(self._address),
+            "listen": str(self.address),
             "job": None if self._job is None else self._job.job,
             "task": None if self._state is None else self._state.setup.config.task.title,
             "generation": None if batch is None else batch.batch.generation,

@@ -1,0 +1,234 @@
+"""The head with as many workers as a large cluster has, which sleep instead of running episodes.
+
+    python benchmarks/many_workers.py [WORKERS ...]        default: 18 90 360 1440 2880 5760 10080
+
+Real: the head (`pyes.cluster.socket`), its scheduling, the wire, TCP over the loopback interface, one connection a node.
+Simulated: nodes, all of them in one other process. Each has 18 workers, takes its members first come, first served,
+"runs" each for a drawn time (lognormal, mean 1 s, deviation 0.3 s), gathers results as a real node does, and learns
+nothing. Both processes share the machine: from some number of workers on it is the simulation that is late, so its
+share of a core is printed, too.
+
+efficiency    seconds of the ideal schedule (the same members by the same workers, without any message) over those taken
+head          the head's processor time over the wall clock, in cores
+"""
+
+import asyncio
+import functools
+import heapq
+import multiprocessing
+import sys
+import time
+from collections import deque
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from pyes import wire
+from pyes.addresses import Address
+from pyes.cluster import job, open_cluster
+from pyes.cluster.socket import SocketCluster
+from pyes.config import from_mapping
+from pyes.protocol import NodeSide
+from pyes.run_state import RunState, Setup
+from pyes.selftest import digest
+from pyes.versions import version
+
+WORKERS_OF_A_NODE = 18
+MEMBERS_OF_A_WORKER = 7  # a generation: about 10,000 members for 1,440 workers
+GENERATIONS = 3
+GATHER_SECONDS = 0.03
+
+
+def main(workers: list[int]) -> None:
+    """Print one line for each number of workers."""
+    print("workers   nodes  members  efficiency  head  simulation  bytes a member")
+    for count in workers:
+        print(measure(count), flush=True)
+
+
+def measure(workers: int) -> str:
+    """Run some generations; return a line of figures."""
+    nodes = max(1, workers // WORKERS_OF_A_NODE)
+    members = WORKERS_OF_A_NODE * nodes * MEMBERS_OF_A_WORKER // 2 * 2
+    config = from_mapping(
+        {
+            "task": {"name": "function", "factory": "many_workers:nothing", "dim": 18},
+            "network": {"name": "linear", "bias": False, "output_activation": "identity"},
+            "algorithm": {"population_size": members},
+            "noise": {"entries": 2**20},
+            "evaluation": {"every": 0},
+            "cluster": {"name": "socket", "workers": 0, "listen": "tcp://127.0.0.1:0"},
+        }
+    )
+    with ExitStack() as stack:
+        cluster = stack.enter_context(open_cluster(config.cluster, config.task, tell=lambda text: None))
+        assert isinstance(cluster, SocketCluster)
+        setup = Setup.of(config)
+        table = stack.enter_context(setup.make_table())
+        state = RunState(setup, table)
+        ready = (job.digest_of(setup), table.fingerprint)
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=simulate, args=(cluster.address, nodes, members, ready, theirs))
+        process.start()
+        cluster.start(setup.plan(1), table, state)
+        try:
+            while cluster.workers < WORKERS_OF_A_NODE * nodes:
+                time.sleep(0.05)
+            return figures(state, cluster, members, nodes, ours)
+        finally:
+            process.terminate()
+            process.join()
+
+
+def figures(state: RunState, cluster: SocketCluster, members: int, nodes: int, simulation: Any) -> str:
+    """Evaluate generations; return a line about all but the first."""
+    workers = WORKERS_OF_A_NODE * nodes
+    wall = ideal = head = simulated = 0.0
+    traffic = 0
+    for generation in range(GENERATIONS + 1):
+        simulation.send(generation)
+        before = (time.perf_counter(), time.process_time(), simulation.recv(), sum(cluster.traffic))
+        results = cluster.evaluate(state.batch())
+        seconds = time.perf_counter() - before[0]
+        record = state.record(results)
+        cluster.advance(record)
+        state.apply(record)
+        simulation.send(generation)
+        if generation:  # in the first one, no speed is known
+            wall += seconds
+            head += time.process_time() - before[1]
+            simulated += simulation.recv() - before[2]
+            traffic += sum(cluster.traffic) - before[3]
+            ideal += makespan(durations(generation, members), workers)
+        else:
+            simulation.recv()
+    return (
+        f"{workers:>7,} {nodes:>7,} {members:>8,} {ideal / wall:>11.3f} {head / wall:>5.2f} {simulated / wall:>11.2f}"
+        f" {traffic / GENERATIONS / members:>15.1f}"
+    )
+
+
+def nothing(theta: np.ndarray) -> float:
+    """Return 0: nobody calls it."""
+    return 0.0
+
+
+@functools.cache
+def durations(generation: int, members: int) -> np.ndarray:
+    """Return the seconds that each member takes."""
+    variance = np.log1p(0.3**2)
+    return np.random.default_rng(generation).lognormal(-variance / 2, np.sqrt(variance), members)
+
+
+def makespan(seconds: np.ndarray, workers: int) -> float:
+    """Return the end of the last member when each worker takes the next one at once."""
+    free = [0.0] * workers
+    for each in seconds.tolist():
+        heapq.heapreplace(free, free[0] + each)
+    return max(free)
+
+
+class SimulatedNode:
+    """A node whose workers sleep."""
+
+    def __init__(self, number: int, address: Address, members: int, ready: tuple[str, str]) -> None:
+        self._number, self._address, self._members, self._ready = number, address, members, ready
+        self._job = ""
+        self._waiting: deque[int] = deque()
+        self._running = 0
+        self._done: list[int] = []
+        self._gathering = False
+        self._batch, self._hash = -1, ""
+
+    async def run(self) -> None:
+        """Take part until the process ends."""
+        reader, writer = await asyncio.open_connection(self._address.host, self._address.port)
+        side = NodeSide(2**31)
+        self._write = lambda message: writer.write(side.send(message))
+        hello = wire.Hello(
+            wire.PROTOCOL, version("pyes-rl"), "3", f"node-{self._number}", WORKERS_OF_A_NODE, 18, 0, digest(), ""
+        )
+        self._write(hello)
+        while data := await reader.read(2**18):
+            for message in side.receive(data):
+                self._take(message)
+
+    def _take(self, message: wire.Message) -> None:
+        match message:
+            case wire.Job():
+                self._job = message.job
+                self._write(wire.Ready(message.job, *self._ready, "", 0))
+            case wire.Beat():
+                self._write(wire.Echo(message.time))
+            case wire.Snapshot():
+                self._write(wire.Ready(self._job, *self._ready, message.theta_hash, message.generation))
+            case wire.Open():
+                self._batch, self._hash = message.batch, message.theta_hash
+                self._seconds = durations(message.generation, self._members)
+                self._waiting.clear()
+                self._done.clear()
+            case wire.Grant() if message.batch == self._batch:
+                self._waiting.extend(wire.members_of(message.ranges).tolist())
+                self._start()
+            case wire.Withdraw() if message.batch == self._batch:
+                gone = set(wire.members_of(message.ranges).tolist())
+                self._waiting = deque(each for each in self._waiting if each not in gone)
+
+    def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._running < WORKERS_OF_A_NODE:
+            member = self._waiting.popleft()
+            self._running += 1
+            loop.call_later(float(self._seconds[member]), self._end, self._batch, member)
+
+    def _end(self, batch: int, member: int) -> None:
+        self._running -= 1
+        if batch == self._batch:
+            self._done.append(member)
+            if not self._waiting:
+                self._flush(batch)
+            elif not self._gathering:
+                self._gathering = True
+                asyncio.get_running_loop().call_later(GATHER_SECONDS, self._flush, batch)
+        self._start()
+
+    def _flush(self, batch: int) -> None:
+        self._gathering = False
+        if batch != self._batch or not self._done:
+            return
+        members = np.array(sorted(self._done))
+        self._done.clear()
+        self._write(
+            wire.Done(
+                batch=batch,
+                theta_hash=self._hash,
+                ranges=wire.ranges_of(members),
+                returns=members.astype(np.float64),
+                lengths=np.ones(len(members), np.uint8),
+                status=None,
+                sums=None,
+                behaviours=None,
+                busy=float(self._seconds[members].sum()),
+                errors=[],
+            )
+        )
+
+
+def simulate(address: Address, nodes: int, members: int, ready: tuple[str, str], pipe: Any) -> None:
+    """Run the nodes, in a process of their own, and answer each word on the pipe with the processor time so far."""
+    asyncio.run(_simulate(address, nodes, members, ready, pipe))
+
+
+async def _simulate(address: Address, nodes: int, members: int, ready: tuple[str, str], pipe: Any) -> None:
+    def answer() -> None:
+        pipe.recv()
+        pipe.send(time.process_time())
+
+    asyncio.get_running_loop().add_reader(pipe.fileno(), answer)
+    await asyncio.gather(*(SimulatedNode(each, address, members, ready).run() for each in range(nodes)))
+
+
+if __name__ == "__main__":
+    main([int(each) for each in sys.argv[1:]] or [18, 90, 360, 1440, 2880, 5760, 10080])
