@@ -9,8 +9,8 @@ decoding and sockets cost the head is not in here.
 
 Efficiency is what one machine with all these workers would take, as a share of what the batch took: there, a worker
 takes the next member at once. Work is the share of the workers' time that went into members that counted: it shows
-what waiting for the longest members costs any schedule. Each figure is the mean over batches that follow one that
-made the speeds known; workers that still run a member when a batch ends take it to its end while the next batch waits.
+what waiting for the longest members costs any schedule. Each figure is the mean over two batches that follow one
+that made the speeds known; workers that still run a member when a batch ends take it to its end while the next batch waits.
 """
 
 import sys
@@ -69,7 +69,7 @@ def cases() -> None:
 def measure(nodes: list[VirtualNode], members: int, draw: Callable[[int, int], NDArray[np.float64]]) -> str:
     """Return the figures of a table's row."""
     cluster = VirtualCluster(nodes)
-    cluster.evaluate(draw(min(members, 2 * sum(node.workers for node in nodes)), 0))
+    cluster.evaluate(draw(members, 0))
     slots = [(0.0, node.slowness) for node in nodes for _ in range(node.workers)]
     rows = []
     for seed in range(1, BATCHES + 1):

@@ -27,6 +27,7 @@ _LEAST_SECONDS = 1e-7  # a member takes, in calculations
 _COPIES = 2  # nodes that hold a member, at most
 _COPIES_STUCK = 3  # the same when all holders are late by several times what another one needs
 _STUCK = 4.0
+_MEMORY_SECONDS = 0.2  # of each worker that its pace is the mean of, at least
 _TRUSTED = 4  # results that tell a node's speed
 
 
@@ -63,8 +64,12 @@ class Pace:
         return self.round_trip + _TURNAROUND
 
     def record(self, worker_seconds: float, members: int) -> None:
-        """Add what a node has done, and what it has spent without result; a few members a worker are remembered."""
-        keep = self._memory / (self._memory + members)
+        """Add what a node has done, and what it has spent without result.
+
+        The last few members of each worker are remembered, or its last fifth of a second, if that is more.
+        """
+        least = _MEMORY_SECONDS * self.workers
+        keep = max(self._memory / (self._memory + members), least / (least + worker_seconds))
         self._seconds = (self._seconds + worker_seconds) * keep
         self._members = (self._members + members) * keep
         if self._members:
@@ -177,7 +182,9 @@ class Schedule:
         self._survey_at = -math.inf
 
     def leave(self, node: int) -> int:
-        """Take a node out; return how many members go back: not done, and held by nobody else."""
+        """Take a node out, if it takes part; return how many members go back: not done, and held by nobody else."""
+        if node not in self._nodes:
+            return 0
         index = self._nodes.pop(node).index
         self._hungry.pop(node, None)
         self._with_stale.pop(node, None)
@@ -218,10 +225,10 @@ class Schedule:
         """
         state = self._nodes.get(node)
         if state is None:
-            raise ValueError(f"got results of node {node}, which does not take part")
+            raise ValueError(f"got results of node {node}, which does not take part in this batch")
         if len(members) == 0:
             return np.zeros(0, np.bool_)
-        self._check(node, members)
+        self._check(members)
         new: NDArray[np.bool_] = self._first[members] == state.index
         returned = fresh = int(np.count_nonzero(new))
         if returned == len(members) and not self.rerun:  # the usual case: nobody else has held them
@@ -236,7 +243,7 @@ class Schedule:
         if returned:
             state.returned(returned, now)
             self._hungry[node] = state
-        if self.complete:
+        if fresh and self.complete:
             for each in self._nodes.values():
                 each.returned(0, now)  # who is slow may have returned nothing at all
         return new
@@ -278,14 +285,16 @@ class Schedule:
     def _wanted(self, node: _Node, now: float) -> int:
         """Return how many more members a node should hold."""
         pace = node.pace
-        waiting = self.remaining - self._workers  # members beyond those that all workers together run
-        running = min(pace.workers, -(-self.remaining * pace.workers // self._workers))
         seconds = node.seconds_per_member(now, self._typical)
+        by_speed = pace.workers / (seconds * self._speed)
+        waiting = max(0, self.remaining - self._workers)  # members beyond those that all workers together run
+        # In a batch smaller than that, a part by workers or by speed, whichever is more: somebody must take them.
+        running = min(pace.workers, math.ceil(self.remaining * max(by_speed, pace.workers / self._workers)))
         if pace.seconds_per_member is None:
             needed, extra, least = max(1, pace.workers // 4), 0, 0
         else:
-            # It would still be at it when the others are through.
-            if seconds > self._fastest + self.remaining / self._speed + pace.bridge:
+            # It would still be at it when the others are through, not only by the errors of estimates.
+            if seconds > 2.0 * self._fastest + self.remaining / self._speed + pace.bridge:
                 pace.passed_over = True
                 return 0
             if pace.on_trial:
@@ -295,8 +304,7 @@ class Schedule:
             needed = math.ceil(bridged + 2.0 * math.sqrt(bridged))
             extra = max(pace.workers // 4, int(pace.workers * _CHUNK_SECONDS / seconds))
             least = int(bridged)
-        share = max(0, waiting) * pace.workers / (seconds * self._speed)
-        most = min(max(least, int(share / 2.0)), math.ceil(share))
+        most = min(max(least, int(waiting * by_speed / 2.0)), math.ceil(waiting * by_speed))
         if node.held >= running + min(needed, most):
             return 0
         return running + min(needed + extra, most) - node.held
@@ -377,13 +385,13 @@ class Schedule:
 
     # --- what comes back
 
-    def _check(self, node: int, members: Members) -> None:
+    def _check(self, members: Members) -> None:
         """Refuse what cannot be members of this batch."""
         if len(members) > 1 and not (members[1:] > members[:-1]).all():
-            raise ValueError(f"results of node {node} are not sorted by member")
+            raise ValueError("its results are not sorted by member")
         least, most = members.item(0), members.item(-1)
         if least < 0 or most >= len(self._done):
-            raise ValueError(f"got members {least} to {most} of node {node}, expected 0 to {len(self._done) - 1}")
+            raise ValueError(f"it returned members {least} to {most}, expected 0 to {len(self._done) - 1}")
 
     def _take_back(self, node: _Node, members: Members) -> int:
         """Note that a node has returned members; return how many of them it held."""
@@ -392,7 +400,7 @@ class Schedule:
         held = int(np.count_nonzero(mine))
         unknown = len(members) - held - int(np.count_nonzero(holders == -node.index))
         if unknown:
-            raise ValueError(f"node {node.name} returned {unknown} of members {members[:3]}... that it was not given")
+            raise ValueError(f"it returned {unknown} members that it was not given")
         holders[mine] = -node.index
         self._holders[:, members] = holders
         others = set(holders[holders > 0].tolist())

@@ -157,7 +157,7 @@ def replay(members: int, calls: Iterable[tuple[str, Any]]) -> None:
         elif name == "done":
             schedule.done(*arguments)
         else:
-            schedule.join(*arguments)
+            schedule.join(arguments[0], copy.copy(arguments[1]))
 
 
 def ideal_seconds(durations: NDArray[np.float64], workers: Iterable[tuple[float, float]]) -> float:
