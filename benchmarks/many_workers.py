@@ -2,9 +2,9 @@
 
     python benchmarks/many_workers.py [WORKERS ...]        default: 18 90 360 1440 2880 5760 10080
 
-Real: the head (`pyes.cluster.socket`), its scheduling, the wire, TCP over the loopback interface, one connection a node.
+Real: the head (`pyes.cluster.socket`), its scheduling, the wire, TCP over loopback, one connection a node.
 Simulated: nodes, all of them in one other process. Each has 18 workers, takes its members first come, first served,
-"runs" each for a drawn time (lognormal, mean 1 s, deviation 0.3 s), gathers results as a real node does, and learns
+"runs" each for a drawn time (lognormal, mean 1 s, deviation 0.3 s), gathers results as a node does, and learns
 nothing. Both processes share the machine: from some number of workers on it is the simulation that is late, so its
 share of a core is printed, too.
 

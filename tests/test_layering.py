@@ -16,7 +16,7 @@ LAYERS = """
 basics   _core errors hashing closing interrupts
 leaves   files streams memory noise shaping optimizers running_stats reference config lookup functions addresses keys
 nouns    population networks tasks messages board wire
-verbs    rollout vector_rollout reference_batch algorithms protocol selftest
+verbs    rollout vector_rollout reference_batch algorithms protocol selftest schedule
 runtime  worker cluster journal run_state history metrics logs run_directory
 loop     resume training display figures wording runs groups aggregates plots
 edge     replay maps tables video export launch blackbox bench cli __main__

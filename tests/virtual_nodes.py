@@ -1,0 +1,180 @@
+"""Nodes in virtual time around a real `Schedule`, for its tests and its benchmark.
+
+A virtual node has workers, a queue, and a link; like a real one it gathers results for 10 ms, drops its queue when a
+batch is over or when told, and lets no running member go: what its workers run at the end of a batch they finish,
+while the next batch waits. A member takes as long wherever and whenever it is run, times the slowness of the node.
+"""
+
+import copy
+import heapq
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.schedule import Pace, Schedule
+
+GATHER_SECONDS = 0.01
+TICK_SECONDS = 0.05  # the head looks after its nodes, with results or without
+
+
+@dataclass
+class VirtualNode:
+    """A node that takes ``slowness`` times the time, takes part from ``joins``, and answers nothing after ``stops``."""
+
+    workers: int
+    round_trip: float = 0.0
+    slowness: float = 1.0
+    joins: float = 0.0
+    stops: float = math.inf
+    busy: int = 0
+    queue: deque[tuple[int, int]] = field(default_factory=deque)  # (batch, member)
+    ready: list[tuple[int, int]] = field(default_factory=list)
+    evaluated: int = 0
+
+    def __post_init__(self) -> None:
+        self.pace = Pace(self.workers)
+        self.pace.round_trip = self.round_trip
+
+
+class VirtualCluster:
+    """A head with its nodes; `evaluate` runs one batch after the other."""
+
+    def __init__(self, nodes: Iterable[VirtualNode]) -> None:
+        self.nodes = list(nodes)
+        self.now = 0.0
+        self.batch = 0
+        self.calls: list[tuple[str, Any]] = []  # of the schedule of the last batch, for `replay`
+        self.messages = 0  # grants
+        self.ranges = 0  # in them
+        self._events: list[tuple[float, int, str, Any]] = []
+        self._count = 0
+        self._tick()
+
+    def evaluate(self, durations: NDArray[np.float64], limit: float = 1e6) -> Schedule:
+        """Run one batch; return its schedule. `now` is then the end of the batch."""
+        self.batch += 1
+        self.durations = durations.tolist()
+        self.limit = self.now + limit
+        self.times_done = np.zeros(len(durations), np.int64)
+        self.schedule = Schedule(len(durations))
+        self.calls = []
+        for name, node in enumerate(self.nodes):
+            if node.joins <= self.now:
+                self._join(self.batch, name)
+            else:
+                self._at(node.joins, "join", (self.batch, name))
+        self._hand_out()
+        while not self.schedule.complete:
+            self.now, _, kind, what = heapq.heappop(self._events)
+            assert self.now < self.limit, "the batch does not end"
+            getattr(self, f"_{kind}")(*([] if what is None else what))
+        for name, node in enumerate(self.nodes):
+            self._at(self.now + node.round_trip / 2, "drop", (self.batch, name, set()))
+        return self.schedule
+
+    def _at(self, moment: float, kind: str, what: Any = None) -> None:
+        self._count += 1  # what is put down for one moment happens in that order
+        heapq.heappush(self._events, (moment, self._count, kind, what))
+
+    # --- the head
+
+    def _hand_out(self) -> None:
+        self.calls.append(("look", self.now))
+        for name, members in self.schedule.grants(self.now):
+            self.messages += 1
+            self.ranges += 1 + int(np.count_nonzero(np.diff(members) != 1))
+            self._at(self.now + self.nodes[name].round_trip / 2, "grant", (self.batch, name, members))
+        for name, members in self.schedule.withdrawn(self.now):
+            self._at(self.now + self.nodes[name].round_trip / 2, "drop", (self.batch, name, set(members.tolist())))
+
+    def _results(self, name: int, results: list[tuple[int, int]]) -> None:
+        members = np.array(sorted(member for batch, member in results if batch == self.batch), np.int64)
+        if len(members):
+            self.calls.append(("done", (name, members, self.now)))
+            self.times_done[members[self.schedule.done(name, members, self.now)]] += 1
+            self._hand_out()
+
+    def _join(self, batch: int, name: int) -> None:
+        if batch == self.batch:
+            self.calls.append(("join", (name, copy.copy(self.nodes[name].pace))))
+            self.schedule.join(name, self.nodes[name].pace)
+
+    def _tick(self) -> None:
+        if self.batch:
+            self._hand_out()
+        self._at(self.now + TICK_SECONDS, "tick")
+
+    # --- the nodes
+
+    def _grant(self, batch: int, name: int, members: NDArray[np.int64]) -> None:
+        if batch == self.batch and self.now < self.nodes[name].stops:
+            self.nodes[name].queue.extend((batch, member) for member in members.tolist())
+            self._work(name)
+
+    def _work(self, name: int) -> None:
+        node = self.nodes[name]
+        while node.busy < node.workers and node.queue:
+            batch, member = node.queue.popleft()
+            node.busy += 1
+            self._at(self.now + node.slowness * self.durations[member], "end", (batch, name, member))
+
+    def _end(self, batch: int, name: int, member: int) -> None:
+        node = self.nodes[name]
+        if self.now >= node.stops:
+            return
+        node.busy -= 1
+        node.evaluated += 1
+        if not node.ready:
+            self._at(self.now + GATHER_SECONDS, "send", (name,))
+        node.ready.append((batch, member))
+        self._work(name)
+
+    def _send(self, name: int) -> None:
+        node = self.nodes[name]
+        if self.now < node.stops:
+            self._at(self.now + node.round_trip / 2, "results", (name, node.ready))
+            node.ready = []
+
+    def _drop(self, batch: int, name: int, members: set[int]) -> None:
+        """Drop members from a queue, and whatever is of a batch that is over."""
+        gone = {(batch, member) for member in members}
+        node = self.nodes[name]
+        node.queue = deque(each for each in node.queue if each[0] == self.batch and each not in gone)
+
+
+def replay(members: int, calls: Iterable[tuple[str, Any]]) -> None:
+    """Schedule a batch again, by the same calls and with nothing in between."""
+    schedule = Schedule(members)
+    for name, arguments in calls:
+        if name == "look":
+            schedule.grants(arguments)
+            schedule.withdrawn(arguments)
+        elif name == "done":
+            schedule.done(*arguments)
+        else:
+            schedule.join(arguments[0], copy.copy(arguments[1]))
+
+
+def ideal_seconds(durations: NDArray[np.float64], workers: Iterable[tuple[float, float]]) -> float:
+    """Return what one machine with all these workers would take: the next member to who would be done with it first.
+
+    Parameters
+    ----------
+    workers : (free from, slowness) of each
+    """
+    free: dict[float, list[float]] = {}
+    for begin, slowness in workers:
+        free.setdefault(slowness, []).append(begin)
+    for times in free.values():
+        heapq.heapify(times)
+    end = 0.0
+    for duration in durations.tolist():
+        soonest, slowness = min((times[0] + each * duration, each) for each, times in free.items())
+        heapq.heapreplace(free[slowness], soonest)
+        end = max(end, soonest)
+    return end
