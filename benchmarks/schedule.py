@@ -4,13 +4,13 @@
 
 Real: `pyes.schedule`, and the CPU seconds of all its calls of a batch, made again with nothing in between.
 Simulated, in virtual time: nodes of 18 workers, their queues and their links; members that take a drawn time
-(log-normal, mean 1 s, standard deviation 0.3 s); results gathered for 10 ms. Nothing goes over a wire: what encoding,
+(log-normal, mean 1 s, standard deviation 0.3 s); results gathered for 30 ms. Nothing goes over a wire: what encoding,
 decoding and sockets cost the head is not in here.
 
 Efficiency is what one machine with all these workers would take, as a share of what the batch took: there, a worker
 takes the next member at once. Work is the share of the workers' time that went into members that counted: it shows
 what waiting for the longest members costs any schedule. Each figure is the mean over two batches that follow one
-that made the speeds known; workers that still run a member when a batch ends take it to its end while the next batch waits.
+that made the speeds known; workers that still run a member when a batch ends finish it while the next batch waits.
 """
 
 import sys
