@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pyes import resume
-from pyes.cluster import Cluster, open_cluster
+from pyes.cluster import Abandoned, Cluster, open_cluster
 from pyes.config import TrainConfig, deciding
 from pyes.display import Display
 from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
@@ -103,7 +103,7 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
             journal.append(state.start())
         # Only now: until the journal has them, settings are not the run's.
         directory.write_config(replace(config, run_dir=str(directory.path), resume=None, force=False))
-        interrupt = stack.enter_context(interruptible())
+        interrupt = cluster.interrupt = stack.enter_context(interruptible())
         return _Run(config, directory, state, cluster, journal, metrics, nodes, shown, interrupt).go(row)
 
 
@@ -175,6 +175,8 @@ class _Run:
             stopped_by = self._reached() or self._target_reached() if row is None else self._conclude(row)
             while stopped_by is None:
                 stopped_by = self._generation()
+        except Abandoned:
+            stopped_by = "interrupt"
         except PyesError:
             self._display.close()
             self._try_to_save()  # what was reached before the task or the workers failed for good

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from pyes.cluster.base import Cluster
+from pyes.cluster.base import Abandoned, Cluster
 from pyes.config import ClusterConfig, TaskConfig, refusal
 from pyes.rollout import Workload
 
-__all__ = ["Cluster", "open_cluster"]
+__all__ = ["Abandoned", "Cluster", "open_cluster"]
 
 
 def open_cluster(

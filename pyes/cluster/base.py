@@ -1,11 +1,16 @@
 """What every cluster offers to the training loop, which never knows which one it has."""
 
 from pyes.closing import Closing
+from pyes.interrupts import Interrupt
 from pyes.journal import Generation
 from pyes.messages import Batch, Plan, Results
 from pyes.metrics import NodeRow
 from pyes.noise import NoiseTable
 from pyes.run_state import RunState
+
+
+class Abandoned(Exception):
+    """Nobody is there to evaluate a batch, and the user does not want to wait."""
 
 
 class Cluster(Closing):
@@ -18,10 +23,12 @@ class Cluster(Closing):
     ----------
     workers : int    that it has now
     traffic : (int, int)    bytes sent to other machines and received from them
+    interrupt : Interrupt   whether the user wants the run to end
     """
 
     workers: int
     traffic = (0, 0)
+    interrupt = Interrupt()
 
     def start(self, plan: Plan, table: NoiseTable, state: RunState | None = None) -> None:
         """Make the workers ready for one run.
@@ -38,6 +45,7 @@ class Cluster(Closing):
         Raises
         ------
         ClusterError    the workers are lost and cannot be replaced
+        Abandoned       there are none for now, and the user wants the run to end
         """
         raise NotImplementedError
 

@@ -22,7 +22,7 @@ import numpy as np
 from pyes import addresses, keys, packing, protocol, selftest, wire
 from pyes.cluster import job
 from pyes.cluster.agent import Agent
-from pyes.cluster.base import Cluster
+from pyes.cluster.base import Abandoned, Cluster
 from pyes.cluster.open_batch import OpenBatch
 from pyes.cluster.peer import Peer
 from pyes.cluster.session import BEAT_SECONDS, SILENT_SECONDS, keep_alive
@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 _HANDSHAKE_SECONDS = 10.0
 _PREPARING_SECONDS = 300.0  # that a node may be silent while it makes its table and its environments
+_LOOK_SECONDS = 0.5  # between looks whether the user wants to wait any longer
 _TICK_SECONDS = 0.05  # between looks at who is late
 _CORRECTIONS = 3  # snapshots in a row, after which a node is taken to compute something else
 _REFUSALS_SECONDS = 60.0  # in which the same refusal of the same host is logged once
@@ -130,7 +131,12 @@ class SocketCluster(Cluster):
         plan = self._plan
         open_batch = OpenBatch(self._batches, batch, self._state.theta_hash, plan.behaviour_size, plan.observation_size)
         self._loop.call_soon_threadsafe(self._begin, open_batch)
-        return open_batch.future.result()
+        while True:
+            try:
+                return open_batch.future.result(_LOOK_SECONDS)
+            except TimeoutError:
+                if self.interrupt and not self.workers:
+                    raise Abandoned from None
 
     def advance(self, record: Generation) -> None:
         """Send what a generation came to: to each node what it does not know yet."""
