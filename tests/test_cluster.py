@@ -298,7 +298,7 @@ def test_workers_killed_at_random_change_nothing(table):
 
     def kill():
         random_source = random.Random(0)
-        while not stop.wait(random_source.expovariate(10)):
+        while len(kills) < 20 and not stop.wait(random_source.expovariate(10)):
             try:
                 os.kill(victim := random_source.choice(_workers()), signal.SIGKILL)
                 kills.append(victim)
