@@ -26,6 +26,7 @@ from pyes.config import AlgorithmConfig, GradientConfig, NSESConfig, TrainConfig
 from pyes.config.section import Section
 from pyes.journal import Evaluation, Generation, Start
 from pyes.metrics import COLUMNS
+from pyes.wire.messages import KINDS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -36,7 +37,7 @@ RUNS = (
     "runs/lander", "runs/walker", "runs/cart_pole", "runs/corridor", "runs/rosenbrock", "runs/sigma/0", "runs/sigma/1",
     "runs/dtypes", "runs/pong", "runs/maze", "runs/episodes/0", "runs/episodes/1", "multirun/2026-11-21/10-00-00/0",
 )  # fmt: skip
-COMMANDS_THAT_RUN = ("evaluate", "replay", "plot", "table", "map", "export", "video", "info")
+COMMANDS_THAT_RUN = ("evaluate", "replay", "plot", "table", "map", "export", "video", "keygen", "info")
 
 Block = tuple[str, str, str]  # page and line, language, text
 
@@ -316,7 +317,9 @@ def test_page_has_every_option_of_every_group(page: str):
         assert option in table or f"`{path.stem}`" in table[path.parent.name][1], option
 
 
-@pytest.mark.parametrize("command", ["evaluate", "replay", "plot", "table", "map", "video", "export", "info", "bench"])
+@pytest.mark.parametrize(
+    "command", ["evaluate", "replay", "plot", "table", "map", "video", "export", "keygen", "info", "bench"]
+)
 def test_commands_page_has_every_option(command: str, capsys: pytest.CaptureFixture[str]):
     page = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
     (section,) = re.findall(rf"^## pyes {command}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
@@ -330,6 +333,16 @@ def test_every_command_has_a_section_and_a_row(capsys: pytest.CaptureFixture[str
     assert commands == set(re.findall(r"^## pyes (\w+)$", page, re.MULTILINE))
     table = rows(ROOT / "README.md")
     assert commands == {words[1] for words in map(str.split, table) if words[0] == "pyes" and len(words) > 1}
+
+
+def test_protocol_page_has_every_message_with_its_number_and_fields():
+    page = (DOCS / "reference" / "protocol.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (\d+) \| `(\w+)` \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
+    messages = [
+        (str(number), kind.__name__, ", ".join(field.name for field in dataclasses.fields(kind)))
+        for number, kind in KINDS.items()
+    ]
+    assert table == messages
 
 
 def test_files_page_has_every_column_of_the_metrics():

@@ -13,13 +13,13 @@ PACKAGE = Path(__file__).parent.parent / "pyes"
 
 # A module imports from its own layer or from those above it in this list, never from one below it.
 LAYERS = """
-basics   _core errors hashing closing interrupts
+basics   _core errors hashing closing interrupts packing versions
 leaves   files streams memory noise shaping optimizers running_stats reference config lookup functions addresses keys
 nouns    population networks tasks messages board wire
 verbs    rollout vector_rollout reference_batch algorithms protocol selftest schedule
 runtime  worker cluster journal run_state history metrics logs run_directory
 loop     resume training display figures wording runs groups aggregates plots
-edge     replay maps tables video export launch blackbox bench cli __main__
+edge     replay maps tables video export launch blackbox bench status cli __main__
 """
 RANKS = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()[1:]}
 MODULES = sorted(PACKAGE.rglob("*.py"))
