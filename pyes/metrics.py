@@ -38,6 +38,7 @@ class Row:
     sigma: float | None
     learning_rate: float | None
     episode_limit: int
+    episodes_per_member: int
     theta_hash: str
     steps_per_second: float | None = None
     evaluate_seconds: float | None = None

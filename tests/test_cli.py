@@ -63,7 +63,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         (["sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, debug, "),
         (["+sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, evaluation"),
         (["experimen=x"], "unknown key 'experimen': did you mean 'experiment'?"),
-        (["algorithm.sigm=1"], "unknown key 'algorithm.sigm': did you mean 'algorithm.sigma'? allowed: episode_limit"),
+        (["algorithm.sigm=1"], "unknown key 'algorithm.sigm': did you mean 'algorithm.sigma'? allowed: averaging"),
         (["optimizer.momentum=0.5"], "unknown key 'optimizer.momentum': allowed: beta1, beta2, epsilon, name"),
         (["task=gymnasium"], "task.env_id: missing; give it a value with task.env_id=VALUE"),
         (["algorithm.population_size=0"], "algorithm.population_size: got 0, expected an integer >= 2"),

@@ -95,7 +95,7 @@ def test_from_mapping_converts_to_the_annotated_type(path: str, given_value: obj
         ("time_limit", float("nan"), "a finite number > 0 or null"),
         ("target_return", float("inf"), "a finite number or null"),
         ("run_dir", None, "a string"),
-        ("algorithm", "openai_es", "a mapping with keys among: episode_limit, name"),
+        ("algorithm", "openai_es", "a mapping with keys among: averaging, episode_limit, name"),
         ("algorithm", None, "a mapping"),
         ("algorithm.name", "openai", "'openai_es'"),
         ("algorithm.population_size", 0, "an integer >= 2"),
