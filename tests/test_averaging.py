@@ -4,6 +4,7 @@ from optima import check_runs_agree
 
 import pyes
 import pyes.replay
+from pyes import journal
 from pyes.algorithms import Averaging, agreement
 from pyes.config import AveragingConfig, from_mapping
 from pyes.errors import ConfigError
@@ -109,3 +110,18 @@ def test_another_way_keeps_the_episodes_unless_their_settings_change(tmp_path):
     pyes.train(config, display=False)
     assert last(tmp_path / "run", generations=4, algorithm={"sigma": 0.2}) == 7
     assert last(tmp_path / "run", generations=5, algorithm={"averaging": {"agreement": 0.9}}) == 2
+
+
+def test_halves_of_many_members_at_once_are_those_of_each_alone(tmp_path):
+    pytest.importorskip("envpool")
+    config = {
+        "generations": 3, "evaluation": {"every": 0}, "noise": {"entries": 10_000},
+        "algorithm": {"population_size": 12, "averaging": {"episodes_max": 5, "agreement": 0.9}},
+        "task": {"name": "envpool", "env_id": "CartPole-v1", "episodes": 2, "common_random_numbers": "none"},
+    }  # fmt: skip
+    for vector in (1, 8):
+        changes = {"cluster": {"name": "inline", "vector": vector}, "run_dir": str(tmp_path / str(vector))}
+        pyes.train(config | changes, display=False)
+    records = [each for each in journal.read(tmp_path / "8" / "journal.bin") if isinstance(each, journal.Generation)]
+    assert all(isinstance(record.agreement, float) for record in records)
+    assert (tmp_path / "1" / "journal.bin").read_bytes() == (tmp_path / "8" / "journal.bin").read_bytes()
