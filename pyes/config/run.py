@@ -114,6 +114,9 @@ class TrainConfig(Section):
                 got = getattr(self.network, key)
                 if got != value:
                     raise refusal(f"network.{key}", got, f"{literal(value)} with task.name=function")
+            entries, dim = self.noise.entries, self.task.dim or 0
+            if self.algorithm.on_table and entries != "auto" and dim > entries:
+                raise refusal("task.dim", dim, f"at most noise.entries, which is {entries}")
 
     def _check_averaging(self) -> None:
         """Refuse to compare the halves of one episode, and a largest number below the first."""
