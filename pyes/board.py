@@ -54,6 +54,8 @@ class Board:
         self._errors: NDArray[np.uint8] = view["errors"]
         #: Mean behaviour of each member of the open batch; NaN until it is known.
         self.behaviours: NDArray[np.float32] = view["behaviours"]
+        #: Mean return of each half of a member's episodes; NaN until it is known.
+        self.halves: NDArray[np.float64] = view["halves"]
         #: Process of each worker; 0 before it is ready to claim, and once its death is settled.
         self.pids: NDArray[np.int64] = view["pids"]
         #: Times (monotonic seconds) at which each worker began its current episode; 0 between episodes.
@@ -92,7 +94,7 @@ class Board:
         self._seeds[:count, : batch.seeds.shape[1]] = batch.seeds
         if batch.mean is not None and batch.inverse_std is not None:
             self._mean[:], self._inverse_std[:] = batch.mean, batch.inverse_std
-        self.behaviours[:count] = np.nan
+        self.behaviours[:count] = self.halves[:count] = np.nan
         self.attempts[:count] = 0
         self.alone[:count] = False
         self._errors[:] = 0
@@ -139,6 +141,7 @@ class Board:
             sums=self._sums[members[summed] // max(1, stride)],
             sum_lengths=np.where(status == Status.OK, lengths, 0)[summed],
             behaviours=self.behaviours[members],
+            halves=self.halves[members],
             busy_seconds=float(self.busy.sum()),
             errors=self.errors(),
         )
@@ -239,7 +242,7 @@ class Board:
         where = f"generation {self._header[_GENERATION]}, member {member}"
         self.report(worker, f"{blame} ({where}, which has cost {self.attempts[member]} workers)")
         self.sums_of(member)
-        self.behaviours[member] = np.nan
+        self.behaviours[member] = self.halves[member] = np.nan
         self.finish(worker, member, (np.nan, 0, Status.KILLED))
 
     @property
@@ -292,6 +295,7 @@ def _fields(plan: Plan, workers: int) -> list[tuple[str, Any, tuple[int, ...]]]:
         ("status", np.uint8, (members,)),
         ("sums", np.float64, (plan.statistics_rows, 2, observations)),
         ("behaviours", np.float32, (members, plan.behaviour_size)),
+        ("halves", np.float64, (members, 2 if plan.halves else 0)),
         ("pids", np.int64, (workers,)),
         ("started", np.float64, (workers,)),
         ("busy", np.float64, (workers,)),

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from pyes.config import TrainConfig, from_mapping, unknown_key
+from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.versions import version
 
@@ -399,6 +399,10 @@ def _facts() -> Iterator[tuple[str, str]]:
 
 _FLAGS_OF_SWEEPS = {"-m", "--multirun"}
 _GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
+#: Mappings that take any key: what stands there is for a constructor or a library.
+_FREE = ("task.env_kwargs", "network.module_kwargs", "algorithm.options")
+#: Groups whose options have keys of their own, and a name among them.
+_NAMED_GROUPS = ("algorithm", "task", "network", "optimizer")
 
 
 def _train(arguments: list[str]) -> None:
@@ -469,7 +473,28 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
         values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise _explained(error) from error
-    return from_mapping(cast(dict[str, Any], values))
+    try:
+        return from_mapping(_fitting(cast(dict[str, Any], values)))
+    except ConfigError as error:
+        for group in _NAMED_GROUPS:
+            if name := _path(_given(), f"{group}.name"):
+                error.add_note(f"({group}={name} chooses its keys, too; {group}.name={name} does not)")
+        raise
+
+
+def _fitting(values: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the optimiser that an experiment chooses where the algorithm takes none; the user's own is refused."""
+    given = any(text.lstrip("+").startswith("optimizer") for text in _given())
+    if given or cast(type[AlgorithmConfig], AlgorithmConfig.kind(values["algorithm"])).optimized:
+        return values
+    return {key: value for key, value in values.items() if key != "optimizer"}
+
+
+def _given() -> list[str]:
+    """Return the overrides of a job that the command line or its sweep gives."""
+    from hydra.core.hydra_config import HydraConfig
+
+    return list(HydraConfig.get().overrides.task)
 
 
 def _sweeping() -> bool:
@@ -519,8 +544,7 @@ def _command_line(arguments: list[str]) -> Iterator[None]:
 
 def _directed(arguments: list[str]) -> list[str]:
     """Tell Hydra about the directories that our own keys name: the run's to go on with, a new one's, or a sweep's."""
-    free = tuple(f"{section}.{key}" for section, key in (("task", "env_kwargs"), ("network", "module_kwargs")))
-    arguments = [f"++{text}" if text.startswith(free) else text for text in arguments]  # any key will do there
+    arguments = [f"++{text}" if text.startswith(_FREE) else text for text in arguments]
     resumed, directory = _path(arguments, "resume"), _path(arguments, "run_dir")
     arguments = [_quoted(text) for text in arguments]
     sweeps = not _FLAGS_OF_SWEEPS.isdisjoint(arguments) or any(

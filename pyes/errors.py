@@ -33,6 +33,21 @@ class JournalError(RunDirectoryError):
     """A journal that is missing, damaged, or that does not lead to the recorded theta."""
 
 
+def missing(what: str, packages: str, extra: str, error: Exception, advice: str = "") -> ConfigError:
+    """Return the refusal of what needs an extra that is not installed.
+
+    Parameters
+    ----------
+    what        that needs it
+    packages    their names on the index, with " and " between two
+    extra       that brings them
+    error       why they cannot be imported
+    advice      what else to know or to try, after the command
+    """
+    noun = "packages" if " and " in packages else "package"
+    return ConfigError(f"{what} needs the {noun} {packages}: pip install 'pyes-rl[{extra}]'{advice} ({error})")
+
+
 class TaskError(PyesError):
     """An environment that could not be made, or that failed too often."""
 

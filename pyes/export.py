@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, missing
 from pyes.files import write_file
 from pyes.networks import Activation, Instruction, NamedModule, Op, Policy, Program
 
@@ -122,7 +122,7 @@ class _Graph:
             import onnx.helper
             import onnx.numpy_helper
         except ImportError as error:
-            raise ConfigError("export to .onnx needs the package onnx: pip install 'pyes-rl[onnx]'") from error
+            raise missing("export to .onnx", "onnx", "onnx", error) from error
         if not isinstance(policy.spec.program, Program):
             raise ConfigError(
                 f"{policy.spec.program.name} cannot be exported to .onnx, since torch runs it; export its state dict "

@@ -85,6 +85,7 @@ class Generation:
     observations : int           counted so far, this generation included; 0 where they are not normalised
     sums : float64 (2 * size,)   their sums so far, then the sums of their squares; empty where they are not normalised
     behaviours : float32 (n * behaviour_size,)    in member order, NaN where a member failed; None: none are wanted
+    agreement : float            of the halves of the members' episodes; None: not wanted, or there is none
     """
 
     generation: int
@@ -95,6 +96,7 @@ class Generation:
     observations: int
     sums: NDArray[np.float64]
     behaviours: NDArray[np.float32] | None = None
+    agreement: float | None = None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import figures, replay
-from pyes.errors import ConfigError, RunDirectoryError
+from pyes.errors import ConfigError, RunDirectoryError, missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,7 +119,7 @@ def _umap() -> "Callable[[Replay], _Map]":
     try:
         umap = importlib.import_module("umap")
     except ImportError as error:
-        raise ConfigError("method umap needs umap-learn: pip install 'pyes-rl[umap]', or take method pca") from error
+        raise missing("method umap", "umap-learn", "umap", error, ", or take method pca") from error
 
     def project(run: "Replay") -> _Map:
         found = _components(run, _COMPONENTS_FOR_UMAP)

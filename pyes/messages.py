@@ -39,6 +39,7 @@ class Plan:
     bases: int = 1  # vectors that the members of a batch are perturbations of, at most
     scaled: bool = False  # whether populations have a deviation
     behaviour_size: int = 0  # numbers that characterise an episode; 0: none are wanted
+    halves: bool = False  # whether what each half of a member's episodes came to is wanted
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class Results:
     sums : float64 (rows, 2, observation_size)    sums of observations and of their squares
     sum_lengths : int64 (rows,)        timesteps behind each row of sums
     behaviours : float32 (n, behaviour_size)    mean behaviour over the member's episodes; NaN where it failed
+    halves : float64 (n, 2)            mean return over each half of the member's episodes, of which the second one may
+                                       be longer by one; NaN where it failed or has one episode; (n, 0): not wanted
     busy_seconds : float               time that all workers together spent on members
     """
 
@@ -94,6 +97,7 @@ class Results:
     sums: NDArray[np.float64]
     sum_lengths: NDArray[np.int64]
     behaviours: NDArray[np.float32]
+    halves: NDArray[np.float64]
     busy_seconds: float
     errors: list[str] = field(default_factory=list)
 

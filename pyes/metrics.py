@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyes.closing import Closing
-from pyes.errors import ConfigError
+from pyes.errors import missing
 from pyes.files import AppendFile, write_file
 
 
@@ -38,6 +38,7 @@ class Row:
     sigma: float | None
     learning_rate: float | None
     episode_limit: int
+    episodes_per_member: int
     theta_hash: str
     steps_per_second: float | None = None
     evaluate_seconds: float | None = None
@@ -208,6 +209,6 @@ def _open_tensorboard(path: Path, last: dict[str, str]) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise ConfigError("logger.tensorboard needs TensorBoard; try pip install 'pyes-rl[tensorboard]'") from error
+        raise missing("logger.tensorboard", "tensorboard", "tensorboard", error) from error
     # What an earlier part of the run has told of rows that were dropped since is not shown.
     return SummaryWriter(str(path), purge_step=int(last["timesteps"]) + 1 if last else None)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyes import config as configuration
 from pyes import journal
-from pyes.config import TrainConfig
+from pyes.config import TrainConfig, literal
 from pyes.errors import ConfigError, JournalError, RunDirectoryError
 from pyes.journal import Recording, Start
 from pyes.run_directory import RunDirectory
@@ -22,6 +22,8 @@ def _is_fixed(key: str, config: TrainConfig) -> bool:
     """Whether a journal cannot go on without this setting: theta lies in the network, the members in the noise."""
     section = key.partition(".")[0]
     if section == "algorithm":
+        if key == "algorithm.parents":
+            return config.algorithm.needs_behaviours  # each center of novelty search has a state of its own
         # What a library's optimiser has come to is known only as what it was told under its settings.
         return key == "algorithm.name" or not config.algorithm.on_table
     if key == "task.behaviour":
@@ -108,9 +110,11 @@ def going_on(recording: Recording, config: TrainConfig) -> tuple[TrainConfig, bo
     if config.noise.entries == "auto":
         config = replace(config, noise=replace(config.noise, entries=before.noise.entries))
     changes = configuration.changes(configuration.deciding(before), configuration.deciding(config))
-    refused = [key for key in changes if not config.force or _is_fixed(key, before)]
+    refused = {
+        key: map(literal, change) for key, change in changes.items() if not config.force or _is_fixed(key, before)
+    }
     if refused:
-        listed = ", ".join(f"{key} (was {changes[key][0]!r}, got {changes[key][1]!r})" for key in refused)
+        listed = ", ".join(f"{key} (was {old}, got {new})" for key, (old, new) in refused.items())
         way_out = "start a new run" if config.force else "force=true goes another way from here, or start a new run"
         raise ConfigError(f"resume: these settings decide the run and cannot change: {listed}; {way_out}")
     return config, bool(changes)

@@ -1,8 +1,8 @@
 """A run as a state machine: what it is made of, what a record does to it, and what comes next.
 
 Owns everything that records change: theta, the algorithm's and the optimiser's state, observation statistics, the
-episode limit, the counters. Knows no process and no file. Invariant: equal setups and equal records give equal bytes of
-theta, live or rebuilt, since both go through `apply`.
+episode limit, the number of episodes, the counters. Knows no process and no file. Invariant: equal setups and equal
+records give equal bytes of theta, live or rebuilt, since both go through `apply`.
 """
 
 import platform
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pyes import algorithms, networks, reference_batch, streams, tasks
 from pyes import config as configuration
-from pyes.algorithms import EpisodeLimit, next_population_size
+from pyes.algorithms import Averaging, EpisodeLimit, agreement, next_population_size
 from pyes.config import TaskConfig, TrainConfig, refusal
 from pyes.errors import ConfigError, JournalError
 from pyes.hashing import array_hash, theta_hash
@@ -143,7 +143,7 @@ class Setup:
             seed=config.seed,
             dim=len(self.theta),
             capacity=most,
-            episodes=config.task.episodes,
+            episodes=config.algorithm.averaging.episodes_max or config.task.episodes,
             observation_size=self.spec.program.observation_size,
             statistics_rows=-(-size // stride) if stride else 0,
             policy=self.spec,
@@ -152,6 +152,7 @@ class Setup:
             bases=config.algorithm.bases,
             scaled=config.algorithm.scaled,
             behaviour_size=self.behaviour_size,
+            halves=config.algorithm.averaging.episodes_max is not None,
         )
 
 
@@ -172,6 +173,7 @@ class RunState:
             config.algorithm, config.optimizer, setup.theta, table, seed=config.seed, threads=usable_cores()
         )
         self.limit = EpisodeLimit(config.algorithm.episode_limit, setup.most)
+        self.averaging = Averaging(config.algorithm.averaging, config.task.episodes)
         self._stats = RunningStats(setup.spec.program.observation_size) if setup.statistics_stride else None
         self._hash: str | None = None
         self.timesteps = self.episodes = 0
@@ -225,7 +227,7 @@ class RunState:
         shared = {"none": 1, "pair": pair, "generation": size}[config.task.common_random_numbers]
         columns = [
             np.repeat(streams.environment_seeds(config.seed, generation, episode, -(-size // shared)), shared)
-            for episode in range(config.task.episodes)
+            for episode in range(self.averaging.episodes)
         ]
         return np.stack(columns, axis=1)[:size]
 
@@ -260,6 +262,7 @@ class RunState:
             observations=observations,
             sums=sums.ravel(),
             behaviours=results.behaviours.ravel() if self.setup.behaviour_size else None,
+            agreement=agreement(results.halves) if results.halves.size else None,
         )
 
     def record_evaluation(self, results: Results) -> Evaluation:
@@ -287,18 +290,20 @@ class RunState:
             self.failed += int(np.count_nonzero(record.status))
 
     def _learn(self, record: Generation) -> None:
-        task, lengths = self.setup.config.task, record.lengths.astype(np.int64)
+        offset, episodes = self.setup.config.task.reward_offset_per_step, self.averaging.episodes
+        lengths = record.lengths.astype(np.int64)
         # Only what is learnt from carries the offset; everything reported is the task's own return.
-        returns = record.returns + task.reward_offset_per_step * lengths / task.episodes
+        returns = record.returns + offset * lengths / episodes
         behaviours = None if record.behaviours is None else record.behaviours.reshape(len(returns), -1)
         self.algorithm.tell(returns, behaviours)
-        self.limit.update(lengths, task.episodes)
+        self.limit.update(lengths, episodes)
+        self.averaging.update(record.agreement)
         if self.algorithm.population_size is not None:
             self.algorithm.population_size = next_population_size(self.setup.config.algorithm, lengths)
         if self._stats is not None:
             self._stats.load_state_dict({"count": record.observations, "sums": record.sums.reshape(2, -1)})
         self.timesteps += int(lengths.sum())
-        self.episodes += len(lengths) * task.episodes
+        self.episodes += len(lengths) * episodes
         self.failed += int(np.count_nonzero(record.status))
         self._hash = None
 
@@ -349,6 +354,8 @@ class RunState:
         state.algorithm.load_state_dict(algorithm)
         if (new.algorithm.episode_limit, setup.most) == (old.algorithm.episode_limit, self.setup.most):
             state.limit.value = self.limit.value
+        if (new.algorithm.averaging, new.task.episodes) == (old.algorithm.averaging, old.task.episodes):
+            state.averaging.episodes = self.averaging.episodes
         if state._stats is not None and self._stats is not None:
             state._stats.load_state_dict(self._stats.state_dict())
         state.timesteps, state.episodes, state.failed = self.timesteps, self.episodes, self.failed
@@ -362,6 +369,7 @@ class RunState:
             "episodes": self.episodes,
             "failed": self.failed,
             "episode_limit": self.limit.value,
+            "episodes_per_member": self.averaging.episodes,
             "evaluation": self.evaluation,
             "observations": None if self._stats is None else self._stats.state_dict(),
         }
@@ -371,6 +379,7 @@ class RunState:
         self.algorithm.load_state_dict(state["algorithm"])
         self.timesteps, self.episodes, self.failed = state["timesteps"], state["episodes"], state["failed"]
         self.limit.value = state["episode_limit"]
+        self.averaging.episodes = state["episodes_per_member"]
         self.evaluation = None if state["evaluation"] is None else (state["evaluation"][0], state["evaluation"][1])
         if self._stats is not None:
             self._stats.load_state_dict(state["observations"])

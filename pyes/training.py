@@ -135,7 +135,7 @@ def _caught_up(
             if row is not None:
                 metrics.write(row)
             known = record.generation < metrics.generation
-            row = None if known else Row(**used, **_figures(history.state, record), seconds=metrics.seconds)
+            row = None if known else Row(**_figures(used, history.state, record), seconds=metrics.seconds)
         elif isinstance(record, Evaluation) and row is not None:
             row.eval_return_mean, row.eval_return_std = history.state.evaluation or (None, None)
     return history.state, row
@@ -201,7 +201,7 @@ class _Run:
         self._journal.append(record)
         self._cluster.advance(record)
         state.apply(record)
-        row = Row(**used, **_figures(state, record), seconds=self._seconds())
+        row = Row(**_figures(used, state, record), seconds=self._seconds())
         row.evaluate_seconds = evaluated - asked
         row.update_seconds = time.perf_counter() - evaluated
         row.steps_per_second = float(results.lengths.sum()) / row.evaluate_seconds
@@ -323,13 +323,18 @@ class _Run:
 def _used(state: RunState) -> dict[str, Any]:
     """Return what the next generation is drawn with, as its row has it."""
     algorithm = state.algorithm
-    return {"sigma": algorithm.sigma, "learning_rate": algorithm.learning_rate, "episode_limit": state.limit.value}
-
-
-def _figures(state: RunState, record: Generation) -> dict[str, Any]:
-    """Return the figures of a generation that its record and the state after it decide."""
-    known = record.returns[np.isfinite(record.returns)]
     return {
+        "sigma": algorithm.sigma,
+        "learning_rate": algorithm.learning_rate,
+        "episode_limit": state.limit.value,
+        "episodes_per_member": state.averaging.episodes,
+    }
+
+
+def _figures(used: dict[str, Any], state: RunState, record: Generation) -> dict[str, Any]:
+    """Return the figures of a generation: what it was drawn with, and what its record and the state after it decide."""
+    known = record.returns[np.isfinite(record.returns)]
+    return used | {
         "generation": record.generation,
         "timesteps": state.timesteps,
         "episodes": state.episodes,
@@ -337,7 +342,7 @@ def _figures(state: RunState, record: Generation) -> dict[str, Any]:
         "return_std": float(known.std()),
         "return_min": float(known.min()),
         "return_max": float(known.max()),
-        "length_mean": float(record.lengths.mean()) / state.setup.config.task.episodes,
+        "length_mean": float(record.lengths.mean()) / used["episodes_per_member"],
         "theta_norm": float(np.linalg.norm(state.algorithm.theta)),
         "gradient_norm": state.algorithm.gradient_norm,
         "theta_hash": state.theta_hash,

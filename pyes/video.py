@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import replay
-from pyes.errors import ConfigError, PyesError
+from pyes.errors import ConfigError, PyesError, missing
 from pyes.files import replacing
 from pyes.networks import Policy
 from pyes.replay import Evaluation, Playback, center, open_task, run_episodes
@@ -217,7 +217,7 @@ def _find_encoder(output: Path) -> str:
     try:
         path: str = importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
     except ImportError as error:
-        raise ConfigError("a video needs the package imageio-ffmpeg: pip install 'pyes-rl[video]'") from error
+        raise missing("a video", "imageio-ffmpeg", "video", error) from error
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"imageio-ffmpeg found no ffmpeg ({reason}); set IMAGEIO_FFMPEG_EXE to one") from error

@@ -9,7 +9,7 @@ import pyes
 import pyes.replay
 from pyes import tasks
 from pyes.config import TaskConfig
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, TaskError
 from pyes.journal import Generation, read
 from pyes.networks import Policy
 
@@ -90,6 +90,13 @@ def test_behaviour_of_an_atari_game_is_its_memory():
 def test_behaviour_that_a_task_does_not_have_is_refused(settings, match):
     with pytest.raises(ConfigError, match=match):
         tasks.make(TaskConfig(**settings))
+
+
+def test_position_that_is_not_x_and_y_is_refused_in_one_line(tmp_path):
+    task = {"name": "python", "factory": "user_tasks:placed", "behaviour": "final_position"}
+    expected = r"task\.factory=user_tasks:placed has a position of shape \(3,\), expected \(2,\), which is x and y"
+    with pytest.raises(TaskError, match=expected):
+        _train(tmp_path / "run", task=task)
 
 
 def _train(path, **changes):

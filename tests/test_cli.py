@@ -63,7 +63,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         (["sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, debug, "),
         (["+sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, evaluation"),
         (["experimen=x"], "unknown key 'experimen': did you mean 'experiment'?"),
-        (["algorithm.sigm=1"], "unknown key 'algorithm.sigm': did you mean 'algorithm.sigma'? allowed: episode_limit"),
+        (["algorithm.sigm=1"], "unknown key 'algorithm.sigm': did you mean 'algorithm.sigma'? allowed: averaging"),
         (["optimizer.momentum=0.5"], "unknown key 'optimizer.momentum': allowed: beta1, beta2, epsilon, name"),
         (["task=gymnasium"], "task.env_id: missing; give it a value with task.env_id=VALUE"),
         (["algorithm.population_size=0"], "algorithm.population_size: got 0, expected an integer >= 2"),
@@ -87,6 +87,36 @@ def test_train_bad_input_is_refused_in_one_line(overrides: list[str], expected: 
     assert error_line(done, 2).startswith(expected)
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("algorithm.name=ga", "(algorithm=ga chooses its keys, too; algorithm.name=ga does not)"),
+        ("network.name=mlp", "(network=mlp chooses its keys, too; network.name=mlp does not)"),
+        ("task.name=envpool", "(task=envpool chooses its keys, too; task.name=envpool does not)"),
+    ],
+)
+def test_train_name_without_the_keys_that_belong_to_it_is_pointed_to_its_group(
+    override: str, hint: str, tmp_path: Path
+):
+    assert error_line(pyes("train", override, cwd=tmp_path), 2).endswith(hint)
+
+
+def test_train_options_of_a_library_take_any_key(tmp_path: Path):
+    done = pyes("train", "algorithm=cma_es", "algorithm.options.CMA_activ=false", *TINY, cwd=tmp_path)
+    assert "unknown key 'algorithm.options.CMA_activ': did you mean" in error_line(done, 2)
+
+
+def test_train_an_optimizer_that_an_experiment_chooses_is_for_those_that_take_one(tmp_path: Path):
+    chosen = ("experiment=quadratic", "algorithm=snes", "debug=default")
+    done = pyes("train", *chosen, "run_dir=run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["optimizer"]["name"] == "adam"
+    line = error_line(pyes("train", *chosen, "optimizer=sgd", cwd=tmp_path), 2)
+    assert line.startswith(
+        "optimizer.name: got 'sgd', expected 'adam' with algorithm.name=snes, which has no optimiser"
+    )
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_option_sets_nothing_that_another_algorithm_may_not_have(option: str, tm
     (tmp_path / "algorithm").mkdir()
     (tmp_path / "algorithm" / "plain.yaml").write_text("name: plain\npopulation_size: 7\n")
     algorithm = composed(option, "algorithm=plain", f"hydra.searchpath=[file://{tmp_path}]")["algorithm"]
-    assert algorithm.keys() <= {"name", "population_size", "episode_limit"}
+    assert algorithm.keys() <= {"name", "population_size", "episode_limit", "averaging"}
     assert algorithm["population_size"] >= 7
 
 

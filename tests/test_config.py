@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyes import config
-from pyes.config import NetworkConfig, OpenAIESConfig, TaskConfig, TrainConfig, from_mapping, to_mapping
+from pyes.config import NetworkConfig, OpenAIESConfig, TaskConfig, TrainConfig, from_mapping, literal, to_mapping
 from pyes.config.section import Section
 from pyes.errors import ConfigError
 
@@ -95,7 +95,7 @@ def test_from_mapping_converts_to_the_annotated_type(path: str, given_value: obj
         ("time_limit", float("nan"), "a finite number > 0 or null"),
         ("target_return", float("inf"), "a finite number or null"),
         ("run_dir", None, "a string"),
-        ("algorithm", "openai_es", "a mapping with keys among: episode_limit, name"),
+        ("algorithm", "openai_es", "a mapping with keys among: averaging, episode_limit, name"),
         ("algorithm", None, "a mapping"),
         ("algorithm.name", "openai", "'openai_es'"),
         ("algorithm.population_size", 0, "an integer >= 2"),
@@ -138,7 +138,7 @@ def test_from_mapping_converts_to_the_annotated_type(path: str, given_value: obj
 )
 def test_from_mapping_impossible_value_is_refused_in_one_line(path: str, value: object, expected: str):
     message = refusal(nested(path, value))
-    assert message.startswith(f"{path}: got {value!r}, expected ")
+    assert message.startswith(f"{path}: got {literal(value)}, expected ")
     assert expected in message
 
 
@@ -154,17 +154,17 @@ def test_from_mapping_impossible_value_is_refused_in_one_line(path: str, value: 
         ),
         (
             {"network": {"name": "mlp", "hidden": [4], "double_bias": True}},
-            "network.double_bias: got True, expected false without network.bias=true and network.name=rnn, gru or lstm",
+            "network.double_bias: got true, expected false without network.bias=true and network.name=rnn, gru or lstm",
         ),
         (
             {"network": {"name": "gru", "hidden": [4], "bias": False, "double_bias": True}},
-            "network.double_bias: got True, expected false without",
+            "network.double_bias: got true, expected false without",
         ),
-        ({"network": {"name": "torch"}}, "network.module: got None, expected PACKAGE:CLASS"),
+        ({"network": {"name": "torch"}}, "network.module: got null, expected PACKAGE:CLASS"),
         ({"network": {"module": "a:B"}}, "network.module: got 'a:B', expected nothing without network.name=torch"),
         (
             {"network": {"name": "torch", "module": "a:B", "bias": False}},
-            "network.bias: got False, expected true with network.name=torch",
+            "network.bias: got false, expected true with network.name=torch",
         ),
         (
             {"network": {"name": "torch", "module": "a:B", "output_activation": "tanh"}},
@@ -194,7 +194,7 @@ def test_from_mapping_odd_population_without_mirroring_is_allowed():
         ),
         ({1: 1}, "unknown key '1': allowed: "),
         ([1], "configuration: got [1], expected a mapping"),
-        (None, "configuration: got None, expected a mapping"),
+        (None, "configuration: got null, expected a mapping"),
     ],
 )
 def test_from_mapping_unknown_key_lists_the_allowed_ones(mapping: Any, expected: str):
@@ -233,3 +233,22 @@ def test_env_kwargs_are_what_json_has(value):
     with pytest.raises(ConfigError, match=r"network.module_kwargs: got .*, expected a mapping of what JSON has"):
         NetworkConfig(name="torch", module="a:b", module_kwargs={"a": value})
     assert TaskConfig(env_kwargs={"a": (1, [2.5, None, {"b": True}])})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (1, "1"),
+        (0.5, "0.5"),
+        ("None", "'None'"),
+        ((64, 64), "[64, 64]"),
+        ([True, [None]], "[true, [null]]"),
+        ({"a": False, "b": {"c": "x"}}, "{'a': false, 'b': {'c': 'x'}}"),
+        ([], "[]"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_literal_is_in_the_words_of_yaml(value, text):
+    assert literal(value) == text

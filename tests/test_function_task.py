@@ -45,8 +45,8 @@ _PLAIN = {"bias": False, "init": "zero"}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": {"factory": None}}, "task.factory: got None, expected PACKAGE:FUNCTION"),
-        ({"task": {"dim": None}}, "task.dim: got None, expected an integer >= 1"),
+        ({"task": {"factory": None}}, "task.factory: got null, expected PACKAGE:FUNCTION"),
+        ({"task": {"dim": None}}, "task.dim: got null, expected an integer >= 1"),
         ({"task": {"dim": 0}}, "task.dim: got 0, expected an integer >= 1"),
         ({"task": {"env_id": "CartPole-v1"}}, "task.env_id: got 'CartPole-v1', expected nothing with task.name=funct"),
         ({"task": {"name": "python"}}, "task.dim: got 5, expected nothing without task.name=function"),
@@ -55,9 +55,9 @@ _PLAIN = {"bias": False, "init": "zero"}
         ({"task": {"hide_observations": [0]}}, r"task.hide_observations: got \[0\], expected \[\] with task.name"),
         (
             {"task": {"normalize_observations": True}},
-            "task.normalize_observations: got True, expected false with task.name=function",
+            "task.normalize_observations: got true, expected false with task.name=function",
         ),
-        ({"network": {}}, "network.bias: got True, expected false with task.name=function"),
+        ({"network": {}}, "network.bias: got true, expected false with task.name=function"),
         ({"network": {**_PLAIN, "name": "mlp", "hidden": [3]}}, "network.name: got 'mlp', expected 'linear' with"),
         (
             {"network": {**_PLAIN, "output_activation": "tanh"}},
@@ -69,6 +69,17 @@ def test_what_does_not_go_with_a_function_is_refused(changes, message):
     task = {"name": "function", "factory": "user_functions:sphere", "dim": 5, **changes.get("task", {})}
     with pytest.raises(ConfigError, match=message):
         from_mapping({"task": task, "network": changes.get("network", _PLAIN)})
+
+
+def test_what_a_noise_table_is_too_small_for_is_refused_before_anything_is_made():
+    values = {
+        "task": {"name": "function", "factory": "user_functions:sphere", "dim": 11},
+        "network": _PLAIN,
+        "noise": {"entries": 10},
+    }
+    with pytest.raises(ConfigError, match=r"^task\.dim: got 11, expected at most noise\.entries, which is 10$"):
+        from_mapping(values)
+    from_mapping(values | {"algorithm": {"name": "cma_es"}})  # it draws nothing from the table
 
 
 # In a run

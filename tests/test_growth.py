@@ -32,7 +32,7 @@ def test_size_follows_the_lengths(settings, lengths, expected):
 @pytest.mark.parametrize(
     ("growth", "message"),
     [
-        ({"timesteps": 10}, "population_max: got None, expected at least algorithm.population_size, which is 8"),
+        ({"timesteps": 10}, "population_max: got null, expected at least algorithm.population_size, which is 8"),
         ({"timesteps": 10, "population_max": 6}, "population_max: got 6, expected at least algorithm.population_size"),
         ({"timesteps": 10, "population_max": 9}, "population_max: got 9, expected an even number with algorithm.mirr"),
         ({"population_max": 10}, "population_max: got 10, expected null without algorithm.growth.timesteps"),

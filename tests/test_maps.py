@@ -262,3 +262,19 @@ def test_umap_is_the_same_every_time(run, tmp_path):
     first, second = (maps.draw(run, tmp_path / f"{name}.svg", "umap") for name in "ab")
     assert first.read_bytes() == second.read_bytes()
     assert "UMAP, first dimension" in _svg_texts(first)
+
+
+def test_a_population_that_grows_is_on_the_map_whole(tmp_path):
+    config = {
+        "generations": 4, "run_dir": str(tmp_path / "run"), "task": {"env_id": "CartPole-v1"},
+        "algorithm": {"population_size": 4, "growth": {"timesteps": 300, "population_max": 20}},
+        "noise": {"entries": 100_000}, "cluster": {"name": "inline"}, "evaluation": {"every": 0},
+    }  # fmt: skip
+    pyes.train(config, display=False)
+    with replay.open(tmp_path / "run") as opened:
+        sizes = [opened.population_size(generation) for generation in range(4)]
+        assert len(set(sizes)) > 1
+        drawn = maps._project(opened)
+        individuals = _individuals(opened)
+    assert len(drawn.individuals) == len(drawn.returns) == len(individuals) == sum(sizes)
+    assert maps.draw(tmp_path / "run", tmp_path / "map.png").stat().st_size > 0

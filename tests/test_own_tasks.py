@@ -95,7 +95,7 @@ def test_name_that_stands_for_nothing_is_refused(factory, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"name": "python"}, "task.factory: got None, expected PACKAGE:FUNCTION"),
+        ({"name": "python"}, "task.factory: got null, expected PACKAGE:FUNCTION"),
         ({"factory": "a:b"}, "task.factory: got 'a:b', expected nothing without task.name=python or function"),
         (
             {"name": "python", "factory": "a:b", "env_id": "CartPole-v1"},

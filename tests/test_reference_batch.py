@@ -256,7 +256,7 @@ def test_settings_that_do_not_go_together_are_refused(changes: dict[str, Any], m
 def test_normalised_networks_take_observations_as_they_are(network: dict[str, Any], tmp_path: Path) -> None:
     """The reference batch is of raw observations, whoever made the network."""
     settings = {**SETTINGS, "network": network, "task": {**TASK, "normalize_observations": True}}
-    with pytest.raises(ConfigError, match=r"^task\.normalize_observations: got True, expected false with virtual"):
+    with pytest.raises(ConfigError, match=r"^task\.normalize_observations: got true, expected false with virtual"):
         pyes.train({**settings, "run_dir": str(tmp_path / "run")}, display=False)
 
 

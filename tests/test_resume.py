@@ -114,8 +114,26 @@ def test_force_cannot_change_network_or_noise(run, changes, named):
     assert str(error.value).endswith("start a new run")
 
 
+def test_force_cannot_change_the_centers_of_novelty_search(tmp_path):
+    task = {**TINY["task"], "behaviour": "final_observation"}
+    config = {**TINY, "task": task, "algorithm": {"name": "ns_es", "population_size": 4, "parents": 2}}
+    pyes.train({**config, "run_dir": str(tmp_path / "run")}, display=False)
+    before = (tmp_path / "run" / "journal.bin").read_bytes()
+    with pytest.raises(
+        ConfigError, match=r"^resume: .* cannot change: algorithm\.parents \(was 2, got 3\); start a new run$"
+    ):
+        _go_on(tmp_path / "run", generations=3, force=True, algorithm={"parents": 3})
+    assert (tmp_path / "run" / "journal.bin").read_bytes() == before
+
+
+def test_force_can_change_the_parents_of_the_genetic_algorithm(tmp_path):
+    config = {**TINY, "algorithm": {"name": "ga", "population_size": 4, "parents": 2}, "run_dir": str(tmp_path / "run")}
+    pyes.train(config, display=False)
+    assert _go_on(tmp_path / "run", generations=3, force=True, algorithm={"parents": 3}).generations == 3
+
+
 def test_force_without_resume_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="force: got True, expected false without resume=RUN"):
+    with pytest.raises(ConfigError, match="force: got true, expected false without resume=RUN"):
         pyes.train({**TINY, "run_dir": str(tmp_path / "run"), "force": True}, display=False)
 
 

@@ -41,6 +41,7 @@ def done(**changes):
         "status": None,
         "sums": None,
         "behaviours": None,
+        "halves": None,
         "busy": 0.5,
         "errors": [],
     }

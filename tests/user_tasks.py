@@ -105,3 +105,15 @@ class Pixels(Point):
 
 def pixels(**kwargs: Any) -> gymnasium.Env[Any, Any]:
     return Pixels(**kwargs)
+
+
+class Placed(Point):
+    """Says where it is, in three dimensions."""
+
+    @property
+    def position(self) -> np.ndarray:
+        return np.array([self._position, 0.0, 0.0])
+
+
+def placed() -> gymnasium.Env[Any, Any]:
+    return Placed()

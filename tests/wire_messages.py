@@ -48,13 +48,20 @@ def outcomes(draw):
 def done(draw):
     sums = optional(matrix(np.float64, draw(st.integers(0, 3)), 2, draw(st.integers(0, 3))))
     errors = st.lists(TEXTS, max_size=3)
-    return wire.Done(batch=draw(BIG), sums=draw(sums), busy=draw(st.floats()), errors=draw(errors), **draw(outcomes()))
+    values = draw(outcomes())
+    halves = draw(optional(matrix(np.float64, len(values["returns"]), 2)))
+    return wire.Done(
+        batch=draw(BIG), sums=draw(sums), halves=halves, busy=draw(st.floats()), errors=draw(errors), **values
+    )
 
 
 @st.composite
 def learn(draw):
     sums = matrix(np.float64, draw(st.integers(0, 6)))
-    return wire.Learn(generation=draw(WHOLE), observations=draw(BIG), sums=draw(sums), **draw(outcomes()))
+    agreement = draw(st.floats())
+    return wire.Learn(
+        generation=draw(WHOLE), observations=draw(BIG), sums=draw(sums), agreement=agreement, **draw(outcomes())
+    )
 
 
 @st.composite

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms.ars import ARS
+from pyes.algorithms.averaging import Averaging, agreement
 from pyes.algorithms.base import Algorithm
 from pyes.algorithms.cma_es import CMAES
 from pyes.algorithms.episode_limit import EpisodeLimit
@@ -30,9 +31,11 @@ __all__ = [
     "PGPE",
     "SNES",
     "Algorithm",
+    "Averaging",
     "EpisodeLimit",
     "Nevergrad",
     "OpenAIES",
+    "agreement",
     "make",
     "next_population_size",
 ]

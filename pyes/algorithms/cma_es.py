@@ -9,7 +9,7 @@ from pyes import memory
 from pyes.algorithms.base import Vector
 from pyes.algorithms.library import LibraryAlgorithm
 from pyes.config import CMAESConfig, refusal, unknown_key
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, missing
 
 #: With more parameters than this, the covariance matrix is a diagonal unless told otherwise.
 _MOST_FULL = 2_000
@@ -121,5 +121,5 @@ def _import_package() -> Any:
         import cma
         import cma.restricted_gaussian_sampler
     except ImportError as error:
-        raise ConfigError("algorithm=cma_es needs pycma; try pip install 'pyes-rl[cma]'") from error
+        raise missing("algorithm=cma_es", "cma", "cma", error) from error
     return cma

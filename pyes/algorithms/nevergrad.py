@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pyes.algorithms.base import Vector
 from pyes.algorithms.library import LibraryAlgorithm
 from pyes.config import NevergradConfig, refusal
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, missing
 
 
 class Nevergrad(LibraryAlgorithm):
@@ -95,5 +95,5 @@ def _import_package() -> Any:
     try:
         import nevergrad
     except ImportError as error:
-        raise ConfigError("algorithm=nevergrad needs Nevergrad; try pip install 'pyes-rl[nevergrad]'") from error
+        raise missing("algorithm=nevergrad", "nevergrad", "nevergrad", error) from error
     return nevergrad

@@ -5,6 +5,7 @@ to over one after another. Invariant: what it reports as done under a center's h
 """
 
 import logging
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -155,6 +156,7 @@ class Node(Closing):
             observations=message.observations,
             sums=message.sums,
             behaviours=reported.behaviours.ravel() if self._setup.behaviour_size else None,
+            agreement=None if math.isnan(message.agreement) else message.agreement,
         )
         try:
             state.apply(record)
@@ -242,6 +244,7 @@ class Node(Closing):
             status=results.status if results.status.any() else None,
             sums=results.sums if len(results.sums) else None,
             behaviours=results.behaviours if self._setup.behaviour_size else None,
+            halves=results.halves if self._plan.halves else None,
             busy=busy,
             errors=errors,
         )

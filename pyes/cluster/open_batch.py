@@ -1,12 +1,13 @@
 """A batch at the head while nodes evaluate it: who holds what, and the results that have come."""
 
 from concurrent.futures import Future
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyes import wire
-from pyes.messages import Batch, Results, Status
+from pyes.messages import Batch, Plan, Results, Status
 from pyes.schedule import Schedule
 
 
@@ -17,14 +18,14 @@ class OpenBatch:
     ----------
     number : int            of the batch, counted by the head
     theta_hash : str        of the center that it is drawn around
-    behaviour_size, observation_size : int
+    plan : Plan             of the job
 
     Attributes
     ----------
     apart : bool           each member has a base of its own, which travels with its grant
     """
 
-    def __init__(self, number: int, batch: Batch, theta_hash: str, behaviour_size: int, observation_size: int) -> None:
+    def __init__(self, number: int, batch: Batch, theta_hash: str, plan: Plan) -> None:
         count, stride = len(batch.population), batch.statistics_stride
         self.number, self.batch, self.theta_hash = number, batch, theta_hash
         rows = batch.population.rows
@@ -35,8 +36,9 @@ class OpenBatch:
         self._returns = np.empty(count)
         self._lengths = np.empty(count, np.int64)
         self._status = np.empty(count, np.uint8)
-        self._sums = np.empty((-(-count // stride) if stride else 0, 2, observation_size))
-        self._behaviours = np.empty((count, behaviour_size), np.float32)
+        self._sums = np.empty((-(-count // stride) if stride else 0, 2, plan.observation_size))
+        self._behaviours = np.empty((count, plan.behaviour_size), np.float32)
+        self._halves = np.empty((count, 2 if plan.halves else 0))
         self._busy = 0.0
         self._errors: list[str] = []
 
@@ -52,20 +54,19 @@ class OpenBatch:
         if len(done.ranges) and done.ranges[-1, 1] > len(self._returns):
             raise ValueError(f"it returned member {done.ranges[-1, 1] - 1} of {len(self._returns)}")
         members = wire.members_of(done.ranges)
-        stride, size = self.batch.statistics_stride, self._behaviours.shape[1]
+        stride = self.batch.statistics_stride
         summed = members % stride == 0 if stride else np.zeros(len(members), np.bool_)
         sums = np.empty((0, *self._sums.shape[1:])) if done.sums is None else done.sums
         expected = (int(np.count_nonzero(summed)), *self._sums.shape[1:])
         if sums.shape != expected:
             raise ValueError(f"its sums have shape {sums.shape}, expected {expected}")
-        behaviours = np.empty((len(members), 0), np.float32) if done.behaviours is None else done.behaviours
-        if behaviours.shape != (len(members), size):
-            raise ValueError(f"its behaviours have shape {behaviours.shape}, expected {(len(members), size)}")
+        behaviours = _rows_of("behaviours", done.behaviours, members, self._behaviours)
+        halves = _rows_of("halves", done.halves, members, self._halves)
         new = self.schedule.done(node, members, now)
         fresh = members[new]
         self._returns[fresh], self._lengths[fresh] = done.returns[new], done.lengths[new]
         self._status[fresh] = 0 if done.status is None else done.status[new]
-        self._behaviours[fresh] = behaviours[new]
+        self._behaviours[fresh], self._halves[fresh] = behaviours[new], halves[new]
         if stride:
             self._sums[members[summed & new] // stride] = sums[new[summed]]
         self._busy += done.busy
@@ -84,6 +85,16 @@ class OpenBatch:
             sums=self._sums,
             sum_lengths=counted[::stride] if stride else counted[:0],
             behaviours=self._behaviours,
+            halves=self._halves,
             busy_seconds=self._busy,
             errors=self._errors,
         )
+
+
+def _rows_of(name: str, got: NDArray[Any] | None, members: NDArray[np.int64], kept: NDArray[Any]) -> NDArray[Any]:
+    """Return what came of some members for an array that is kept of all; ValueError where it is of another shape."""
+    rows = np.empty((len(members), 0)) if got is None else got
+    expected = (len(members), kept.shape[1])
+    if rows.shape != expected:
+        raise ValueError(f"its {name} have shape {rows.shape}, expected {expected}")
+    return rows

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import socket
 import ssl
 import threading
@@ -128,8 +129,7 @@ class SocketCluster(Cluster):
         """Have a batch evaluated by whoever is there, and wait for it."""
         assert self._state is not None, "start comes before evaluate"
         self._batches += 1
-        plan = self._plan
-        open_batch = OpenBatch(self._batches, batch, self._state.theta_hash, plan.behaviour_size, plan.observation_size)
+        open_batch = OpenBatch(self._batches, batch, self._state.theta_hash, self._plan)
         self._loop.call_soon_threadsafe(self._begin, open_batch)
         while True:
             try:
@@ -256,7 +256,7 @@ class SocketCluster(Cluster):
         if self._state is None:
             return 2**26
         plan = self._plan
-        row = 8 + 8 + 1 + 4 * plan.behaviour_size + 16
+        row = 8 + 8 + 1 + 4 * plan.behaviour_size + 16 * plan.halves + 16
         return _OVERHEAD_BYTES + plan.capacity * row + plan.statistics_rows * 16 * plan.observation_size
 
     async def _let_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, side: HeadSide) -> Peer | None:
@@ -495,6 +495,7 @@ class SocketCluster(Cluster):
                 behaviours=None
                 if record.behaviours is None
                 else record.behaviours.reshape(len(record.returns), -1)[rest],
+                agreement=math.nan if record.agreement is None else record.agreement,
             )
             peer.send(message)
 

@@ -5,15 +5,14 @@ line. Must not know Hydra, OmegaConf or how any value is used. Invariant: a conf
 below trusts it. Every refusal is a `ConfigError` of one line: key, got, expected.
 """
 
+from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig, RestartConfig
 from pyes.config.algorithm import (
     AlgorithmConfig,
     ARSConfig,
     CMAESConfig,
-    EpisodeLimitConfig,
     GAConfig,
     GradientConfig,
     GrowingConfig,
-    GrowthConfig,
     NevergradConfig,
     NoveltyConfig,
     NSESConfig,
@@ -22,7 +21,6 @@ from pyes.config.algorithm import (
     OpenAIESConfig,
     OptimizerConfig,
     PGPEConfig,
-    RestartConfig,
     ScheduledConfig,
     SNESConfig,
     algorithm_config,
@@ -39,13 +37,14 @@ from pyes.config.run import (
     deciding,
     from_mapping,
 )
-from pyes.config.section import changes, flat, refusal, to_mapping, unknown_key
+from pyes.config.section import changes, flat, literal, refusal, to_mapping, unknown_key
 from pyes.config.task import TaskConfig
 
 __all__ = [
     "FREE",
     "ARSConfig",
     "AlgorithmConfig",
+    "AveragingConfig",
     "CMAESConfig",
     "ClusterConfig",
     "EpisodeLimitConfig",
@@ -76,6 +75,7 @@ __all__ = [
     "deciding",
     "flat",
     "from_mapping",
+    "literal",
     "refusal",
     "to_mapping",
     "unknown_key",

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
+from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig, RestartConfig
 from pyes.config.section import (
     JSON_MAPPING,
     AtLeastOne,
@@ -18,37 +19,6 @@ from pyes.config.section import (
     parse,
     refusal,
 )
-
-
-@dataclass(frozen=True)
-class EpisodeLimitConfig(Section):
-    """A limit on training episodes that grows as members come to reach it."""
-
-    PATH = "algorithm.episode_limit"
-
-    initial: Annotated[int, AtLeastOne] | None = None  # timesteps; None: no limit but the task's own
-    threshold: Annotated[float, Share] = 0.2  # the limit grows when this share of the members reached it ...
-    growth: Annotated[float, Range(minimum=1, open_minimum=True)] = 1.5  # ... by this factor
-
-
-@dataclass(frozen=True)
-class RestartConfig(Section):
-    """When an attempt is given up, and the search begins again."""
-
-    PATH = "algorithm.restart"
-
-    after: Annotated[int, AtLeastOne] | None = None  # generations of an attempt; None: never
-    below: float = 0.0  # mean return of that generation, reward offset included
-
-
-@dataclass(frozen=True)
-class GrowthConfig(Section):
-    """A population that grows where episodes are short, so that each generation learns from enough timesteps."""
-
-    PATH = "algorithm.growth"
-
-    timesteps: Annotated[int, AtLeastOne] | None = None  # that a generation should have; None: no growth
-    population_max: Annotated[int, AtLeastOne] | None = None  # members, at most
 
 
 @dataclass(frozen=True)
@@ -72,6 +42,7 @@ class AlgorithmConfig(Section):
     name: str = ""
     population_size: Annotated[int, Range(minimum=2)] = 40  # members evaluated, mirrored ones counted
     episode_limit: EpisodeLimitConfig = field(default_factory=EpisodeLimitConfig)
+    averaging: AveragingConfig = field(default_factory=AveragingConfig)
 
     def __init_subclass__(cls) -> None:
         """Enter the class of an algorithm under its name."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pyes.config.section import JSON_MAPPING, AtLeastOne, Section, is_json, plain, refusal
+from pyes.config.section import JSON_MAPPING, AtLeastOne, Section, is_json, literal, refusal
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class NetworkConfig(Section):
         self._check_convolutions()
         if self.name in ("linear", "torch") and self.hidden:
             expected = f"[] with network.name={self.name} (or network.name=mlp)"
-            raise refusal("network.hidden", list(self.hidden), expected)
+            raise refusal("network.hidden", self.hidden, expected)
         if self.name not in ("linear", "torch") and not self.hidden:
             raise refusal("network.hidden", [], f"at least one layer with network.name={self.name}, for example [64]")
         if self.name == "rnn" and self.activation not in ("tanh", "relu"):
@@ -47,11 +47,11 @@ class NetworkConfig(Section):
         counts = [len(each) for each in (self.channels, self.kernels, self.strides)]
         if self.name == "dqn" and not 0 < counts[0] == counts[1] == counts[2]:
             expected = "as many kernels and strides, and at least one, with network.name=dqn"
-            raise refusal("network.channels", list(self.channels), expected)
+            raise refusal("network.channels", self.channels, expected)
         for key in ("channels", "kernels", "strides", "divisor", "virtual_batch_norm"):
             value, default = getattr(self, key), getattr(NetworkConfig, key)
             if self.name != "dqn" and value != default:
-                raise refusal(f"network.{key}", plain(value), f"{plain(default)!r} without network.name=dqn")
+                raise refusal(f"network.{key}", value, f"{literal(default)} without network.name=dqn")
 
     def _check_module(self) -> None:
         """Refuse a module without its name, and settings that a module decides by itself."""

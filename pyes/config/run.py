@@ -105,6 +105,7 @@ class TrainConfig(Section):
         if self.algorithm.needs_behaviours and self.task.behaviour == "none":
             expected = f"'final_observation', 'final_position' or 'ram' with algorithm.name={self.algorithm.name}"
             raise refusal("task.behaviour", "none", expected)
+        self._check_averaging()
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
         if self.task.name == "function":
@@ -113,6 +114,20 @@ class TrainConfig(Section):
                 got = getattr(self.network, key)
                 if got != value:
                     raise refusal(f"network.{key}", got, f"{literal(value)} with task.name=function")
+            entries, dim = self.noise.entries, self.task.dim or 0
+            if self.algorithm.on_table and entries != "auto" and dim > entries:
+                raise refusal("task.dim", dim, f"at most noise.entries, which is {entries}")
+
+    def _check_averaging(self) -> None:
+        """Refuse to compare the halves of one episode, and a largest number below the first."""
+        most, episodes = self.algorithm.averaging.episodes_max, self.task.episodes
+        if most is None:
+            return
+        if episodes < 2:
+            raise refusal("task.episodes", episodes, "at least 2 with algorithm.averaging, which compares two halves")
+        if most < episodes:
+            expected = f"at least task.episodes, which is {episodes}"
+            raise refusal("algorithm.averaging.episodes_max", most, expected)
 
 
 #: Keys, and sections, that do not decide theta: they may change whenever a run goes on.

@@ -89,9 +89,18 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return result
 
 
+def literal(value: Any) -> str:
+    """Return a value as a message has it, in YAML's words: 'linear', false, null, 1, [64, 64], {'a': true}."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
+    return f"[{', '.join(map(literal, value))}]" if isinstance(value, list | tuple) else repr(value)
+
+
 def refusal(key: str, got: object, expected: str) -> ConfigError:
     """Return the one-line error that names a key, what was got and what was expected."""
-    return ConfigError(f"{key or 'configuration'}: got {got!r}, expected {expected}")
+    return ConfigError(f"{key or 'configuration'}: got {literal(got)}, expected {expected}")
 
 
 def unknown_key(path: str, key: str, allowed: Iterable[str], what: str = "key") -> ConfigError:
@@ -188,11 +197,6 @@ def _describe(hint: Any) -> str:
     if origin is dict:
         return "a mapping with string keys"
     return {bool: "true or false", int: "an integer", float: "a finite number", str: "a string"}.get(hint, "null")
-
-
-def literal(value: Any) -> str:
-    """Return a value as a message has it: 'linear', false, 1, []."""
-    return repr(value) if isinstance(value, str) else json.dumps(value)
 
 
 JSON_MAPPING = "a mapping of what JSON has: strings, numbers, true, false, null, and lists and mappings of those"

@@ -12,7 +12,6 @@ from pyes.config.section import (
     Share,
     is_json,
     literal,
-    plain,
     refusal,
 )
 
@@ -94,7 +93,7 @@ class TaskConfig(Section):
         for key in _FOREIGN.get(self.name, ()):
             value, default = getattr(self, key), getattr(TaskConfig, key)
             if value != default:
-                raise refusal(f"task.{key}", plain(value), f"{literal(default)} with task.name={self.name}")
+                raise refusal(f"task.{key}", value, f"{literal(default)} with task.name={self.name}")
 
 
 #: Keys of a task that some kinds do not have: a function has no policy, EnvPool's environments are its own affair.

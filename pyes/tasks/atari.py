@@ -17,7 +17,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pyes.config import refusal, unknown_key
-from pyes.errors import ConfigError
+from pyes.errors import missing
 from pyes.tasks.atari_restart import find_start, restart
 from pyes.tasks.gymnasium import GymnasiumTask
 
@@ -196,8 +196,8 @@ def _import_packages(env_id: str) -> tuple[Any, Any]:
     try:
         return importlib.import_module("ale_py"), importlib.import_module("cv2")
     except ImportError as error:
-        message = f"task.env_id: {env_id!r} needs the packages ale-py and opencv-python-headless"
-        raise ConfigError(f"{message}: pip install 'pyes-rl[atari]' ({error})") from error
+        packages = "ale-py and opencv-python-headless"
+        raise missing(f"task.env_id: {env_id!r}", packages, "atari", error) from error
 
 
 def _check(options: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.config import TaskConfig
-from pyes.errors import ConfigError
+from pyes.errors import missing
 from pyes.tasks import bullet_small, bullet_walkers
 from pyes.tasks.bullet_parts import Stepper
 from pyes.tasks.gymnasium import GymnasiumTask
@@ -126,8 +126,7 @@ def _import_package(env_id: str) -> None:
             importlib.import_module("pybullet")
             importlib.import_module(PACKAGE)
     except ImportError as error:
-        message = f"task.env_id: {env_id!r} needs the package {PACKAGE}: pip install 'pyes-rl[bullet]', on Python 3.11"
-        raise ConfigError(f"{message} ({error})") from error
+        raise missing(f"task.env_id: {env_id!r}", PACKAGE, "bullet", error, ", on Python 3.11") from error
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pyes.closing import Closing
 from pyes.config import TaskConfig
-from pyes.errors import ConfigError, TaskError
+from pyes.errors import ConfigError, TaskError, missing
 from pyes.lookup import reason
 from pyes.tasks.base import Step, VectorStep
 
@@ -182,6 +182,5 @@ def _import_package(env_id: str) -> Any:
     try:
         import envpool
     except ImportError as error:
-        message = f"task.env_id: {env_id!r} of task=envpool needs the package envpool: pip install 'pyes-rl[envpool]'"
-        raise ConfigError(f"{message} ({error})") from error
+        raise missing(f"task.env_id: {env_id!r} of task=envpool", "envpool", "envpool", error) from error
     return envpool

@@ -15,7 +15,7 @@ import gymnasium
 from gymnasium import spaces
 
 from pyes.config import TaskConfig
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, missing
 from pyes.tasks.gymnasium import GymnasiumTask
 
 
@@ -107,5 +107,4 @@ def _import_packages(env_id: str) -> tuple[Any, Any]:
     try:
         return importlib.import_module("gym"), importlib.import_module("shimmy.openai_gym_compatibility")
     except ImportError as error:
-        message = f"task.env_id: {env_id!r} needs the packages gym and shimmy: pip install 'pyes-rl[gym]'"
-        raise ConfigError(f"{message} ({error})") from error
+        raise missing(f"task.env_id: {env_id!r}", "gym and shimmy", "gym", error) from error

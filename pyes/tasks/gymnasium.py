@@ -139,7 +139,15 @@ class GymnasiumTask(Closing):
         """Return what beside its last observation can characterise an episode: how many numbers, how to read them."""
         # An environment of the user's own may say where its body is.
         known = hasattr(self._innermost(), "position")
-        return {"final_position": (2, lambda: np.array(self._innermost().position, float))} if known else {}
+        return {"final_position": (2, self._own_position)} if known else {}
+
+    def _own_position(self) -> NDArray[np.float64]:
+        """Return what the environment says of its position: (2,)."""
+        position = np.array(self._innermost().position, float)
+        if position.shape != (2,):
+            expected = "(2,), which is x and y; or take task.behaviour=final_observation"
+            raise TaskError(f"{self._label()} has a position of shape {position.shape}, expected {expected}")
+        return position
 
     def behaviour(self, observation: Any) -> NDArray[Any]:
         """Return what characterises the episode that ended with an observation: (behaviour_size,)."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.errors import ConfigError, TaskError
+from pyes.errors import TaskError, missing
 from pyes.tasks.gymnasium import GymnasiumTask
 
 #: By name; whether the environment looks at the forces of contacts, which MuJoCo computes apart.
@@ -87,8 +87,7 @@ def _import_package(env_id: str) -> Any:
     try:
         import mujoco
     except ImportError as error:
-        message = f"task.env_id: {env_id!r} needs the package mujoco: pip install 'pyes-rl[mujoco]'"
-        raise ConfigError(f"{message} ({error})") from error
+        raise missing(f"task.env_id: {env_id!r}", "mujoco", "mujoco", error) from error
     except Exception as error:  # MUJOCO_GL names what is not there; each backend has its own kind
         raise TaskError(_cannot_draw(env_id, error)) from error
     return mujoco

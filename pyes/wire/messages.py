@@ -33,6 +33,7 @@ Returns = Annotated[NDArray[np.float64], Array(("<f8",))]
 Counts = Annotated[NDArray[np.unsignedinteger[Any]], Lengths()]
 Statuses = Annotated[NDArray[np.uint8] | None, Array(("|u1",), optional=True)]
 Behaviours = Annotated[NDArray[np.float32] | None, Array(("<f4",), 2, optional=True)]
+Halves = Annotated[NDArray[np.float64] | None, Array(("<f8",), 2, optional=True)]
 Integers = Annotated[NDArray[np.int64], Array(("<i8",))]
 Vector = Annotated[NDArray[np.float32], Array(("<f4",))]
 OptionalVector = Annotated[NDArray[np.float32] | None, Array(("<f4",), optional=True)]
@@ -131,12 +132,14 @@ class Done(Message):
     status: Statuses
     sums: Annotated[NDArray[np.float64] | None, Array(("<f8",), 3, optional=True)]
     behaviours: Behaviours
+    halves: Halves
     busy: Real
     errors: Annotated[list[str], ProseList(Prose(2048))]
 
     def check(self) -> None:
         """Refuse arrays that are not of the members of ``ranges``."""
         _check_members(self)
+        _check_rows("halves", self.halves, ranges.count(self.ranges))
         if self.sums is not None and self.sums.shape[1] != 2:
             raise ValueError(f"sums: got shape {self.sums.shape}, expected (rows, 2, size)")
 
@@ -192,6 +195,7 @@ class Learn(Message):
     status : uint8 (n,)              None: all 0
     observations : int               counted so far, this generation included
     sums : float64 (2 * size,)       their sums so far, then the sums of their squares
+    agreement : float                NaN: none
     """
 
     generation: UInt32
@@ -203,6 +207,7 @@ class Learn(Message):
     observations: UInt63
     sums: Returns
     behaviours: Behaviours
+    agreement: Real
 
     def check(self) -> None:
         """Refuse arrays that are not of the members of ``ranges``."""

@@ -1,6 +1,7 @@
 """Workers: what one process does with the members of the board.
 
     base      claims, results, failures: what all workers share
+    sums      what a member's episodes have come to
     single    one member after another
     vector    many members side by side in one vector of environments
 

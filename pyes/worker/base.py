@@ -17,6 +17,7 @@ from pyes.board import Board
 from pyes.lookup import reason
 from pyes.messages import Batch, Plan, Status
 from pyes.rollout import Workload
+from pyes.worker.sums import Sums
 
 logger = logging.getLogger(__name__)
 
@@ -88,24 +89,23 @@ class BaseWorker(ABC, Generic[E]):
         self._begun = now
         self._board.finish(self._slot, member, result)
 
-    def _summed_up(
-        self, member: int, batch: Batch, total: float, length: int, behaviour: NDArray[np.float64]
-    ) -> Result:
-        """Return the result of a member whose episodes are done; its behaviour goes to the board.
+    def _sums(self, batch: Batch) -> Sums:
+        """Return what the episodes of a member are added to."""
+        return Sums(batch.seeds.shape[1], self._plan.behaviour_size)
 
-        Parameters
-        ----------
-        total, length, behaviour    sums over its episodes
-        """
+    def _summed_up(self, member: int, batch: Batch, sums: Sums) -> Result:
+        """Return the result of a member whose episodes are done; its behaviour and its halves go to the board."""
+        total = sums.total
         if not math.isfinite(total):
             where = f"generation {batch.generation}, member {member}, seeds {batch.seeds[member].tolist()}"
             self._board.report(self._slot, f"the return is {total} ({where})")
             logger.warning("the return is %s (%s)", total, where)
             self._board.sums_of(member)  # what a failed member observed does not count
-            return math.nan, length, Status.NOT_FINITE
-        episodes = batch.seeds.shape[1]
-        self._board.behaviours[member] = behaviour / episodes
-        return total / episodes, length, Status.OK
+            return math.nan, sums.length, Status.NOT_FINITE
+        self._board.behaviours[member] = sums.behaviour / sums.episodes
+        if self._plan.halves:
+            self._board.halves[member] = sums.halves
+        return total / sums.episodes, sums.length, Status.OK
 
     def _failed(self, error: BaseException, member: int, batch: Batch, episode: int) -> Result:
         """Return the result of a member whose episode raised; the head is told."""

@@ -2,8 +2,6 @@
 
 import time
 
-import numpy as np
-
 from pyes.messages import Batch
 from pyes.rollout import Evaluator, open_evaluator
 from pyes.worker.base import BaseWorker, Result
@@ -32,14 +30,12 @@ class Worker(BaseWorker[Evaluator]):
         episode = 0
         try:
             self._evaluator.load(self._perturbed(member, batch), self._board.sums_of(member))
-            total, length, behaviour = 0.0, 0, np.zeros(self._plan.behaviour_size)
+            sums = self._sums(batch)
             for episode, seed in enumerate(seeds):
                 self._board.started[self._slot] = time.monotonic()
-                episode_return, episode_length = self._evaluator.episode(member, episode, seed)
-                total += episode_return
-                length += episode_length
-                if len(behaviour):
-                    behaviour += self._evaluator.behaviour()
+                episode_return, length = self._evaluator.episode(member, episode, seed)
+                behaviour = self._evaluator.behaviour() if self._plan.behaviour_size else None
+                sums.add(episode_return, length, behaviour)
         except (Exception, SystemExit) as error:
             if self._is_fatal(error):
                 raise
@@ -48,4 +44,4 @@ class Worker(BaseWorker[Evaluator]):
             return result
         finally:
             self._board.started[self._slot] = 0.0
-        return self._summed_up(member, batch, total, length, behaviour)
+        return self._summed_up(member, batch, sums)

@@ -8,14 +8,12 @@ of them is evaluated again in a wave of its own, so that none fails for another.
 import logging
 import time
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pyes import tasks
 from pyes.config import TaskConfig
 from pyes.messages import Batch
-from pyes.vector_rollout import Ended, VectorEvaluator
+from pyes.vector_rollout import VectorEvaluator
 from pyes.worker.base import BaseWorker
+from pyes.worker.sums import Sums
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +55,7 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
         ------
         MemoryError    there was too little memory; in a process of its own only
         """
-        wave = _Wave(members, self._plan.behaviour_size)
+        wave = _Wave(members, [self._sums(batch) for _ in members])
         try:
             self._run(wave, batch)
         except (Exception, SystemExit) as error:
@@ -82,31 +80,17 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
             seeds = batch.seeds[members, wave.episode].tolist()
             for ended in self._evaluator.episode(members, wave.episode, seeds):
                 self._board.started[self._slot] = time.monotonic()
-                wave.add(ended)
+                wave.sums[ended.slot].add(ended.return_, ended.length, ended.behaviour)
                 if wave.episode == last:
                     member = members[ended.slot]
-                    self._finish(member, self._summed_up(member, batch, *wave.sums(ended.slot)))
+                    self._finish(member, self._summed_up(member, batch, wave.sums[ended.slot]))
                     wave.unfinished.remove(member)
 
 
 class _Wave:
-    """Members that are evaluated together, and what they have come to so far."""
+    """Members that are evaluated together, and what each has come to so far."""
 
-    def __init__(self, members: list[int], behaviour_size: int) -> None:
-        self.members = members
+    def __init__(self, members: list[int], sums: list[Sums]) -> None:
+        self.members, self.sums = members, sums
         self.unfinished = list(members)
         self.episode = 0
-        self._totals = [0.0] * len(members)
-        self._lengths = [0] * len(members)
-        self._behaviours = np.zeros((len(members), behaviour_size))
-
-    def add(self, ended: Ended) -> None:
-        """Add an episode to the sums of its member."""
-        self._totals[ended.slot] += ended.return_
-        self._lengths[ended.slot] += ended.length
-        if ended.behaviour is not None:
-            self._behaviours[ended.slot] += ended.behaviour
-
-    def sums(self, slot: int) -> tuple[float, int, NDArray[np.float64]]:
-        """Return the sums of a member's returns, lengths and behaviours."""
-        return self._totals[slot], self._lengths[slot], self._behaviours[slot]
