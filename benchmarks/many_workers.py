@@ -210,6 +210,7 @@ class SimulatedNode:
                 status=None,
                 sums=None,
                 behaviours=None,
+                halves=None,
                 busy=float(self._seconds[members].sum()),
                 errors=[],
             )
