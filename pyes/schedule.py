@@ -63,13 +63,16 @@ class Pace:
         """Seconds from a member's end until the head's answer has come."""
         return self.round_trip + _TURNAROUND
 
-    def record(self, worker_seconds: float, members: int) -> None:
+    def record(self, worker_seconds: float, members: int, drained: bool = False) -> None:
         """Add what a node has done, and what it has spent without result.
 
-        The last few members of each worker are remembered, or its last fifth of a second, if that is more.
+        The last few members of each worker are remembered, or its last fifth of a second, if that is more; not the
+        latter of a node that was drained: it has waited, and its time is the link's.
         """
-        least = _MEMORY_SECONDS * self.workers
-        keep = max(self._memory / (self._memory + members), least / (least + worker_seconds))
+        keep = self._memory / (self._memory + members)
+        if not drained:
+            least = _MEMORY_SECONDS * self.workers
+            keep = max(keep, least / (least + worker_seconds))
         self._seconds = (self._seconds + worker_seconds) * keep
         self._members = (self._members + members) * keep
         if self._members:
@@ -118,7 +121,7 @@ class _Node:
         self.held -= members
         if members:
             self.heard = now
-        self.pace.record(self.unrecorded, members)
+        self.pace.record(self.unrecorded, members, drained=self.held == 0)
         self.unrecorded = 0.0
 
     def seconds_per_member(self, now: float, typical: float) -> float:
