@@ -6,6 +6,7 @@ its workers, should this one be killed.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -53,6 +54,14 @@ class Agent(Closing):
             except OSError as error:
                 raise ClusterError(f"cannot start the process of a job: {error.strerror}; free some") from error
         self._process = process
+
+    def check(self) -> None:
+        """Replace a process that has died in the middle of its job; if that fails now, the next call tries again."""
+        dead = self._process
+        if dead is not None and dead.exitcode not in (None, 0, RefusedError.exit_status):
+            with contextlib.suppress(ClusterError):
+                self.start()
+                dead.close()
 
     def serve(self) -> None:
         """Take part in one job after another, until this process is ended.

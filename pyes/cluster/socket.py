@@ -323,6 +323,8 @@ class SocketCluster(Cluster):
             now = time.monotonic()
             if now - beat >= BEAT_SECONDS:
                 beat = now
+                if self._own is not None:
+                    self._own.check()
                 for peer in list(self._peers.values()):
                     peer.send(wire.Beat(now))
                     if now - peer.heard > (SILENT_SECONDS if peer.ready else _PREPARING_SECONDS):
