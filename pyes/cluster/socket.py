@@ -180,6 +180,9 @@ class SocketCluster(Cluster):
     def _fail(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """End the open batch over an error that nobody has foreseen: the training loop must not wait for ever."""
         error = context.get("exception")
+        if isinstance(error, OSError):  # of one connection, or no descriptors are left for another one
+            self._log_refusal("a connection", error.strerror or str(error))
+            return
         logger.error("the head failed: %s", context.get("message"), exc_info=error)
         if self._open is not None and not self._open.future.done():
             self._open.future.set_exception(ClusterError(f"the head failed ({error!r}); see train.log, resume the run"))
@@ -209,6 +212,8 @@ class SocketCluster(Cluster):
                         await peer.writer.drain()
                         peer.writer.close()
                         await peer.writer.wait_closed()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # own workers have it, too, and may end a moment later
         self._server.close()
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:
@@ -238,7 +243,10 @@ class SocketCluster(Cluster):
         except ssl.SSLError as error:
             self._log_refusal(host, f"it has not the key of this cluster ({error.reason})")
         except TimeoutError:
-            self._log_refusal(host, f"no handshake within {_HANDSHAKE_SECONDS:g} s")
+            if peer is None:
+                self._log_refusal(host, f"no handshake within {_HANDSHAKE_SECONDS:g} s")
+            else:  # the kernel's, about a node that has vanished
+                logger.info("connection with %s timed out", host)
         except ProtocolError as error:
             self._log_refusal(host, str(error))
         except OSError as error:
