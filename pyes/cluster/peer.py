@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pyes import wire
 from pyes.metrics import NodeRow
-from pyes.protocol import HeadSide
+from pyes.protocol import HeadSide, State
 from pyes.schedule import Pace
 
 
@@ -38,8 +38,9 @@ class Peer:
     number : int           of the connection
     ready : bool           its workers are there, for this job
     standing : (int, str)  the generation and the hash of theta that it last said it is at
-    in_step : bool         it has learnt all that the head has
-    corrections : int      snapshots sent to it in a row
+    in_step : bool         it has learnt, or been sent, all that the head has
+    corrections : int      snapshots sent to it in a row, none of them confirmed
+    corrected : (int, str) the generation and the hash of theta of the last one
     unable : str           why it cannot take part in the job; "" where it can
     known : bool (n,)      members of the last generation's batch whose results it reported
     heard : float          monotonic seconds of the last sign of life
@@ -55,6 +56,7 @@ class Peer:
     standing: tuple[int, str] = (0, "")
     in_step: bool = False
     corrections: int = 0
+    corrected: tuple[int, str] = (0, "")
     unable: str = ""
     known: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     heard: float = field(default_factory=time.monotonic)
@@ -107,8 +109,8 @@ class Peer:
         return self.hello.node
 
     def send(self, message: wire.Message) -> None:
-        """Send a message, if the connection still stands."""
-        if not self.writer.is_closing():
+        """Send a message, if the connection still stands and the node has not been sent away."""
+        if self.side.state is not State.OVER and not self.writer.is_closing():
             self.writer.write(self.side.send(message))
 
     def leave(self) -> None:

@@ -224,6 +224,8 @@ class Session:
                 if isinstance(message, wire.End):
                     self._say("the job has ended")
                     return
+                if isinstance(message, wire.Refused):
+                    raise RefusedError(f"{self._address}: {message.reason}")
                 answer = await self._take(message)
                 if answer is not None:
                     send(answer)

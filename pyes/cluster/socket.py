@@ -46,6 +46,7 @@ _LOOK_SECONDS = 0.5  # between looks whether the user wants to wait any longer
 _TICK_SECONDS = 0.05  # between looks at who is late
 _CORRECTIONS = 3  # snapshots in a row, after which a node is taken to compute something else
 _REFUSALS_SECONDS = 60.0  # in which the same refusal of the same host is logged once
+_FAREWELL_SECONDS = 2.0  # that a node has to read why it is sent away
 _OVERHEAD_BYTES = 2**16  # of a message, beside its arrays
 
 
@@ -301,12 +302,18 @@ class SocketCluster(Cluster):
         if self._peers.pop(peer.number, None) is None:
             return
         logger.info("node %s has left", peer.name)
+        self._take_out(peer)
+        self._hand_out()
+        if self._open is not None:
+            self._tell_if_alone()
+
+    def _take_out(self, peer: Peer) -> None:
+        """Have others evaluate what a node holds."""
         if self._open is not None and peer.in_step:
             lost = self._open.schedule.leave(peer.number)
             if lost:
                 logger.warning("node %s left with %d members: others evaluate them", peer.name, lost)
-            self._hand_out()
-            self._tell_if_alone()
+        peer.ready = peer.in_step = False
 
     def _log_refusal(self, host: str, reason: str) -> None:
         """Log why somebody was not let in or was sent away, once a minute."""
@@ -321,7 +328,9 @@ class SocketCluster(Cluster):
         """Refuse a node that has been let in."""
         self._log_refusal(peer.name, reason)
         peer.send(wire.Refused(reason))
-        peer.writer.close()
+        # It closes the connection when it has read this; if we did, with results of its under way, it never would.
+        self._loop.call_later(_FAREWELL_SECONDS, peer.leave)
+        self._take_out(peer)
 
     async def _tick(self) -> None:
         """Look after those who are silent or late."""
@@ -379,9 +388,16 @@ class SocketCluster(Cluster):
         if not peer.ready:
             self._tell(f"node {peer.name} joins with {peer.pace.workers} workers")
             peer.since = time.monotonic()
-        if self._open is not None and peer.in_step:
-            self._open.schedule.leave(peer.number)
-        peer.ready, peer.in_step, peer.standing = True, False, (ready.generation, ready.theta_hash)
+        standing = (ready.generation, ready.theta_hash)
+        if peer.in_step and standing == peer.corrected:
+            peer.corrections = 0  # what it has been sent since then, it takes up next
+            return
+        if peer.in_step and ready.generation < peer.corrected[0]:
+            return  # it has not come to the snapshot yet
+        if peer.in_step:
+            logger.warning("node %s is out of step (theta %s in generation %d)", peer.name, *reversed(standing))
+            self._take_out(peer)
+        peer.ready, peer.in_step, peer.standing = True, False, standing
         if self._open is not None:
             self._enter(peer, self._open)
             self._hand_out()
@@ -403,26 +419,32 @@ class SocketCluster(Cluster):
         """Let a node take part in the open batch, once it is in step."""
         if self._learns and not peer.in_step:
             assert self._state is not None
-            if peer.standing != (self._state.generation, self._state.theta_hash):
-                self._correct(peer, batch)
+            if peer.standing == (self._state.generation, self._state.theta_hash):
+                peer.corrections = 0
+            elif not self._correct(peer, batch):
                 return
-        peer.in_step, peer.corrections = True, 0
+        peer.in_step = True
         if not batch.batch.evaluation:
             peer.known = np.zeros(len(batch.batch.population), np.bool_)
         peer.send(_opening(batch) if self._learns else _vectors(batch))
         batch.schedule.join(peer.number, peer.pace)
 
-    def _correct(self, peer: Peer, batch: OpenBatch) -> None:
-        """Send a node the state that it should be in; it answers with where it stands then."""
+    def _correct(self, peer: Peer, batch: OpenBatch) -> bool:
+        """Send a node the state that it should be in; return whether that may help.
+
+        It is in step from then on: it takes its messages in order, and the run does not wait for its answer.
+        """
         assert self._state is not None
         peer.corrections += 1
         if peer.corrections > _CORRECTIONS:
             self._send_away(peer, "its theta differs from the head's, with the same state to begin from")
-            return
+            return False
         if batch.snapshot is None:
             packed = packing.pack(self._state.state_dict())
             batch.snapshot = wire.Snapshot(self._state.generation, self._state.theta_hash, packed)
+        peer.corrected = (batch.snapshot.generation, batch.snapshot.theta_hash)
         peer.send(batch.snapshot)
+        return True
 
     def _hand_out(self) -> None:
         """Send members to whoever should have some."""
