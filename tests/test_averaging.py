@@ -6,9 +6,14 @@ import pyes
 import pyes.replay
 from pyes import journal
 from pyes.algorithms import Averaging, agreement
+from pyes.cluster.open_batch import OpenBatch
 from pyes.config import AveragingConfig, from_mapping
 from pyes.errors import ConfigError
+from pyes.messages import Batch, Plan
 from pyes.metrics import read_rows
+from pyes.population import Population
+from pyes.schedule import Pace
+from pyes.wire import Done, ranges_of
 from pyes.worker.sums import Sums
 
 NAN = float("nan")
@@ -125,3 +130,37 @@ def test_halves_of_many_members_at_once_are_those_of_each_alone(tmp_path):
     records = [each for each in journal.read(tmp_path / "8" / "journal.bin") if isinstance(each, journal.Generation)]
     assert all(isinstance(record.agreement, float) for record in records)
     assert (tmp_path / "1" / "journal.bin").read_bytes() == (tmp_path / "8" / "journal.bin").read_bytes()
+
+
+def test_head_gathers_the_halves_that_nodes_report():
+    plan = Plan(
+        seed=0, dim=1, capacity=3, episodes=2, observation_size=0, statistics_rows=0, policy=None, halves=True
+    )  # fmt: skip
+    batch = Batch(Population.center(0, np.zeros(1, np.float32), 3), np.zeros((3, 2), np.int64), limit=1)
+    gathered = OpenBatch(1, batch, "hash", plan)
+    gathered.schedule.join(0, Pace(3))
+    granted = np.concatenate([members for _, members in gathered.schedule.grants(0.0)])
+    assert granted.tolist() == [0, 1, 2]
+    halves = np.array([[1.0, 2.0], [3.0, 4.0], [NAN, NAN]])
+
+    def done(members, reported):
+        n = len(members)
+        return Done(
+            1,
+            "hash",
+            ranges_of(np.array(members)),
+            np.zeros(n),
+            np.ones(n, np.uint8),
+            None,
+            None,
+            None,
+            reported,
+            1.0,
+            [],
+        )
+
+    with pytest.raises(ValueError, match=r"its halves have shape \(1, 0\), expected \(1, 2\)"):
+        gathered.take(0, done([2], None), 1.0)
+    gathered.take(0, done([2], halves[2:]), 1.0)
+    gathered.take(0, done([0, 1], halves[:2]), 2.0)
+    np.testing.assert_array_equal(gathered.results().halves, halves)

@@ -94,7 +94,7 @@ def test_train_bad_input_is_refused_in_one_line(overrides: list[str], expected: 
     [
         ("algorithm.name=ga", "(algorithm=ga chooses its keys, too; algorithm.name=ga does not)"),
         ("network.name=mlp", "(network=mlp chooses its keys, too; network.name=mlp does not)"),
-        ("task.name=envpool", "(task=envpool chooses its keys, too; task.name=envpool does not)"),
+        ("task.name=python", "(task=python chooses its keys, too; task.name=python does not)"),
     ],
 )
 def test_train_name_without_the_keys_that_belong_to_it_is_pointed_to_its_group(

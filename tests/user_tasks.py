@@ -110,9 +110,7 @@ def pixels(**kwargs: Any) -> gymnasium.Env[Any, Any]:
 class Placed(Point):
     """Says where it is, in three dimensions."""
 
-    @property
-    def position(self) -> np.ndarray:
-        return np.array([self._position, 0.0, 0.0])
+    position = (0.0, 0.0, 0.0)
 
 
 def placed() -> gymnasium.Env[Any, Any]:
