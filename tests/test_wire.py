@@ -158,8 +158,10 @@ LENGTHS = ext(20, b"\x05\x06", 2)
 NOBODY = ext(35, b"", 0, 2)
 
 
-def done_frame(ranges=RANGES, returns=RETURNS, lengths=LENGTHS, status=None, sums=None, behaviours=None, busy=0.5):
-    return frame(5, 1, "hash", ranges, returns, lengths, status, sums, behaviours, busy, [])
+def done_frame(
+    ranges=RANGES, returns=RETURNS, lengths=LENGTHS, status=None, sums=None, behaviours=None, halves=None, busy=0.5
+):
+    return frame(5, 1, "hash", ranges, returns, lengths, status, sums, behaviours, halves, busy, [])
 
 
 def raw(payload):
@@ -235,9 +237,10 @@ def test_frame_made_by_hand_is_the_message():
         (done_frame(status=ext(20, b"\x00\x04", 2)), "Done.status: got 4, expected at most 3"),
         (done_frame(sums=ext(50, bytes(24), 1, 3, 1)), r"Done.sums: got shape \(1, 3, 1\)"),
         (done_frame(behaviours=ext(33, bytes(4), 1, 1)), "Done.behaviours: got 1 rows"),
-        (frame(5, 1, "hash", RANGES, RETURNS, LENGTHS, None, None, None, 0.5, [7]), "Done.errors: got int"),
+        (done_frame(halves=ext(34, bytes(16), 1, 2)), "Done.halves: got 1 rows"),
+        (frame(5, 1, "hash", RANGES, RETURNS, LENGTHS, None, None, None, None, 0.5, [7]), "Done.errors: got int"),
         (
-            frame(5, 1, "hash", RANGES, RETURNS, LENGTHS, None, None, None, 0.5, ["x"] * 17),
+            frame(5, 1, "hash", RANGES, RETURNS, LENGTHS, None, None, None, None, 0.5, ["x"] * 17),
             "17 exceeds max_array_len|got 17 texts",
         ),
         (frame(35, "job", b"\x80\x80", "replay"), "Job.settings: cannot unpack"),
