@@ -9,6 +9,10 @@ import os
 import re
 import ssl
 import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +20,8 @@ from pyes.errors import ConfigError
 from pyes.files import replacing
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
+_END = b"-----END CERTIFICATE-----"
+_LONGEST = 2**16  # bytes that are read of what should be a key
 #: Clocks of machines differ, and a cluster has no one to renew its key: RFC 5280, 4.1.2.5, has this date for no end.
 _FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
@@ -63,6 +69,34 @@ def _new_key() -> bytes:
     return private + certificate.public_bytes(encoding)
 
 
+@contextmanager
+def from_standard_input() -> Iterator[str]:
+    """Read a key from standard input, as far as its certificate ends; lend a file with it, which is in memory on Linux.
+
+    Raises
+    ------
+    ConfigError    there is no key
+    """
+    data = b""
+    while _END not in data and len(data) < _LONGEST and (more := os.read(0, _LONGEST)):
+        data += more
+    if _END not in data:
+        raise _no_key("standard input")
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("pyes-key")  # closed with this process, whatever ends it
+        try:
+            os.fchmod(descriptor, 0o600)
+            os.write(descriptor, data)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile(prefix="pyes-key-") as file:  # its mode is 0600
+        file.write(data)
+        file.flush()
+        yield file.name
+
+
 def server_context(path: str | Path) -> ssl.SSLContext:
     """Return how the head speaks TLS with this key.
 
@@ -105,7 +139,7 @@ def _certificate(path: Path) -> str:
     try:
         with open(path, encoding="ascii") as file:
             state = os.fstat(file.fileno())
-            text = file.read(2**16)
+            text = file.read(_LONGEST)
     except UnicodeDecodeError as error:
         raise _no_key(path) from error
     except OSError as error:
@@ -122,5 +156,5 @@ def _certificate(path: Path) -> str:
     return str(found[0])
 
 
-def _no_key(path: Path) -> ConfigError:
+def _no_key(path: Path | str) -> ConfigError:
     return ConfigError(f"{path}: expected one private key and its certificate, as pyes keygen -o FILE writes them")
