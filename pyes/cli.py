@@ -347,7 +347,9 @@ def _worker(options: argparse.Namespace) -> None:
     from pyes.cluster import agent
 
     address = addresses.parse(options.head)
-    with keys.from_standard_input() if options.key == "-" else contextlib.nullcontext(options.key) as key:
+    with contextlib.ExitStack() as stack:
+        read = options.key == "-"
+        key = str(stack.enter_context(keys.in_memory(keys.from_standard_input()))) if read else options.key
         agent.work(address, key, options.workers or noise.usable_cores(), tied=options.tied)
 
 

@@ -37,14 +37,14 @@ def generate(path: Path) -> None:
         raise ConfigError(
             f"{path} exists already; choose another name: a new key shuts out every machine with the old one"
         )
-    data = _new_key()
+    data = new()
     with replacing(path) as beside:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:
             file.write(data)
 
 
-def _new_key() -> bytes:
+def new() -> bytes:
     """Return a private key and a certificate that it has signed itself, as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -69,9 +69,8 @@ def _new_key() -> bytes:
     return private + certificate.public_bytes(encoding)
 
 
-@contextmanager
-def from_standard_input() -> Iterator[str]:
-    """Read a key from standard input, as far as its certificate ends; lend a file with it, which is in memory on Linux.
+def from_standard_input() -> bytes:
+    """Read a key from standard input, as far as its certificate ends: more may follow.
 
     Raises
     ------
@@ -82,19 +81,28 @@ def from_standard_input() -> Iterator[str]:
         data += more
     if _END not in data:
         raise _no_key("standard input")
+    return data
+
+
+@contextmanager
+def in_memory(data: bytes) -> Iterator[Path]:
+    """Lend a file with a key, for our own user alone: on Linux in memory, and gone when this process is.
+
+    Other processes of ours find it under the same path.
+    """
     if sys.platform == "linux":
-        descriptor = os.memfd_create("pyes-key")  # closed with this process, whatever ends it
+        descriptor = os.memfd_create("pyes-key")
         try:
             os.fchmod(descriptor, 0o600)
             os.write(descriptor, data)
-            yield f"/proc/self/fd/{descriptor}"
+            yield Path(f"/proc/{os.getpid()}/fd/{descriptor}")
         finally:
             os.close(descriptor)
         return
     with tempfile.NamedTemporaryFile(prefix="pyes-key-") as file:  # its mode is 0600
         file.write(data)
         file.flush()
-        yield file.name
+        yield Path(file.name)
 
 
 def server_context(path: str | Path) -> ssl.SSLContext:

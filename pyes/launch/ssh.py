@@ -2,7 +2,7 @@
 
 Owns one ``ssh`` process a host and the process of the head. A worker lives as long as its standard input is open, which
 the connection carries: so it ends when this process does, however that happens, and when the connection is lost.
-Invariant: the key is on the disk of no node.
+Invariant: a key that is made for the run is on no disk.
 """
 
 import asyncio
@@ -10,9 +10,8 @@ import contextlib
 import os
 import signal
 import sys
-import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyes import keys
@@ -33,7 +32,6 @@ _LOST = 255  # ssh's own exit status when there is no connection, or no longer
 _AGAIN_SECONDS = 30.0  # between attempts to reach a host that was lost
 _END_SECONDS = 10.0  # that a worker may take to end
 _TAIL = 4096  # bytes kept of what a host says
-_MEMORY = Path("/dev/shm")
 
 
 def run(hosts: Sequence[Host], address: Address, key: Path | None, training: list[str]) -> int:
@@ -56,18 +54,12 @@ def run(hosts: Sequence[Host], address: Address, key: Path | None, training: lis
         return asyncio.run(_run(hosts, address, path.read_bytes(), [*before, *ours, *after]))
 
 
-@contextlib.contextmanager
-def _key_file(given: Path | None) -> Iterator[Path]:
-    """Lend a file with the key: the given one, or a new one in memory where the system has files there."""
-    if given is not None:
-        keys.server_context(given)  # refuses what is no key
-        yield given.resolve()
-        return
-    folder = _MEMORY if os.access(_MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="pyes-", dir=folder) as directory:
-        path = Path(directory) / "cluster.key"
-        keys.generate(path)
-        yield path
+def _key_file(given: Path | None) -> contextlib.AbstractContextManager[Path]:
+    """Lend a file with the key: the given one, or a new one in memory."""
+    if given is None:
+        return keys.in_memory(keys.new())
+    keys.server_context(given)  # refuses what is no key
+    return contextlib.nullcontext(given.resolve())
 
 
 async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: list[str]) -> int:
