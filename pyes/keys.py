@@ -9,7 +9,6 @@ import os
 import re
 import ssl
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,8 +89,9 @@ def in_memory(data: bytes) -> Iterator[Path]:
 
     Other processes of ours find it under the same path.
     """
-    if sys.platform == "linux":
-        descriptor = os.memfd_create("pyes-key")
+    create = getattr(os, "memfd_create", None)
+    if create is not None:
+        descriptor = create("pyes-key")
         try:
             os.fchmod(descriptor, 0o600)
             os.write(descriptor, data)

@@ -25,6 +25,7 @@ from pyes.launch import head, hosts, slurm
 
 ROOT = Path(__file__).parent.parent
 TINY = ("debug=default", "task=cart_pole")
+DEADLINE = 120.0  # seconds; a launch starts several programs, one after another
 HEAD = Address("10.0.0.1", 5555)
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
 with_sshd = pytest.mark.skipif(not SSHD or not shutil.which("ssh"), reason="needs OpenSSH's server and client")
@@ -210,7 +211,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 @with_sshd
 def test_launch_ssh_goes_on_without_a_host_that_cannot_be_reached_and_leaves_nobody(sshd: Hosts, tmp_path: Path):
     process = sshd.launch("closed one", tmp_path)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0, stderr
     assert stdout == f"{tmp_path / 'run'}\n"
     (line,) = (line for line in stderr.splitlines() if line.startswith("pyes launch: "))
@@ -232,7 +233,7 @@ def test_launch_ssh_interrupted_ends_after_a_generation_with_all_workers(sshd: H
 
     until(both_took_part, "rows of both nodes")
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130, stderr
     assert stdout == f"{tmp_path / 'run'}\n"
     assert "Traceback" not in stderr
@@ -245,14 +246,14 @@ def test_launch_ssh_killed_takes_the_head_and_the_workers_with_it(sshd: Hosts, t
     process = sshd.launch("one", tmp_path, "generations=null")
     until(lambda: count_of(tmp_path / "run") > 1, "a generation")
     process.kill()
-    process.communicate(timeout=60)  # the head had the same pipes: it has ended as well
+    process.communicate(timeout=DEADLINE)  # the head had the same pipes: it has ended as well
     until(lambda: not sshd.processes(), "the end of the worker")
 
 
 @with_sshd
 def test_launch_ssh_without_any_host_ends_at_once(sshd: Hosts, tmp_path: Path):
     process = sshd.launch("closed", tmp_path)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=DEADLINE)
     assert process.returncode == 1
     assert stderr.splitlines()[-1].startswith("pyes: error: no host is left to evaluate members")
 
@@ -306,7 +307,7 @@ def test_slurm_job_trains_with_its_nodes_and_cleans_up(tmp_path: Path):
 
     def run(*command: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False, timeout=60
+            command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False, timeout=DEADLINE
         )
 
     arguments = ("launch", "slurm", "--nodes", "2", "--", "train", *TINY, "run_dir=run")

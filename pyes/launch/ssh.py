@@ -66,17 +66,19 @@ async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: l
     process = await _start_head(arguments)
     ended = asyncio.create_task(process.wait())
     nodes = [asyncio.create_task(_Node(host, address, key).run()) for host in hosts]
-    gone = asyncio.ensure_future(asyncio.gather(*nodes))
+    gone = asyncio.create_task(asyncio.wait(nodes))
     try:
         await asyncio.wait((ended, gone), return_when=asyncio.FIRST_COMPLETED)
         if gone.done() and not ended.done():
-            gone.result()
+            for node in nodes:
+                node.result()  # an error that all have, such as no ssh
             if not _works_itself(arguments):
                 raise ClusterError("no host is left to evaluate members; the lines above say why")
         status = await ended
     finally:
-        gone.cancel()
-        await asyncio.gather(*nodes, return_exceptions=True)
+        for task in (gone, *nodes):
+            task.cancel()
+        await asyncio.gather(gone, *nodes, return_exceptions=True)
         if process.returncode is None:
             process.kill()
             await process.wait()
