@@ -1,6 +1,7 @@
 """Launches: hosts over a real sshd on the loopback interface, Slurm's script run under stand-ins for its programs."""
 
 import configparser
+import contextlib
 import getpass
 import json
 import os
@@ -119,6 +120,16 @@ def test_head_listens_where_nodes_can_find_it():
     assert head.address_for_nodes()
 
 
+# A worker that reads its key
+
+
+def test_worker_that_is_to_read_its_key_and_finds_none_is_refused(tmp_path: Path):
+    command = (sys.executable, "-m", "pyes", "worker", "tcp://127.0.0.1:1", "--key", "-", "--tied")
+    done = subprocess.run(command, input="no key\n", cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("pyes: error: standard input: expected one private key and its certificate")
+
+
 # SSH
 
 
@@ -187,19 +198,24 @@ class Hosts:
         """Return what runs on the hosts."""
         return leftovers.with_variable(self._variable)
 
-    def launch(self, names: str, folder: Path, *arguments: str) -> "subprocess.Popen[str]":
-        """Start a launch on some of the hosts, with a worker each."""
+    @contextlib.contextmanager
+    def launch(self, names: str, folder: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+        """Lend a launch on some of the hosts, with a worker each; it is killed in the end."""
         lines = [f"{name} workers=1 python={sys.executable} dir={folder}\n" for name in names.split()]
         (folder / "hosts.txt").write_text("".join(lines))
         ways = ("hosts.txt", "--head", "127.0.0.1", "--port", str(free_port()))
-        return subprocess.Popen(
+        with subprocess.Popen(
             [sys.executable, "-m", "pyes", "launch", "ssh", *ways, "--", "train", *TINY, "run_dir=run", *arguments],
             cwd=folder,
             env={**os.environ, "PATH": f"{self._folder / 'bin'}{os.pathsep}{os.environ['PATH']}"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -210,52 +226,52 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 @with_sshd
 def test_launch_ssh_goes_on_without_a_host_that_cannot_be_reached_and_leaves_nobody(sshd: Hosts, tmp_path: Path):
-    process = sshd.launch("closed one", tmp_path)
-    stdout, stderr = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 0, stderr
-    assert stdout == f"{tmp_path / 'run'}\n"
-    (line,) = (line for line in stderr.splitlines() if line.startswith("pyes launch: "))
-    assert line.startswith("pyes launch: closed: cannot be reached: ssh: connect to host 127.0.0.1 port ")
-    assert line.endswith("Connection refused; going on without it")
-    until(lambda: not sshd.processes(), "the end of the worker")
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert not Path(config["cluster"]["key"]).exists()
+    with sshd.launch("closed one", tmp_path) as process:
+        stdout, stderr = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 0, stderr
+        assert stdout == f"{tmp_path / 'run'}\n"
+        (line,) = (line for line in stderr.splitlines() if line.startswith("pyes launch: "))
+        assert line.startswith("pyes launch: closed: cannot be reached: ssh: connect to host 127.0.0.1 port ")
+        assert line.endswith("Connection refused; going on without it")
+        until(lambda: not sshd.processes(), "the end of the worker")
+        config = json.loads((tmp_path / "run" / "config.json").read_text())
+        assert not Path(config["cluster"]["key"]).exists()
 
 
 @with_sshd
 def test_launch_ssh_interrupted_ends_after_a_generation_with_all_workers(sshd: Hosts, tmp_path: Path):
-    process = sshd.launch("one two", tmp_path, "generations=null", "algorithm.population_size=1000")
-    nodes = tmp_path / "run" / "nodes.csv"
+    with sshd.launch("one two", tmp_path, "generations=null", "algorithm.population_size=1000") as process:
+        nodes = tmp_path / "run" / "nodes.csv"
 
-    def both_took_part() -> bool:
-        assert process.poll() is None, process.communicate()
-        return nodes.exists() and len({line.split(",")[1] for line in nodes.read_text().splitlines()[1:]}) == 2
+        def both_took_part() -> bool:
+            assert process.poll() is None, process.communicate()
+            return nodes.exists() and len({line.split(",")[1] for line in nodes.read_text().splitlines()[1:]}) == 2
 
-    until(both_took_part, "rows of both nodes")
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 130, stderr
-    assert stdout == f"{tmp_path / 'run'}\n"
-    assert "Traceback" not in stderr
-    assert f"go on with: pyes train resume={tmp_path / 'run'}" in stderr
-    until(lambda: not sshd.processes(), "the end of the workers")
+        until(both_took_part, "rows of both nodes")
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 130, stderr
+        assert stdout == f"{tmp_path / 'run'}\n"
+        assert "Traceback" not in stderr
+        assert f"go on with: pyes train resume={tmp_path / 'run'}" in stderr
+        until(lambda: not sshd.processes(), "the end of the workers")
 
 
 @with_sshd
 def test_launch_ssh_killed_takes_the_head_and_the_workers_with_it(sshd: Hosts, tmp_path: Path):
-    process = sshd.launch("one", tmp_path, "generations=null")
-    until(lambda: count_of(tmp_path / "run") > 1, "a generation")
-    process.kill()
-    process.communicate(timeout=DEADLINE)  # the head had the same pipes: it has ended as well
-    until(lambda: not sshd.processes(), "the end of the worker")
+    with sshd.launch("one", tmp_path, "generations=null") as process:
+        until(lambda: count_of(tmp_path / "run") > 1, "a generation")
+        process.kill()
+        process.communicate(timeout=DEADLINE)  # the head had the same pipes: it has ended as well
+        until(lambda: not sshd.processes(), "the end of the worker")
 
 
 @with_sshd
 def test_launch_ssh_without_any_host_ends_at_once(sshd: Hosts, tmp_path: Path):
-    process = sshd.launch("closed", tmp_path)
-    _, stderr = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 1
-    assert stderr.splitlines()[-1].startswith("pyes: error: no host is left to evaluate members")
+    with sshd.launch("closed", tmp_path) as process:
+        _, stderr = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 1
+        assert stderr.splitlines()[-1].startswith("pyes: error: no host is left to evaluate members")
 
 
 # Slurm

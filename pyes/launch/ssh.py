@@ -45,9 +45,11 @@ def run(hosts: Sequence[Host], address: Address, key: Path | None, training: lis
 
     Raises
     ------
-    ConfigError     ``training`` or the key cannot be used, or there is no ssh
+    ConfigError     ``training`` or the key cannot be used, or this system has no ssh or no POSIX signals
     ClusterError    no host can be a node, or the head was killed
     """
+    if os.name != "posix":
+        raise ConfigError("launch ssh: expected Linux or macOS here; start pyes train and pyes worker by hand")
     before, after = head.split(training)
     with _key_file(key) as path:
         ours = head.overrides(head.listening(address), str(path))
@@ -82,10 +84,11 @@ async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: l
         if process.returncode is None:
             process.kill()
             await process.wait()
+    if -status in (signal.SIGINT, signal.SIGTERM):  # before it had begun
+        return 128 + signal.SIGINT
     if status < 0:
-        raise ClusterError(
-            f"the head was killed by {signal.Signals(-status).name}; go on with pyes launch ... resume=RUN"
-        )
+        name = signal.Signals(-status).name
+        raise ClusterError(f"the head was killed by {name}; go on with: pyes launch ssh HOSTS -- train resume=RUN")
     return status
 
 
