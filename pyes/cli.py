@@ -1,4 +1,4 @@
-"""The command line: ``pyes train | evaluate | replay | plot | table | map | video | export | info | bench``.
+"""The command line: ``pyes train | evaluate | replay | plot | table | map | video | export | worker | launch | …``.
 
 Owns arguments, exit statuses and what an error looks like: one line on standard error, status 2 (bad input) or 1
 (failure), a traceback only with ``--debug``. Standard output is for results. The only module that knows Hydra. Imports
@@ -92,7 +92,12 @@ def _run(arguments: list[str]) -> None:
     if arguments[:1] == ["train"]:  # the rest is Hydra's
         _train(arguments[1:])
         return
+    training: list[str] = []
+    if arguments[:1] == ["launch"] and "--" in arguments:  # what follows is another command line
+        end = arguments.index("--")
+        arguments, training = arguments[:end], arguments[end + 1 :]
     options = _parser().parse_args(arguments)
+    options.training = training
     options.command(options)
 
 
@@ -131,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_output(
         add("keygen", _keygen, "make the key that a head and its nodes share"), "file to write, for its owner alone"
     )
+    _add_launch(add("launch", _launch_ssh, "start a head and its nodes together, over SSH or by Slurm"))
     add("info", _info, "show versions, CPU, memory and the default noise table")
     bench = add("bench", _bench, "measure kernels and rollouts against this machine's limits")
     bench.add_argument("--full", action="store_true", help="more repetitions and a larger table: 2 GB, some minutes")
@@ -327,19 +333,24 @@ def _export(options: argparse.Namespace) -> None:
 
 def _add_head(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("head", metavar="tcp://HEAD:PORT", help="where the head listens (cluster.listen)")
-    parser.add_argument("--key", metavar="FILE", help="the key of the cluster (pyes keygen)")
+    parser.add_argument("--key", metavar="FILE", help="the key of the cluster (pyes keygen); of a worker, -: read it")
 
 
 def _add_worker(parser: argparse.ArgumentParser) -> None:
     _add_head(parser)
     parser.add_argument("--workers", metavar="N", type=_count, help="processes (default: one a core)")
+    parser.add_argument("--tied", action="store_true", help="end when standard input is closed")
 
 
 def _worker(options: argparse.Namespace) -> None:
-    from pyes import addresses, noise
+    from pyes import addresses, keys, noise
     from pyes.cluster import agent
 
-    agent.work(addresses.parse(options.head), options.key, options.workers or noise.usable_cores())
+    address = addresses.parse(options.head)
+    with contextlib.ExitStack() as stack:
+        read = options.key == "-"
+        key = str(stack.enter_context(keys.in_memory(keys.from_standard_input()))) if read else options.key
+        agent.work(address, key, options.workers or noise.usable_cores(), tied=options.tied)
 
 
 def _add_status(parser: argparse.ArgumentParser) -> None:
@@ -362,6 +373,53 @@ def _keygen(options: argparse.Namespace) -> None:
 
     keys.generate(options.output)
     print(options.output)
+
+
+def _add_launch(parser: argparse.ArgumentParser) -> None:
+    ways = parser.add_subparsers(title="ways", metavar="WAY", required=True)
+    usage = "pyes launch {} -- train [KEY=VALUE ...]"
+
+    text = "a head here, and a node on each host for as long as it runs"
+    ssh = ways.add_parser("ssh", usage=usage.format("ssh HOSTS [options]"), help=text, description=text)
+    ssh.set_defaults(command=_launch_ssh)
+    line = "[user@]host [workers=N] [python=PATH | pyes=COMMAND] [dir=PATH]"
+    ssh.add_argument("hosts", metavar="HOSTS", type=Path, help=f"file with a host a line: {line}")
+    ssh.add_argument("--key", metavar="FILE", type=Path, help="the key of the cluster (default: a new one)")
+    ssh.add_argument("--port", metavar="P", type=_port, default=5555, help="of the head (default: 5555)")
+    ssh.add_argument("--head", metavar="ADDRESS", help="where nodes find this machine (default: where its packets go)")
+
+    text = "one job with the head on its first node and a worker on each"
+    slurm = ways.add_parser("slurm", usage=usage.format("slurm [options]"), help=text, description=text)
+    slurm.set_defaults(command=_launch_slurm)
+    slurm.add_argument("--nodes", metavar="N", type=_count, default=1, help="machines (default: 1)")
+    slurm.add_argument("--time", metavar="T", help="limit, as sbatch has it: 90 (minutes), 12:00:00, 2-00")
+    slurm.add_argument("--partition", metavar="P", help="default: the cluster's")
+    slurm.add_argument("--cpus", metavar="N", type=_count, help="of each node (default: whole nodes)")
+    slurm.add_argument("--sbatch", metavar="OPTION", action="append", default=[], help="another: --sbatch=--mem=8G")
+    slurm.add_argument("--dry-run", action="store_true", help="print the batch script, and submit nothing")
+
+
+def _port(text: str) -> int:
+    return _integer(text, 1, 65535)
+
+
+def _launch_ssh(options: argparse.Namespace) -> None:
+    from pyes import addresses
+    from pyes.launch import head, hosts, ssh
+
+    where = options.head or head.address_for_nodes()
+    address = addresses.parse(f"tcp://[{where}]:{options.port}" if ":" in where else f"tcp://{where}:{options.port}")
+    status = ssh.run(hosts.read(options.hosts), address, options.key, options.training)
+    if status:
+        raise SystemExit(status)  # the head has said why
+
+
+def _launch_slurm(options: argparse.Namespace) -> None:
+    from pyes.launch import slurm
+
+    resources = slurm.Resources(options.nodes, options.time, options.partition, options.cpus, options.sbatch)
+    text = slurm.script(resources, options.training)
+    print(text if options.dry_run else slurm.submit(text), end="" if options.dry_run else "\n")
 
 
 def _bench(options: argparse.Namespace) -> None:

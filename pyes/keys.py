@@ -9,6 +9,9 @@ import os
 import re
 import ssl
 import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +19,8 @@ from pyes.errors import ConfigError
 from pyes.files import replacing
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
+_END = b"-----END CERTIFICATE-----"
+_LONGEST = 2**16  # bytes that are read of what should be a key
 #: Clocks of machines differ, and a cluster has no one to renew its key: RFC 5280, 4.1.2.5, has this date for no end.
 _FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
@@ -31,14 +36,14 @@ def generate(path: Path) -> None:
         raise ConfigError(
             f"{path} exists already; choose another name: a new key shuts out every machine with the old one"
         )
-    data = _new_key()
+    data = new()
     with replacing(path) as beside:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:
             file.write(data)
 
 
-def _new_key() -> bytes:
+def new() -> bytes:
     """Return a private key and a certificate that it has signed itself, as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -61,6 +66,43 @@ def _new_key() -> bytes:
     encoding = serialization.Encoding.PEM
     private = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return private + certificate.public_bytes(encoding)
+
+
+def from_standard_input() -> bytes:
+    """Read a key from standard input, as far as its certificate ends: more may follow.
+
+    Raises
+    ------
+    ConfigError    there is no key
+    """
+    data = b""
+    while _END not in data and len(data) < _LONGEST and (more := os.read(0, _LONGEST)):
+        data += more
+    if _END not in data:
+        raise _no_key("standard input")
+    return data
+
+
+@contextmanager
+def in_memory(data: bytes) -> Iterator[Path]:
+    """Lend a file with a key, for our own user alone: on Linux in memory, and gone when this process is.
+
+    Other processes of ours find it under the same path.
+    """
+    create = getattr(os, "memfd_create", None)
+    if create is not None:
+        descriptor = create("pyes-key")
+        try:
+            os.fchmod(descriptor, 0o600)
+            os.write(descriptor, data)
+            yield Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile(prefix="pyes-key-") as file:  # its mode is 0600
+        file.write(data)
+        file.flush()
+        yield Path(file.name)
 
 
 def server_context(path: str | Path) -> ssl.SSLContext:
@@ -105,7 +147,7 @@ def _certificate(path: Path) -> str:
     try:
         with open(path, encoding="ascii") as file:
             state = os.fstat(file.fileno())
-            text = file.read(2**16)
+            text = file.read(_LONGEST)
     except UnicodeDecodeError as error:
         raise _no_key(path) from error
     except OSError as error:
@@ -122,5 +164,5 @@ def _certificate(path: Path) -> str:
     return str(found[0])
 
 
-def _no_key(path: Path) -> ConfigError:
+def _no_key(path: Path | str) -> ConfigError:
     return ConfigError(f"{path}: expected one private key and its certificate, as pyes keygen -o FILE writes them")

@@ -379,6 +379,13 @@ def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
             "argument --targets: got '200,much', expected numbers with commas",
         ),
         (["video", "nope", "-o", "x.mp4"], "no policy at nope"),
+        (["launch"], "the following arguments are required: WAY (see pyes launch --help)"),
+        (["launch", "ssh", "nope", "--", "train"], "cannot read the hosts in nope: No such file or directory"),
+        (["launch", "ssh", "nope", "--port", "0"], "argument --port: got '0', expected an integer >= 1"),
+        (
+            ["launch", "slurm", "--dry-run", "--", "train", "cluster=local"],
+            "cluster: pyes launch sets it; leave it out",
+        ),
         (["export", "nope", "-o", "x.exe"], "cannot export to x.exe: suffix '.exe', expected one of .safetensors"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

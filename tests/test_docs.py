@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from pyes import cli, export, training
 from pyes.config import AlgorithmConfig, GradientConfig, NSESConfig, TrainConfig, from_mapping
 from pyes.config.section import Section
 from pyes.journal import Evaluation, Generation, Start
+from pyes.launch import head
 from pyes.metrics import COLUMNS
 from pyes.wire.messages import KINDS
 
@@ -49,8 +51,8 @@ def name(path: Path) -> str:
 def blocks(page: Path) -> Iterator[Block]:
     """Yield the fenced blocks of a page."""
     text = page.read_text(encoding="utf-8")
-    for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        yield f"{name(page)}:{text.count(chr(10), 0, match.start()) + 1}", match[1], match[2]
+    for match in re.finditer(r"^( *)```(\w*)\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL):
+        yield f"{name(page)}:{text.count(chr(10), 0, match.start()) + 1}", match[2], textwrap.dedent(match[3])
 
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -177,6 +179,9 @@ def test_command_of_a_page_is_accepted(
         assert set(words[1:]) <= make_targets()
     elif words[0] == "pyes" and words[1] == "train":
         check_training(words[2:], capsys)
+    elif words[:2] == ["pyes", "launch"]:
+        assert head.split(words[words.index("--") + 1 :])
+        check_training(words[words.index("--") + 2 :], capsys)
     elif words[0] == "pyes" and words[1] in COMMANDS_THAT_RUN:
         skip_without_extra(words)
         assert cli.main(words[1:]) == 0, capsys.readouterr().err

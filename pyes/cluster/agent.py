@@ -13,13 +13,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from multiprocessing import get_context
+from multiprocessing import connection, get_context
 from typing import Any
 
 from pyes.addresses import Address
 from pyes.closing import Closing
 from pyes.cluster.process import holding_signals, prepare
-from pyes.errors import ClusterError, PyesError, RefusedError
+from pyes.errors import ClusterError, ConfigError, PyesError, RefusedError
 from pyes.logs import gathered
 
 _AGAIN_SECONDS = 1.0  # after which a process that failed is replaced
@@ -63,8 +63,8 @@ class Agent(Closing):
                 self.start()
                 dead.close()
 
-    def serve(self) -> None:
-        """Take part in one job after another, until this process is ended.
+    def serve(self, *, tied: bool = False) -> None:
+        """Take part in one job after another, until this process is ended; ``tied``: or standard input is closed.
 
         Raises
         ------
@@ -72,12 +72,22 @@ class Agent(Closing):
         """
         while True:
             self.start()
+            if tied and not self._outlived_by_standard_input():
+                return
             self._process.join()
             code = self._process.exitcode
             if code == RefusedError.exit_status:
                 raise SystemExit(code)
             if code:
                 time.sleep(_AGAIN_SECONDS)
+
+    def _outlived_by_standard_input(self) -> bool:
+        """Wait for the end of the process of the job, or of standard input; return whether it was the process's."""
+        standard_input = 0
+        while self._process.sentinel not in connection.wait([self._process.sentinel, standard_input]):
+            if not os.read(standard_input, 2**12):
+                return False
+        return True
 
     def close(self) -> None:
         """End the process of the job, and with it the workers."""
@@ -88,12 +98,19 @@ class Agent(Closing):
             self._process = None
 
 
-def work(address: Address, key: str | None, workers: int) -> None:
-    """Run an agent until Ctrl-C or SIGTERM."""
+def work(address: Address, key: str | None, workers: int, *, tied: bool = False) -> None:
+    """Run an agent until Ctrl-C or SIGTERM, or until standard input is closed if it is ``tied`` to that.
+
+    Raises
+    ------
+    ConfigError    this system cannot wait for standard input
+    """
+    if tied and os.name != "posix":
+        raise ConfigError("--tied: expected Linux or macOS, where one can wait for standard input; leave it out")
     before = signal.signal(signal.SIGTERM, _end)
     try:
         with Agent(address, key, workers) as agent:
-            agent.serve()
+            agent.serve(tied=tied)
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -32,7 +32,7 @@ def holding_signals() -> Iterator[None]:
 def prepare(parent: int) -> None:
     """Make this process, just started by ``parent``, one of a node."""
     _leave_signals_to_the_head()
-    _die_with(parent)
+    die_with(parent)
     _leave_output_to_the_head()
 
 
@@ -47,7 +47,7 @@ def _leave_signals_to_the_head() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _LEFT_TO_THE_HEAD)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Have the kernel end this process when its parent dies, however that happens (Linux; elsewhere pipes tell)."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1

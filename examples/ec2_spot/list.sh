@@ -1,0 +1,10 @@
+#!/bin/bash
+# list.sh: the machines, and how the head finds them.
+set -euo pipefail
+cd "$(dirname "$0")"
+source ./settings.sh
+
+aws ec2 describe-instances --filters "Name=tag:aws:autoscaling:groupName,Values=$name" \
+    "Name=instance-state-name,Values=pending,running" --output table --query \
+    'Reservations[].Instances[].[InstanceId, InstanceType, PrivateIpAddress, State.Name, LaunchTime]'
+pyes status "$head" --key "${PYES_KEY:-cluster.key}"

@@ -1,0 +1,18 @@
+#!/bin/bash
+# What the other scripts share: copy, fill in, and keep the region in AWS_REGION or `aws configure`.
+
+name=pyes-nodes             # of the Auto Scaling group and the launch template
+image=${PYES_IMAGE:-}       # machine image with pyes installed in /opt/pyes
+subnets=${PYES_SUBNETS:-}   # with commas between them, in which the head is
+security=${PYES_SECURITY:-} # security group that may reach the head's port
+profile=${PYES_PROFILE:-}   # instance profile that may read the key's parameter
+head=${PYES_HEAD:-}         # tcp://ADDRESS:PORT of the head
+parameter=/pyes/cluster.key # name of the SecureString with the key
+types="c7i.4xlarge c7a.4xlarge c6i.4xlarge c6a.4xlarge"
+
+for each in image subnets security profile head; do
+    if [ -z "${!each}" ]; then
+        echo "set PYES_${each^^}, or $each in settings.sh" >&2
+        exit 2
+    fi
+done

@@ -1,0 +1,12 @@
+#!/bin/bash
+# Run as root by each machine when it starts: become a node. start.sh fills in what is between @ signs.
+set -euo pipefail
+umask 077
+
+run=/run/pyes
+mkdir -p "$run"
+aws ssm get-parameter --region "@REGION@" --name "@PARAMETER@" --with-decryption \
+    --query Parameter.Value --output text > "$run/cluster.key"
+chown -R nobody "$run"
+systemd-run --unit pyes-worker --uid nobody --working-directory /opt/pyes --property Restart=always \
+    --property RestartSec=10 /opt/pyes/bin/pyes worker "@HEAD@" --key "$run/cluster.key"

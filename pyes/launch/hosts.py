@@ -1,0 +1,99 @@
+"""The file that lists hosts for ``pyes launch ssh``, and what is run on each.
+
+A line is ``[user@]host [workers=N] [python=PATH | pyes=COMMAND] [dir=PATH]``, in the quoting of a shell; ``#`` begins a
+comment. Opens no connection.
+"""
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from pyes.addresses import Address
+from pyes.errors import ConfigError
+
+#: What a host prints just before it becomes a node: whatever went before was ssh's, or its shell's.
+REACHED = "pyes: here"
+_NAME = re.compile(r"[\w.@:%][\w.@:%-]*")  # ssh would read a name that begins with - as an option
+_SETTINGS = ("workers", "python", "pyes", "dir")
+
+
+@dataclass(frozen=True)
+class Host:
+    """One line of the file.
+
+    Attributes
+    ----------
+    name : str                what ssh is given: a host, or an alias of its configuration
+    program : str             words of a shell that run pyes there
+    directory : str or None   where, for user code; None: where ssh arrives
+    workers : int or None     processes; None: one a core
+    """
+
+    name: str
+    program: str = "pyes"
+    directory: str | None = None
+    workers: int | None = None
+
+    def command(self, head: Address) -> str:
+        """Return what the host's shell runs to become a node of a head: until standard input, with the key, closes."""
+        there = "" if self.directory is None else f"cd {_path(self.directory)} && "
+        count = "" if self.workers is None else f" --workers {self.workers}"
+        return f"{there}echo {shlex.quote(REACHED)} && exec {self.program} worker {head} --key - --tied{count}"
+
+
+def read(path: Path) -> list[Host]:
+    """Read the file.
+
+    Raises
+    ------
+    ConfigError    it cannot be read, lists nobody, or has a line that is not of the form above
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"cannot read the hosts in {path}: {reason}; expected a file with one host a line") from error
+    found = [host for number, line in enumerate(lines, 1) if (host := _host(line, f"{path}:{number}")) is not None]
+    if not found:
+        raise ConfigError(f"{path} lists no host; expected lines such as: user@node1 workers=8")
+    return found
+
+
+def _host(line: str, where: str) -> Host | None:
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        _refuse(where, line.strip(), str(error))
+    if not words:
+        return None
+    name, *texts = words
+    if not _NAME.fullmatch(name):
+        _refuse(where, name, "expected [user@]host first")
+    settings: dict[str, str] = {}
+    for text in texts:
+        key, _, value = text.partition("=")
+        if key not in _SETTINGS or not value or key in settings:
+            _refuse(where, text, f"expected KEY=VALUE, once each: {', '.join(_SETTINGS)}")
+        settings[key] = value
+    if {"python", "pyes"} <= settings.keys():
+        _refuse(where, line.strip(), "expected python=PATH or pyes=COMMAND, not both")
+    program = f"{_path(settings['python'])} -m pyes" if "python" in settings else settings.get("pyes", "pyes")
+    return Host(name, program, settings.get("dir"), _workers(settings.get("workers"), where))
+
+
+def _workers(text: str | None, where: str) -> int | None:
+    if text is not None and not re.fullmatch(r"[1-9]\d{0,5}", text, re.ASCII):
+        _refuse(where, f"workers={text}", "expected an integer >= 1")
+    return None if text is None else int(text)
+
+
+def _path(text: str) -> str:
+    """Return a path in the quoting of a shell, in which a leading ~ still is the home directory."""
+    home, slash, rest = text.partition("/")
+    return f'"$HOME"{slash}{shlex.quote(rest) if rest else ""}' if home == "~" else shlex.quote(text)
+
+
+def _refuse(where: str, got: str, expected: str) -> NoReturn:
+    raise ConfigError(f"{where}: got {got!r}, {expected}")

@@ -1,0 +1,129 @@
+"""``pyes launch slurm``: one job with the head on its first node and a ``pyes worker`` on each.
+
+Owns the batch script. The key is made when the job starts, in a folder of the job's own beside where it was submitted,
+and is removed at the job's end.
+"""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyes.errors import ClusterError, ConfigError
+from pyes.launch import head
+
+_SCRIPT = """\
+#!/bin/bash
+{directives}
+
+set -u
+umask 077  # the key is for its owner alone
+pyes=({python} -m pyes)
+folder="$PWD/pyes-$SLURM_JOB_ID"
+key="$folder/cluster.key"
+host="${{SLURMD_NODENAME:-$(hostname)}}"
+port=$((20000 + SLURM_JOB_ID % 10000))  # two jobs may share a node
+mkdir -p "$folder"
+trap 'rm -f "$key"; rmdir "$folder"' EXIT
+"${{pyes[@]}}" keygen -o "$key" > /dev/null || exit
+
+"${{pyes[@]}}" train {before}cluster=socket "cluster.listen=tcp://0.0.0.0:$port" "cluster.key='$key'"{after} &
+head=$!
+trap 'kill -TERM "$head"' TERM  # Slurm's word that the time is nearly up: the run ends after its generation
+
+srun {srun} \\
+    "${{pyes[@]}}" worker "tcp://$host:$port" --key "$key" < /dev/null &
+workers=$!
+
+while kill -0 "$head" && kill -0 "$workers"; do
+    wait -n "$head" "$workers"
+done 2> /dev/null
+if kill -0 "$head" 2> /dev/null; then
+    echo "no node is left: the run ends here; go on with resume=RUN" >&2
+    kill -KILL "$head"
+else
+    kill -TERM "$workers" 2> /dev/null
+fi
+wait "$head"
+status=$?
+wait "$workers"
+exit "$status"
+"""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a job asks Slurm for.
+
+    Attributes
+    ----------
+    nodes : int              machines, the head's included
+    time : str or None       as sbatch has it: minutes, HH:MM:SS, D-HH; None: the partition's default
+    partition : str or None  None: the cluster's default
+    cpus : int or None       of each node; None: whole nodes
+    more : sequence of str   other options of sbatch
+    """
+
+    nodes: int = 1
+    time: str | None = None
+    partition: str | None = None
+    cpus: int | None = None
+    more: Sequence[str] = ()
+
+    def directives(self) -> list[str]:
+        """Return the options of sbatch."""
+        found = ["--job-name=pyes", "--output=pyes-%j.log", f"--nodes={self.nodes}", "--ntasks-per-node=1"]
+        found.append("--exclusive" if self.cpus is None else f"--cpus-per-task={self.cpus}")
+        if self.time is not None:
+            found.append(f"--time={self.time}")
+        if self.partition is not None:
+            found.append(f"--partition={self.partition}")
+        return [*found, "--signal=B:TERM@120", *self.more]
+
+    def steps(self) -> list[str]:
+        """Return the options of srun: a node's only task has all cores that the job has there."""
+        found = [f"--nodes={self.nodes}", f"--ntasks={self.nodes}", "--ntasks-per-node=1", "--cpu-bind=none"]
+        if self.cpus is not None:
+            found.append(f"--cpus-per-task={self.cpus}")  # newer versions do not take it from the job
+        return [*found, "--kill-on-bad-exit=0"]
+
+
+def script(resources: Resources, training: list[str]) -> str:
+    """Return the batch script of a run.
+
+    Raises
+    ------
+    ConfigError    an option has a line break, or ``training`` cannot be used
+    """
+    before, after = head.split(training)
+    directives = resources.directives()
+    for each in directives:
+        if not each.startswith("-") or not each.isprintable():
+            raise ConfigError(f"--sbatch: got {each!r}, expected an option of sbatch: --sbatch=--account=NAME")
+    return _SCRIPT.format(
+        directives="\n".join(f"#SBATCH {each}" for each in directives),
+        python=shlex.quote(sys.executable),
+        before="".join(f"{shlex.quote(each)} " for each in before),
+        after="".join(f" {shlex.quote(each)}" for each in after),
+        srun=" ".join(resources.steps()),
+    )
+
+
+def submit(text: str) -> str:
+    """Hand a batch script to Slurm; return what ``sbatch`` says.
+
+    Raises
+    ------
+    ConfigError     there is no sbatch on this machine
+    ClusterError    it refuses the job
+    """
+    try:
+        done = subprocess.run(["sbatch"], input=text, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot start sbatch: {error.strerror}; run this where Slurm is, or see the script with --dry-run"
+        ) from error
+    if done.returncode:
+        raise ClusterError(f"sbatch refuses the job: {done.stderr.strip() or f'status {done.returncode}'}")
+    return done.stdout.strip()

@@ -1,0 +1,186 @@
+"""``pyes launch ssh``: the head here, a ``pyes worker`` on each host, and the end of all of them with the head's.
+
+Owns one ``ssh`` process a host and the process of the head. A worker lives as long as its standard input is open, which
+the connection carries: so it ends when this process does, however that happens, and when the connection is lost.
+Invariant: a key that is made for the run is on no disk.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyes import keys
+from pyes.addresses import Address
+from pyes.cluster.process import die_with
+from pyes.errors import ClusterError, ConfigError
+from pyes.launch import head
+from pyes.launch.hosts import REACHED, Host
+
+_OPTIONS = {
+    "BatchMode": "yes",  # nobody is asked for a password
+    "ConnectTimeout": "15",
+    "ServerAliveInterval": "15",  # seconds; three without an answer are the end of a connection
+    "ServerAliveCountMax": "3",
+    "LogLevel": "ERROR",
+}
+_LOST = 255  # ssh's own exit status when there is no connection, or no longer
+_AGAIN_SECONDS = 30.0  # between attempts to reach a host that was lost
+_END_SECONDS = 10.0  # that a worker may take to end
+_TAIL = 4096  # bytes kept of what a host says
+
+
+def run(hosts: Sequence[Host], address: Address, key: Path | None, training: list[str]) -> int:
+    """Run ``pyes train`` as the head of nodes on hosts; return its exit status.
+
+    Parameters
+    ----------
+    address : Address     at which nodes find the head
+    key : Path or None    the cluster's key; None: a new one, for this run
+    training              ``train`` and its arguments
+
+    Raises
+    ------
+    ConfigError     ``training`` or the key cannot be used, or this system has no ssh or no POSIX signals
+    ClusterError    no host can be a node, or the head was killed
+    """
+    if os.name != "posix":
+        raise ConfigError("launch ssh: expected Linux or macOS here; start pyes train and pyes worker by hand")
+    before, after = head.split(training)
+    with _key_file(key) as path:
+        ours = head.overrides(head.listening(address), str(path))
+        return asyncio.run(_run(hosts, address, path.read_bytes(), [*before, *ours, *after]))
+
+
+def _key_file(given: Path | None) -> contextlib.AbstractContextManager[Path]:
+    """Lend a file with the key: the given one, or a new one in memory."""
+    if given is None:
+        return keys.in_memory(keys.new())
+    keys.server_context(given)  # refuses what is no key
+    return contextlib.nullcontext(given.resolve())
+
+
+async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: list[str]) -> int:
+    process = await _start_head(arguments)
+    ended = asyncio.create_task(process.wait())
+    nodes = [asyncio.create_task(_Node(host, address, key).run()) for host in hosts]
+    gone = asyncio.create_task(asyncio.wait(nodes))
+    try:
+        await asyncio.wait((ended, gone), return_when=asyncio.FIRST_COMPLETED)
+        if gone.done() and not ended.done():
+            for node in nodes:
+                node.result()  # an error that all have, such as no ssh
+            if not _works_itself(arguments):
+                raise ClusterError("no host is left to evaluate members; the lines above say why")
+        status = await ended
+    finally:
+        for task in (gone, *nodes):
+            task.cancel()
+        await asyncio.gather(gone, *nodes, return_exceptions=True)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if -status in (signal.SIGINT, signal.SIGTERM):  # before it had begun
+        return 128 + signal.SIGINT
+    if status < 0:
+        name = signal.Signals(-status).name
+        raise ClusterError(f"the head was killed by {name}; go on with: pyes launch ssh HOSTS -- train resume=RUN")
+    return status
+
+
+async def _start_head(arguments: list[str]) -> Process:
+    """Start the head in a session of its own, which Ctrl-C reaches only through us, once a time."""
+    parent = os.getpid()
+    command = (sys.executable, "-m", "pyes", "train", *arguments)
+    # Before any ssh, while this process has a single thread: `preexec_fn` wants that.
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=DEVNULL, start_new_session=True, preexec_fn=lambda: die_with(parent)
+    )
+
+    def forward(number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, forward, number)
+    loop.add_signal_handler(signal.SIGHUP, forward, signal.SIGTERM)  # the terminal was closed
+    return process
+
+
+def _works_itself(arguments: list[str]) -> bool:
+    """Whether the head has workers of its own."""
+    counts = [text.partition("=")[2] for text in arguments if text.startswith("cluster.workers=")]
+    return bool(counts) and counts[-1] != "0"
+
+
+class _Node:
+    """The connection to one host."""
+
+    def __init__(self, host: Host, head_address: Address, key: bytes) -> None:
+        self._host, self._key = host, key
+        self._command = host.command(head_address)
+        self._was_reached = False
+
+    async def run(self) -> None:
+        """Keep a worker on the host until cancelled; return when that is impossible, after a line about it."""
+        said = ""
+        while True:
+            status, reason = await self._serve()
+            lost = status == _LOST and self._was_reached
+            text = f"{reason}; {'trying to reach it again' if lost else 'going on without it'}"
+            if text != said:
+                print(f"pyes launch: {self._host.name}: {text}", file=sys.stderr, flush=True)
+            if not lost:
+                return
+            said = text
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _serve(self) -> tuple[int, str]:
+        """Run a worker over one connection; return ssh's exit status, and in words what happened."""
+        options = [f"-o{key}={value}" for key, value in _OPTIONS.items()]
+        command = ("ssh", "-T", *options, self._host.name, self._command)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+            )
+        except OSError as error:
+            raise ConfigError(f"cannot start ssh: {error.strerror}; install OpenSSH's client") from error
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            process.stdin.write(self._key)
+            output, errors = await asyncio.gather(_tail(process.stdout), _tail(process.stderr))
+            status = await process.wait()
+        finally:
+            await _end(process)
+        reached = REACHED in output
+        self._was_reached |= reached
+        last = (errors.strip().splitlines() or ["it said nothing"])[-1]
+        if status == _LOST:
+            return status, f"{'lost' if reached else 'cannot be reached'}: {last}"
+        return status, f"pyes worker ended with status {status}: {last}"
+
+
+async def _tail(stream: asyncio.StreamReader) -> str:
+    """Read to the end; return the last of it."""
+    kept = b""
+    while data := await stream.read(_TAIL):
+        kept = (kept + data)[-_TAIL:]
+    return kept.decode(errors="replace")
+
+
+async def _end(process: Process) -> None:
+    """End a worker by closing its standard input, and its connection if that does not do."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        await asyncio.wait_for(process.wait(), _END_SECONDS)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
