@@ -205,7 +205,8 @@ class _Run:
         row.evaluate_seconds = evaluated - asked
         row.update_seconds = time.perf_counter() - evaluated
         row.steps_per_second = float(results.lengths.sum()) / row.evaluate_seconds
-        row.idle_fraction = max(0.0, 1.0 - results.busy_seconds / (self._cluster.workers * row.evaluate_seconds))
+        if workers := self._cluster.workers:  # else all nodes have just left
+            row.idle_fraction = max(0.0, 1.0 - results.busy_seconds / (workers * row.evaluate_seconds))
         row.bytes_sent, row.bytes_received = self._traffic()
         self._nodes.write(self._cluster.nodes(record.generation, row.evaluate_seconds))
         return self._conclude(row)
