@@ -124,6 +124,8 @@ class Session:
             except ssl.SSLError as error:
                 raise RefusedError(f"{self._address}: the head does not have this key ({error.reason})") from error
             except (OSError, TimeoutError) as error:
+                if self._key is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
+                    self._count_unanswered()  # closed in the handshake
                 reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "no answer"
                 if reason != said:
                     self._say(f"waiting for a head at {self._address} ({reason})")
@@ -133,6 +135,13 @@ class Session:
                 continue
             keep_alive(writer)
             return reader, writer
+
+    def _count_unanswered(self) -> None:
+        """Count a connection that was closed without a word; give up after some in a row."""
+        self._unanswered += 1
+        if self._unanswered >= _MOST_UNANSWERED:
+            hint = "does it want a key (--key FILE)?" if self._key is None else "is it a head of pyes, with a key?"
+            raise RefusedError(f"{self._address}: whoever listens there does not answer; {hint}")
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Talk with the head until the job ends."""
@@ -208,10 +217,7 @@ class Session:
         if isinstance(welcome, wire.Refused):
             raise RefusedError(f"{self._address}: {welcome.reason}")
         if welcome is None:
-            self._unanswered += 1
-            if self._unanswered >= _MOST_UNANSWERED:
-                hint = "does it want a key (--key FILE)?" if self._key is None else "is it a head of pyes?"
-                raise RefusedError(f"{self._address}: whoever listens there does not answer; {hint}")
+            self._count_unanswered()
             await asyncio.sleep(_RETRY_SECONDS[1] * random.random())
             raise ConnectionError("the head closed the connection")
         self._unanswered = 0
