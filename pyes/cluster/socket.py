@@ -26,6 +26,7 @@ from pyes.cluster.agent import Agent
 from pyes.cluster.base import Abandoned, Cluster
 from pyes.cluster.open_batch import OpenBatch
 from pyes.cluster.peer import Peer
+from pyes.cluster.refusals import Refusals
 from pyes.cluster.session import BEAT_SECONDS, SILENT_SECONDS, keep_alive
 from pyes.config import ClusterConfig
 from pyes.errors import ClusterError, ConfigError, ProtocolError
@@ -45,7 +46,6 @@ _PREPARING_SECONDS = 300.0  # that a node may be silent while it makes its table
 _LOOK_SECONDS = 0.5  # between looks whether the user wants to wait any longer
 _TICK_SECONDS = 0.05  # between looks at who is late
 _CORRECTIONS = 3  # snapshots in a row, after which a node is taken to compute something else
-_REFUSALS_SECONDS = 60.0  # in which the same refusal of the same host is logged once
 _FAREWELL_SECONDS = 2.0  # that a node has to read why it is sent away
 _OVERHEAD_BYTES = 2**16  # of a message, beside its arrays
 
@@ -78,7 +78,7 @@ class SocketCluster(Cluster):
         self._batches = 0
         self._gone = np.zeros(2, np.int64)  # bytes of connections that are over
         self._lost = self._rerun = self._duplicates = 0  # members, in all batches
-        self._refusals: dict[tuple[str, str], float] = {}
+        self._refusals = Refusals()
         self._tasks: set[asyncio.Task[None]] = set()
         self._own: Agent | None = None
         self._thread: threading.Thread | None = None
@@ -182,7 +182,7 @@ class SocketCluster(Cluster):
         """End the open batch over an error that nobody has foreseen: the training loop must not wait for ever."""
         error = context.get("exception")
         if isinstance(error, OSError):  # of one connection, or no descriptors are left for another one
-            self._log_refusal("a connection", error.strerror or str(error))
+            self._refusals.log("a connection", error.strerror or str(error))
             return
         logger.error("the head failed: %s", context.get("message"), exc_info=error)
         if self._open is not None and not self._open.future.done():
@@ -242,14 +242,14 @@ class SocketCluster(Cluster):
                 for message in side.receive(data):
                     self._take(peer, message)
         except ssl.SSLError as error:
-            self._log_refusal(host, f"it has not the key of this cluster ({error.reason})")
+            self._refusals.log(host, f"it has not the key of this cluster ({error.reason})")
         except TimeoutError:
             if peer is None:
-                self._log_refusal(host, f"no handshake within {_HANDSHAKE_SECONDS:g} s")
+                self._refusals.log(host, f"no handshake within {_HANDSHAKE_SECONDS:g} s")
             else:  # the kernel's, about a node that has vanished
                 logger.info("connection with %s timed out", host)
         except ProtocolError as error:
-            self._log_refusal(host, str(error))
+            self._refusals.log(host, str(error))
         except OSError as error:
             logger.info("connection with %s: %s", host, error.strerror or error)
         except asyncio.CancelledError:  # the run is over; asyncio would complain of it
@@ -315,18 +315,9 @@ class SocketCluster(Cluster):
                 logger.warning("node %s left with %d members: others evaluate them", peer.name, lost)
         peer.ready = peer.in_step = False
 
-    def _log_refusal(self, host: str, reason: str) -> None:
-        """Log why somebody was not let in or was sent away, once a minute."""
-        now = time.monotonic()
-        if now - self._refusals.get((host, reason), -_REFUSALS_SECONDS) >= _REFUSALS_SECONDS:
-            if len(self._refusals) > 1000:
-                self._refusals.clear()
-            self._refusals[host, reason] = now
-            logger.warning("refused %s: %s", host, reason)
-
     def _send_away(self, peer: Peer, reason: str) -> None:
         """Refuse a node that has been let in."""
-        self._log_refusal(peer.name, reason)
+        self._refusals.log(peer.name, reason)
         peer.send(wire.Refused(reason))
         # It closes the connection when it has read this; if we did, with results of its under way, it never would.
         self._loop.call_later(_FAREWELL_SECONDS, peer.leave)
