@@ -1,0 +1,446 @@
+"""Hosts of a cluster for tests: heads, nodes, liars, and the network between them, all of them real.
+
+Heads and nodes are processes forked from one that has imported everything: no test waits for imports. Each leads a
+session of its own, in which all of its descendants are found whoever their parent is now. Waiting is for a condition.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import itertools
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from heads import children, hurt, members, until
+
+import pyes
+from pyes import addresses, selftest, wire
+from pyes.closing import Closing
+from pyes.cluster import agent
+from pyes.errors import PyesError
+from pyes.protocol import NodeSide
+from pyes.versions import version
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_PORT = 5555
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET
+_numbers = itertools.count(1)
+
+
+def start_server() -> None:
+    """Start the process that the others are forked from; it stays until Python ends."""
+    _CONTEXT.set_forkserver_preload(["torch", "pytest", "pyes.training", "pyes.cluster.session", "faulty", "hosts"])
+    process = _CONTEXT.Process(target=os.getpid)
+    process.start()
+    process.join()
+    process.close()
+
+
+def new_address(host: str = "") -> str:
+    """Return an address that nobody else uses: 127.0.0.0/8 is all ours, but for this process's other tests."""
+    number = next(_numbers)
+    pid = os.getpid()
+    return f"tcp://{host or f'127.{pid >> 16 & 63 | 64}.{pid >> 8 & 255}.{pid & 255}'}:{_PORT + number}"
+
+
+def new_cable() -> str:
+    """Return an address for this machine on a cable that nobody else uses."""
+    return f"10.{200 + os.getpid() % 50}.{next(_numbers) % 256}.1"
+
+
+class Program(Closing):
+    """A function in a process of its own; leaving the block kills whatever is left of it.
+
+    Parameters
+    ----------
+    environment    variables to add
+    path           folders to find modules in, beside those of the tests
+    descriptors    that it may have open, at most
+    apart          whether it is in a network of its own, with no link yet; needs root
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *arguments: Any,
+        environment: dict[str, str] | None = None,
+        path: tuple[str, ...] = (),
+        descriptors: int = 0,
+        apart: bool = False,
+    ) -> None:
+        self._said = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed on leaving
+        target = (self._said.name, environment or {}, path, descriptors, apart, function, arguments)
+        self._process = _CONTEXT.Process(target=_run, args=target)
+        self._process.start()
+        self.pid: int = self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.is_alive()
+
+    @property
+    def said(self) -> str:
+        """What it has written to standard error so far."""
+        return Path(self._said.name).read_text()
+
+    @property
+    def all(self) -> list[int]:
+        """It, and all that it started."""
+        return members(self.pid)
+
+    def until(self, condition: Callable[[], Any], what: str) -> Any:
+        """Wait for a condition that must come true before the end; return what it gave."""
+        ended = object()
+        found = until(lambda: condition() or (not self.running and (condition() or ended)), what)
+        assert found is not ended, f"{self._process.exitcode} before {what}: {self.said}"
+        return found
+
+    def hear(self, text: str) -> None:
+        """Wait until it says something."""
+        self.until(lambda: text in self.said, f"{text!r} in {self.said}")
+
+    def wait(self) -> int:
+        """Wait for the end of it and of all that it started; return its exit status."""
+        until(lambda: not self.running, f"the end of {self.said}")
+        until(lambda: not self.all, "the end of all that it started")
+        return int(self._process.exitcode or 0)
+
+    def succeed(self) -> None:
+        """Wait for an end without an error."""
+        assert self.wait() == 0, self.said
+
+    def send(self, number: int) -> None:
+        """Signal this process alone."""
+        os.kill(self.pid, number)
+
+    def send_all(self, number: int) -> None:
+        """Signal all of its processes."""
+        for pid in self.all:
+            hurt(pid, number)
+
+    def kill(self) -> None:
+        """Kill this process alone; what it started must follow by itself."""
+        self.send(signal.SIGKILL)
+        self.wait()
+
+    def close(self) -> None:
+        """Kill what is left."""
+        until(self._end, f"the end of {self.all}")
+        self._process.close()
+        self._said.close()
+
+    def _end(self) -> bool:
+        self.send_all(signal.SIGKILL)
+        if self.running:
+            self._process.kill()
+        return not self.running and not self.all
+
+
+def _run(
+    said: str,
+    environment: dict[str, str],
+    path: tuple[str, ...],
+    descriptors: int,
+    apart: bool,
+    function: Callable[..., Any],
+    arguments: Any,
+) -> None:
+    os.setsid()
+    output = os.open(said, os.O_WRONLY | os.O_APPEND)
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.close(output)
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it, and who it starts
+    os.environ.update(environment)
+    sys.path[:0] = path
+    if apart and ctypes.CDLL(None, use_errno=True).unshare(_NEW_NETWORK):
+        raise OSError(ctypes.get_errno(), "cannot have a network of its own")
+    if descriptors:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    try:
+        function(*arguments)
+    except PyesError as error:
+        print(f"pyes: error: {error}", file=sys.stderr, flush=True)
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(70)
+
+
+class Trainer(Program):
+    """A head with settings of `pyes.train`."""
+
+    def __init__(self, settings: dict[str, Any], **options: Any) -> None:
+        super().__init__(_train, settings, **options)
+
+
+def _train(settings: dict[str, Any]) -> None:
+    if pyes.train(settings).stopped_by == "interrupt":
+        sys.exit(130)
+
+
+class Host(Program):
+    """A machine: what ``pyes worker`` runs."""
+
+    def __init__(self, address: str, workers: int = 1, key: str | None = None, **options: Any) -> None:
+        super().__init__(agent.work, addresses.parse(address), key, workers, **options)
+
+    @property
+    def job(self) -> int | None:
+        """The process of the job."""
+        return next(iter(children(self.pid)), None)
+
+    @property
+    def workers(self) -> list[int]:
+        """Its worker processes."""
+        return [worker for nursery in self.nurseries for worker in children(nursery)]
+
+    @property
+    def nurseries(self) -> list[int]:
+        """The parents of its workers."""
+        return [] if self.job is None else children(self.job)
+
+
+# --- those who do not keep to the rules
+
+
+def hello(**changes: Any) -> wire.Hello:
+    """Return what an honest node says first."""
+    honest = {
+        "protocol": wire.PROTOCOL,
+        "package": version("pyes-rl"),
+        "python": "3.11.0",
+        "node": "fake",
+        "workers": 1,
+        "cores": 1,
+        "memory": 2**30,
+        "kernels": selftest.digest(),
+        "job": "",
+    }
+    return wire.Hello(**(honest | changes))
+
+
+class FakeNode(Closing):
+    """A connection to a head, on which a test says what it likes."""
+
+    def __init__(self, address: str, **changes: Any) -> None:
+        self.socket = connect(address)
+        self._side = NodeSide(2**26)
+        self._inbox: list[wire.Message] = []
+        self.send(hello(**changes))
+
+    def send(self, message: wire.Message) -> None:
+        """Say something."""
+        self.socket.sendall(self._side.send(message))
+
+    def get(self) -> wire.Message | None:
+        """Return what the head says next, or None when it has closed the connection; beats are answered."""
+        while True:
+            while self._inbox:
+                message = self._inbox.pop(0)
+                if not isinstance(message, wire.Beat):
+                    return message
+                self.send(wire.Echo(message.time))
+            try:
+                data = self.socket.recv(2**18)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._inbox += self._side.receive(data)
+
+    def expect(self, kind: type[wire.Message]) -> Any:
+        """Return the next message of a kind, and drop what comes before it."""
+        while not isinstance(message := self.get(), kind):
+            assert message is not None, f"the head closed the connection, expected {kind.__name__}"
+        return message
+
+    def refusal(self) -> str:
+        """Return why the head sends this node away."""
+        return str(self.expect(wire.Refused).reason)
+
+    def close(self) -> None:
+        """Leave."""
+        self.socket.close()
+
+
+def connect(address: str, source: str = "") -> socket.socket:
+    """Return a plain TCP connection, from an address of this machine."""
+    parsed = addresses.parse(address)
+    connection = socket.create_connection((parsed.host, parsed.port), 60.0, (source, 0))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+# --- the network between them
+
+
+class Link:
+    """A cable between this machine and a program that is `apart`; it vanishes with that.
+
+    Attributes
+    ----------
+    here : str    the address of this machine on it, one of `new_cable`
+    """
+
+    def __init__(self, program: Program, here: str) -> None:
+        own = os.readlink("/proc/self/ns/net")
+        program.until(lambda: os.readlink(f"/proc/{program.pid}/ns/net") != own, "a network of its own")
+        self.here, self._name = here, f"pyes{program.pid}"
+        there = here.removesuffix("1") + "2"
+        _ip("link", "add", self._name, "type", "veth", "peer", "name", "pyes", "netns", str(program.pid))
+        _ip("addr", "add", f"{here}/30", "dev", self._name)
+        self.up()
+        inside = ("nsenter", f"--target={program.pid}", "--net")
+        _ip("addr", "add", f"{there}/30", "dev", "pyes", prefix=inside)
+        _ip("link", "set", "pyes", "up", prefix=inside)
+
+    def up(self) -> None:
+        """Plug it in."""
+        _ip("link", "set", self._name, "up")
+
+    def down(self) -> None:
+        """Pull it out."""
+        _ip("link", "set", self._name, "down")
+
+
+def _ip(*arguments: str, prefix: tuple[str, ...] = ()) -> None:
+    subprocess.run([*prefix, "ip", *arguments], check=True, capture_output=True)
+
+
+class Proxy(Closing):
+    """A way to a head that may be slow, or cut.
+
+    Attributes
+    ----------
+    address : str      where it listens
+    delay : float      seconds that everything takes, each way
+    piece : int        bytes that are passed on at a time
+    cut : iterator     of the bytes after which each connection to come is reset, both ways counted; None: never
+    cuts : int         connections that were reset
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = addresses.parse(target)
+        self.address = new_address()
+        self.delay = 0.0
+        self.piece = 2**16
+        self.cut: Iterator[int] | None = None
+        self.cuts = 0
+        self._loop = asyncio.new_event_loop()
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        listening = addresses.parse(self.address)
+        serving = asyncio.start_server(self._accept, listening.host, listening.port)
+        self._server = asyncio.run_coroutine_threadsafe(serving, self._loop).result()
+
+    def stop(self) -> None:
+        """Pass nothing on any more, and say nothing: the link is down."""
+        self._loop.call_soon_threadsafe(self._flows.clear)
+
+    def heal(self) -> None:
+        """Pass on again, also what came meanwhile."""
+        self._loop.call_soon_threadsafe(self._flows.set)
+
+    def reset(self) -> None:
+        """Reset all connections."""
+        self._loop.call_soon_threadsafe(self._reset)
+
+    def _reset(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        left = [next(self.cut) if self.cut is not None else None]
+        try:
+            await self._flows.wait()
+            there, back = await asyncio.open_connection(self._target.host, self._target.port)
+        except (OSError, asyncio.CancelledError):
+            writer.transport.abort()
+            return
+        both = {writer, back}
+        self._writers |= both
+        ways = [asyncio.ensure_future(self._pump(*way, left)) for way in ((reader, back), (there, writer))]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # the end, of which asyncio would complain
+            pass
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            self._writers -= both
+            for each in both:
+                if left[0] == 0:
+                    each.transport.abort()
+                each.close()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: list[int | None]) -> None:
+        late: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        reading = asyncio.ensure_future(self._read(reader, late))
+        try:
+            with contextlib.suppress(OSError):
+                await self._write(late, writer, left)
+        finally:
+            reading.cancel()
+
+    async def _read(self, reader: asyncio.StreamReader, late: "asyncio.Queue[tuple[float, bytes]]") -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(self.piece):
+                late.put_nowait((self._loop.time() + self.delay, data))
+        late.put_nowait((self._loop.time() + self.delay, b""))
+
+    async def _write(
+        self, late: "asyncio.Queue[tuple[float, bytes]]", writer: asyncio.StreamWriter, left: list[int | None]
+    ) -> None:
+        while True:
+            due, data = await late.get()
+            await asyncio.sleep(max(0.0, due - self._loop.time()))
+            await self._flows.wait()
+            if not data:
+                return
+            if left[0] is not None:
+                data = data[: left[0]]
+                left[0] -= len(data)
+            writer.write(data)
+            await writer.drain()
+            if left[0] == 0:
+                self.cuts += 1
+                return
+
+    def close(self) -> None:
+        """Reset what there is, and end."""
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        self._server.close()
+        self._reset()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def __enter__(self) -> Self:
+        return self
