@@ -31,19 +31,22 @@ _returns = np.array([1.0, np.nan, -np.inf, 0.0, 5.0])
 _lengths = np.array([1, 2, 3, 4, 5], np.uint16)
 _status = np.array([0, 1, 2, 3, 0], np.uint8)
 _behaviours = np.ones((5, 2), np.float32)
+_halves = np.ones((5, 2))
 _vector = np.ones(3, np.float32)
 EXAMPLES = [
     wire.Hello(wire.PROTOCOL, "0.1.0", "3.11.7", "node", 4, 4, 2**33, "0123456789abcdef", ""),
     wire.Watch(wire.PROTOCOL, "0.1.0"),
     wire.Ready("job", "digest", "table", "hash", 3),
     wire.Unable("job", "no module named here"),
-    wire.Done(1, "hash", _ranges, _returns, _lengths, _status, np.ones((2, 2, 3)), _behaviours, 0.5, ["an error"]),
-    wire.Done(1, "hash", _ranges, _returns, _lengths, None, None, None, 0.5, []),
+    wire.Done(
+        1, "hash", _ranges, _returns, _lengths, _status, np.ones((2, 2, 3)), _behaviours, _halves, 0.5, ["an error"]
+    ),
+    wire.Done(1, "hash", _ranges, _returns, _lengths, None, None, None, None, 0.5, []),
     wire.Log(30, "text"),
     wire.Welcome("head"),
     wire.Refused("no room"),
     wire.Job("job", {"seed": 3, "task": {"name": "cart_pole", "kwargs": {"a": [1, 2.5, None]}}}, "replay"),
-    wire.Learn(3, "hash", _ranges, _returns, _lengths, _status, 100, np.ones(6), _behaviours),
+    wire.Learn(3, "hash", _ranges, _returns, _lengths, _status, 100, np.ones(6), _behaviours, 0.5),
     wire.Snapshot(3, "hash", b"state" * 10),
     wire.Open(1, 3, 0, "hash"),
     wire.Vectors(
