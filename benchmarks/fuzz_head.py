@@ -34,7 +34,7 @@ SENDERS = [random_bytes, mutated, structured]
 def start(run: Path, port: int) -> subprocess.Popen[bytes]:
     cluster = ["cluster=socket", f"cluster.listen=tcp://127.0.0.1:{port}", "cluster.workers=1", "generations=1000000"]
     command = [sys.executable, "-m", "pyes", "train", *RUN, *cluster, f"run_dir={run}"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def generations(run: Path) -> int:
@@ -86,12 +86,13 @@ def main() -> None:
             while not generations(run):
                 time.sleep(0.1)
             begun, first = time.perf_counter(), generations(run)
-            while sent < options.frames:
-                sent += attack(port, draw, bool(connections % 2))
-                connections += 1
-                if head.poll() is not None:
-                    sys.exit(f"the head ended with {head.returncode} after {sent} frames (seed {options.seed})")
-                early = early or (memory(head.pid) if sent > options.frames / 10 else 0)
+            with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C: enough
+                while sent < options.frames:
+                    sent += attack(port, draw, bool(connections % 2))
+                    connections += 1
+                    if head.poll() is not None:
+                        sys.exit(f"the head ended with {head.returncode} after {sent} frames (seed {options.seed})")
+                    early = early or (memory(head.pid) if sent > options.frames / 10 else 0)
             seconds, late = time.perf_counter() - begun, memory(head.pid)
             rows = generations(run) - first
             head.send_signal(signal.SIGTERM)
