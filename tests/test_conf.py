@@ -76,6 +76,9 @@ def test_default_choices_have_every_key_but_those_of_other_choices():
         "network.strides",
         "network.divisor",
         "network.virtual_batch_norm",
+        "cluster.listen",
+        "cluster.key",
+        "cluster.sync",
     }
     assert keys(composed()) == keys(to_mapping(TrainConfig())) - others
 
