@@ -223,10 +223,9 @@ class Session:
         self._unanswered = 0
         self._send = send
         collector = asyncio.create_task(self._collect(send))
+        collector.add_done_callback(lambda _: inbox.put_nowait(None))  # it failed: the head may have no more to say
         try:
             while (message := await inbox.get()) is not None:
-                if collector.done():
-                    collector.result()
                 if isinstance(message, wire.End):
                     self._say("the job has ended")
                     return
@@ -235,6 +234,8 @@ class Session:
                 answer = await self._take(message)
                 if answer is not None:
                     send(answer)
+            if collector.done():
+                collector.result()
             raise ConnectionError("the head closed the connection")
         finally:
             collector.cancel()
