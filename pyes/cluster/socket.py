@@ -29,7 +29,7 @@ from pyes.cluster.peer import Peer
 from pyes.cluster.refusals import Refusals
 from pyes.cluster.session import BEAT_SECONDS, SILENT_SECONDS, keep_alive
 from pyes.config import ClusterConfig
-from pyes.errors import ClusterError, ConfigError, ProtocolError
+from pyes.errors import ClusterError, ConfigError, ProtocolError, PyesError
 from pyes.journal import Generation
 from pyes.messages import Batch, Plan, Results
 from pyes.metrics import NodeRow
@@ -248,7 +248,7 @@ class SocketCluster(Cluster):
                 self._refusals.log(host, f"no handshake within {_HANDSHAKE_SECONDS:g} s")
             else:  # the kernel's, about a node that has vanished
                 logger.info("connection with %s timed out", host)
-        except ProtocolError as error:
+        except PyesError as error:  # the key's file, too, may be unreadable by now
             self._refusals.log(host, str(error))
         except OSError as error:
             logger.info("connection with %s: %s", host, error.strerror or error)
