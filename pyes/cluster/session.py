@@ -15,7 +15,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pyes import memory, selftest, wire
 from pyes.addresses import Address
@@ -35,6 +35,9 @@ _LOOK_SECONDS = 0.2  # between looks for dead workers while they are not
 _RETRY_SECONDS = (0.1, 2.0)  # between attempts to find the head: at first, at most
 _MOST_UNANSWERED = 5  # connections in a row that the head closes without a word, before a node gives up
 _FRAME_LIMIT = 2**32 - 1  # the head is trusted: it has the key
+
+
+_T = TypeVar("_T")
 
 
 class _Wire(Protocol):
@@ -251,12 +254,12 @@ class Session:
         async with self._turn:
             match message:
                 case wire.Learn():
-                    return await asyncio.to_thread(node.learn, message)
+                    return await _in_thread(node.learn, message)
                 case wire.Snapshot():
-                    return await asyncio.to_thread(node.load, message)
+                    return await _in_thread(node.load, message)
                 case wire.Open():
                     await self._come_to_rest(node)
-                    return await asyncio.to_thread(node.open, message)
+                    return await _in_thread(node.open, message)
                 case wire.Vectors():
                     await self._come_to_rest(node)
                     node.open_vectors(message)
@@ -282,7 +285,7 @@ class Session:
             return self._cannot(message.job, error)
         try:
             node.fork()
-            ready = await asyncio.to_thread(node.prepare)
+            ready = await _in_thread(node.prepare)
         except PyesError as error:
             node.close()
             return self._cannot(message.job, error)
@@ -327,6 +330,16 @@ class Session:
             done = node.collect()
             if done is not None:
                 send(done)
+
+
+async def _in_thread(work: Callable[..., _T], *arguments: Any) -> _T:
+    """Have a thread do something; end only when it has, even if cancelled: nobody else may touch the node before."""
+    task = asyncio.create_task(asyncio.to_thread(work, *arguments))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:
