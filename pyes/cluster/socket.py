@@ -458,13 +458,13 @@ class SocketCluster(Cluster):
         if batch is None or done.batch != batch.number or not peer.in_step:
             return  # of a batch that others have finished
         try:
-            members = batch.take(peer.number, done, time.monotonic())
+            fresh = batch.take(peer.number, done, time.monotonic())
         except ValueError as error:
             self._send_away(peer, str(error))
             return
         if not batch.batch.evaluation:
-            peer.known[members] = True
-        peer.members += len(members)
+            peer.known[fresh] = True  # of the others it is sent what counts: a member killed here may have lived there
+        peer.members += len(done.returns)
         peer.timesteps += int(done.lengths.sum(dtype=np.int64))
         peer.busy_seconds += done.busy
         if batch.schedule.complete:
