@@ -126,10 +126,10 @@ class Session:
                 reader, writer = await asyncio.wait_for(opening, SILENT_SECONDS)
             except ssl.SSLError as error:
                 raise RefusedError(f"{self._address}: the head does not have this key ({error.reason})") from error
-            except (OSError, TimeoutError) as error:
+            except OSError as error:
                 if self._key is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
                     self._count_unanswered()  # closed in the handshake
-                reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "no answer"
+                reason = _reason(error)
                 if reason != said:
                     self._say(f"waiting for a head at {self._address} ({reason})")
                 said = reason
@@ -330,6 +330,13 @@ class Session:
             done = node.collect()
             if done is not None:
                 send(done)
+
+
+def _reason(error: OSError) -> str:
+    """Return why there is no connection, without the address that asyncio puts in."""
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror)  # its numbers are none of the system's
+    return os.strerror(error.errno) if error.errno else "no answer"
 
 
 async def _in_thread(work: Callable[..., _T], *arguments: Any) -> _T:
