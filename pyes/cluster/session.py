@@ -197,6 +197,8 @@ class Session:
                     else:
                         inbox.put_nowait(message)
         except ssl.SSLError as error:  # TLS 1.3: the head looks at our certificate when we already think we are in
+            if self._send is not None:
+                raise  # we were in: a connection that broke, as any other
             raise RefusedError(f"{self._address}: the head does not take this key ({error.reason})") from error
         except ProtocolError as error:
             raise RefusedError(f"{self._address}: it does not speak as a head of pyes does: {error}") from error
