@@ -349,7 +349,8 @@ class SocketCluster(Cluster):
             case wire.Ready():
                 self._take_ready(peer, message)
             case wire.Echo():
-                peer.pace.round_trip = max(0.0, time.monotonic() - message.time)
+                # Within bounds, whatever it says: queues are as long as this.
+                peer.pace.round_trip = min(max(0.0, time.monotonic() - message.time), SILENT_SECONDS)
             case wire.Beat():
                 peer.send(wire.Echo(message.time))
             case wire.Log():
