@@ -286,8 +286,8 @@ class SocketCluster(Cluster):
         writer.write(side.send(wire.Welcome(socket.gethostname()[:100])))
         if isinstance(hello, wire.Watch):
             writer.write(side.send(self._report()))
-            await writer.drain()
             writer.close()
+            await writer.wait_closed()  # else what the kernel has not taken yet would be lost with the connection
             return None
         self._connections += 1
         peer = Peer(self._connections, hello, side, writer, Pace(max(1, hello.workers)))
