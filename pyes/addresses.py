@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from pyes.errors import ConfigError
 
-_ADDRESS = re.compile(r"tcp://(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<name>[\w.-]+)):(?P<port>\d{1,5})", re.ASCII)
+_ADDRESS = re.compile(
+    r"tcp://(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<name>[\w-]{1,63}(\.[\w-]{1,63})*\.?)):(?P<port>\d{1,5})", re.ASCII
+)
 
 
 @dataclass(frozen=True)

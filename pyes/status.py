@@ -56,9 +56,9 @@ async def _ask(address: Address, key: str | None) -> dict[str, Any]:
 
 def show(report: dict[str, Any]) -> None:
     """Print a report."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
     where = f"generation {report['generation']}" if report["generation"] is not None else "between generations"
-    console.print(f"{report['head']} at {report['listen']}: {report['task'] or 'no task yet'}, {where}", markup=False)
+    console.print(f"{report['head']} at {report['listen']}: {report['task'] or 'no task yet'}, {where}")
     table = Table(box=None, pad_edge=False)
     for column in ("node", "state"):
         table.add_column(column)
@@ -91,7 +91,7 @@ def show(report: dict[str, Any]) -> None:
         )
     console.print(table)
     counts = ", ".join(f"{report[key]:,} {key}" for key in ("lost", "rerun", "duplicates"))
-    console.print(f"{len(report['nodes'])} nodes with {report['workers']} workers; members: {counts}", markup=False)
+    console.print(f"{len(report['nodes'])} nodes with {report['workers']} workers; members: {counts}")
 
 
 def _bytes(count: int) -> str:

@@ -43,7 +43,7 @@ class OpenBatch:
         self._errors: list[str] = []
 
     def take(self, node: int, done: wire.Done, now: float) -> NDArray[np.int64]:
-        """Take a node's results; return their members.
+        """Take a node's results; return the members that nobody had returned before.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class OpenBatch:
             self._sums[members[summed & new] // stride] = sums[new[summed]]
         self._busy += done.busy
         self._errors += done.errors
-        return members
+        return fresh
 
     def results(self) -> Results:
         """Return the results of a complete batch."""

@@ -42,7 +42,7 @@ class Peer:
     corrections : int      snapshots sent to it in a row, none of them confirmed
     corrected : (int, str) the generation and the hash of theta of the last one
     unable : str           why it cannot take part in the job; "" where it can
-    known : bool (n,)      members of the last generation's batch whose results it reported
+    known : bool (n,)      members of the last generation's batch whose results are those that it reported
     heard : float          monotonic seconds of the last sign of life
     since : float          monotonic seconds at which it was first ready; 0: not yet
     """

@@ -15,7 +15,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pyes import memory, selftest, wire
 from pyes.addresses import Address
@@ -35,6 +35,9 @@ _LOOK_SECONDS = 0.2  # between looks for dead workers while they are not
 _RETRY_SECONDS = (0.1, 2.0)  # between attempts to find the head: at first, at most
 _MOST_UNANSWERED = 5  # connections in a row that the head closes without a word, before a node gives up
 _FRAME_LIMIT = 2**32 - 1  # the head is trusted: it has the key
+
+
+_T = TypeVar("_T")
 
 
 class _Wire(Protocol):
@@ -123,10 +126,10 @@ class Session:
                 reader, writer = await asyncio.wait_for(opening, SILENT_SECONDS)
             except ssl.SSLError as error:
                 raise RefusedError(f"{self._address}: the head does not have this key ({error.reason})") from error
-            except (OSError, TimeoutError) as error:
+            except OSError as error:
                 if self._key is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
                     self._count_unanswered()  # closed in the handshake
-                reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "no answer"
+                reason = _reason(error)
                 if reason != said:
                     self._say(f"waiting for a head at {self._address} ({reason})")
                 said = reason
@@ -194,6 +197,8 @@ class Session:
                     else:
                         inbox.put_nowait(message)
         except ssl.SSLError as error:  # TLS 1.3: the head looks at our certificate when we already think we are in
+            if self._send is not None:
+                raise  # we were in: a connection that broke, as any other
             raise RefusedError(f"{self._address}: the head does not take this key ({error.reason})") from error
         except ProtocolError as error:
             raise RefusedError(f"{self._address}: it does not speak as a head of pyes does: {error}") from error
@@ -223,10 +228,9 @@ class Session:
         self._unanswered = 0
         self._send = send
         collector = asyncio.create_task(self._collect(send))
+        collector.add_done_callback(lambda _: inbox.put_nowait(None))  # it failed: the head may have no more to say
         try:
             while (message := await inbox.get()) is not None:
-                if collector.done():
-                    collector.result()
                 if isinstance(message, wire.End):
                     self._say("the job has ended")
                     return
@@ -235,6 +239,8 @@ class Session:
                 answer = await self._take(message)
                 if answer is not None:
                     send(answer)
+            if collector.done():
+                collector.result()
             raise ConnectionError("the head closed the connection")
         finally:
             collector.cancel()
@@ -250,12 +256,12 @@ class Session:
         async with self._turn:
             match message:
                 case wire.Learn():
-                    return await asyncio.to_thread(node.learn, message)
+                    return await _in_thread(node.learn, message)
                 case wire.Snapshot():
-                    return await asyncio.to_thread(node.load, message)
+                    return await _in_thread(node.load, message)
                 case wire.Open():
                     await self._come_to_rest(node)
-                    return await asyncio.to_thread(node.open, message)
+                    return await _in_thread(node.open, message)
                 case wire.Vectors():
                     await self._come_to_rest(node)
                     node.open_vectors(message)
@@ -281,7 +287,7 @@ class Session:
             return self._cannot(message.job, error)
         try:
             node.fork()
-            ready = await asyncio.to_thread(node.prepare)
+            ready = await _in_thread(node.prepare)
         except PyesError as error:
             node.close()
             return self._cannot(message.job, error)
@@ -326,6 +332,23 @@ class Session:
             done = node.collect()
             if done is not None:
                 send(done)
+
+
+def _reason(error: OSError) -> str:
+    """Return why there is no connection, without the address that asyncio puts in."""
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror)  # its numbers are none of the system's
+    return os.strerror(error.errno) if error.errno else "no answer"
+
+
+async def _in_thread(work: Callable[..., _T], *arguments: Any) -> _T:
+    """Have a thread do something; end only when it has, even if cancelled: nobody else may touch the node before."""
+    task = asyncio.create_task(asyncio.to_thread(work, *arguments))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:

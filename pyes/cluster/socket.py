@@ -29,7 +29,7 @@ from pyes.cluster.peer import Peer
 from pyes.cluster.refusals import Refusals
 from pyes.cluster.session import BEAT_SECONDS, SILENT_SECONDS, keep_alive
 from pyes.config import ClusterConfig
-from pyes.errors import ClusterError, ConfigError, ProtocolError
+from pyes.errors import ClusterError, ConfigError, ProtocolError, PyesError
 from pyes.journal import Generation
 from pyes.messages import Batch, Plan, Results
 from pyes.metrics import NodeRow
@@ -248,7 +248,7 @@ class SocketCluster(Cluster):
                 self._refusals.log(host, f"no handshake within {_HANDSHAKE_SECONDS:g} s")
             else:  # the kernel's, about a node that has vanished
                 logger.info("connection with %s timed out", host)
-        except ProtocolError as error:
+        except PyesError as error:  # the key's file, too, may be unreadable by now
             self._refusals.log(host, str(error))
         except OSError as error:
             logger.info("connection with %s: %s", host, error.strerror or error)
@@ -286,8 +286,8 @@ class SocketCluster(Cluster):
         writer.write(side.send(wire.Welcome(socket.gethostname()[:100])))
         if isinstance(hello, wire.Watch):
             writer.write(side.send(self._report()))
-            await writer.drain()
             writer.close()
+            await writer.wait_closed()  # else what the kernel has not taken yet would be lost with the connection
             return None
         self._connections += 1
         peer = Peer(self._connections, hello, side, writer, Pace(max(1, hello.workers)))
@@ -349,7 +349,8 @@ class SocketCluster(Cluster):
             case wire.Ready():
                 self._take_ready(peer, message)
             case wire.Echo():
-                peer.pace.round_trip = max(0.0, time.monotonic() - message.time)
+                # Within bounds, whatever it says: queues are as long as this.
+                peer.pace.round_trip = min(max(0.0, time.monotonic() - message.time), SILENT_SECONDS)
             case wire.Beat():
                 peer.send(wire.Echo(message.time))
             case wire.Log():
@@ -458,13 +459,13 @@ class SocketCluster(Cluster):
         if batch is None or done.batch != batch.number or not peer.in_step:
             return  # of a batch that others have finished
         try:
-            members = batch.take(peer.number, done, time.monotonic())
+            fresh = batch.take(peer.number, done, time.monotonic())
         except ValueError as error:
             self._send_away(peer, str(error))
             return
         if not batch.batch.evaluation:
-            peer.known[members] = True
-        peer.members += len(members)
+            peer.known[fresh] = True  # of the others it is sent what counts: a member killed here may have lived there
+        peer.members += len(done.returns)
         peer.timesteps += int(done.lengths.sum(dtype=np.int64))
         peer.busy_seconds += done.busy
         if batch.schedule.complete:

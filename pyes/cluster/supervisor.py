@@ -155,7 +155,7 @@ class Supervisor:
 
     def _cause(self, code: int) -> tuple[str, bool]:
         """Return why a worker ended, and whether the member in its hands may be to blame."""
-        if code == -signal.SIGKILL:
+        if sys.platform != "win32" and code == -signal.SIGKILL:
             # Killed by somebody, as long as it was not the kernel for want of memory.
             if self._out_of_memory.look(time.monotonic(), kernel_memory_kills()):
                 return "killed: out of memory", True
