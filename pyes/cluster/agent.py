@@ -103,10 +103,10 @@ def work(address: Address, key: str | None, workers: int, *, tied: bool = False)
 
     Raises
     ------
-    ConfigError    this system cannot wait for standard input
+    ConfigError    this system cannot be a node
     """
-    if tied and os.name != "posix":
-        raise ConfigError("--tied: expected Linux or macOS, where one can wait for standard input; leave it out")
+    if os.name != "posix":
+        raise ConfigError("pyes worker: this system cannot wait for pipes and connections at once; use Linux or macOS")
     before = signal.signal(signal.SIGTERM, _end)
     try:
         with Agent(address, key, workers) as agent:
