@@ -27,6 +27,7 @@ _LEAST_SECONDS = 1e-7  # a member takes, in calculations
 _COPIES = 2  # nodes that hold a member, at most
 _COPIES_STUCK = 3  # the same when all holders are late by several times what another one needs
 _STUCK = 4.0
+_LEAST_GAIN = 0.01  # seconds that a second run must save: its messages cost some, too
 _MEMORY_SECONDS = 0.2  # of each worker that its pace is the mean of, at least
 _TRUSTED = 4  # results that tell a node's speed
 
@@ -352,7 +353,7 @@ class Schedule:
         copies = np.count_nonzero(holders, axis=0)
         found = []
         for seconds, node in self._idle(left.max()):
-            worth = (left > seconds) & (copies < _COPIES)
+            worth = (left > seconds + _LEAST_GAIN) & (copies < _COPIES)
             worth |= (left > _STUCK * seconds) & (copies < _COPIES_STUCK)
             chosen = np.flatnonzero(worth & (holders != node.index).all(axis=0))
             if len(chosen) == 0:

@@ -74,7 +74,7 @@ def test_stream_cut_after_every_byte_gives_the_same_messages(messages):
 
 def test_arrays_are_aligned_views_that_cannot_be_written():
     (got,) = decoder().feed(wire.encode(done()))
-    for array in (got.returns, got.ranges, got.lengths):
+    for array in (got.returns, got.lengths):
         assert not array.flags.writeable
         assert array.flags.aligned
         assert not array.flags.owndata
@@ -152,10 +152,10 @@ def ext(code, entries, *shape):
     return msgpack.ExtType(code, entries + struct.pack(f"<{len(shape)}I", *shape))
 
 
-RANGES = ext(35, np.array([[0, 2]]).tobytes(), 1, 2)  # int64 of two dimensions
+RANGES = ext(37, np.array([[0, 2]], np.uint16).tobytes(), 1, 2)  # uint16 of two dimensions
 RETURNS = ext(18, np.zeros(2).tobytes(), 2)
 LENGTHS = ext(20, b"\x05\x06", 2)
-NOBODY = ext(35, b"", 0, 2)
+NOBODY = ext(37, b"", 0, 2)
 
 
 def done_frame(
@@ -216,13 +216,16 @@ def test_frame_made_by_hand_is_the_message():
         (frame(1, 2, "0.2.0", "something new"), "Hello: got protocol 2, expected 1; install the same version"),
         (frame(1, 1, "0.2.0"), "Hello: got 2 fields, expected 9"),
         (done_frame(ranges=[[0, 2]]), "Done.ranges: got list, expected an array"),
-        (done_frame(ranges=RETURNS), "got float64 of 1 dimensions, expected <i8 of 2"),
-        (done_frame(ranges=ext(35, np.arange(3).tobytes(), 1, 3)), r"got shape \(1, 3\)"),
-        (done_frame(ranges=ext(35, np.array([2, 2]).tobytes(), 1, 2)), r"Done.ranges: got \[2, 2\)"),
-        (done_frame(ranges=ext(35, np.array([-1, 1]).tobytes(), 1, 2)), r"got \[-1, 1\)"),
-        (done_frame(ranges=ext(35, np.array([2, 3, 1, 2]).tobytes(), 2, 2)), r"got \[1, 2\), expected ranges in \[3"),
-        (done_frame(ranges=ext(35, np.array([0, 2**62]).tobytes(), 1, 2)), "expected ranges in"),
-        (done_frame(ranges=ext(35, bytes(16 * (2**16 + 1)), 2**16 + 1, 2)), "with k <= 65536"),
+        (done_frame(ranges=RETURNS), "got float64 of 1 dimensions, expected <u2 or <u4 of 2"),
+        (done_frame(ranges=ext(37, np.arange(3, dtype=np.uint16).tobytes(), 1, 3)), r"got shape \(1, 3\)"),
+        (done_frame(ranges=ext(37, np.array([2, 2], np.uint16).tobytes(), 1, 2)), r"Done.ranges: got \[2, 2\)"),
+        (done_frame(ranges=ext(35, np.array([-1, 1]).tobytes(), 1, 2)), "got int64 of 2 dimensions"),
+        (
+            done_frame(ranges=ext(37, np.array([2, 3, 1, 2], np.uint16).tobytes(), 2, 2)),
+            r"got \[1, 2\), expected ranges in \[3",
+        ),
+        (done_frame(ranges=ext(38, np.array([0, 2**31 + 1], np.uint32).tobytes(), 1, 2)), "expected ranges in"),
+        (done_frame(ranges=ext(37, bytes(4 * (2**16 + 1)), 2**16 + 1, 2)), "with k <= 65536"),
         (done_frame(ranges=NOBODY), "Done.returns: got 2 rows for the 0 members"),
         (done_frame(returns=ext(18, bytes(24), 3)), "Done.returns: got 3 rows for the 2 members"),
         (done_frame(returns=ext(18, bytes(16), 3)), r"got 16 bytes for float64 of shape \(3,\)"),
@@ -339,7 +342,7 @@ def test_decoder_is_of_no_use_after_an_error():
         raw(b"\xdc\x00\x12" * 1000),  # lists of 18 within each other
         frame(35, "job", b"\xdc\x04\x00" * 1000, "replay"),
         frame(35, "job", b"\xde\x04\x00" * 300, "replay"),
-        frame(41, 1, ext(35, bytes(2**19), 2**15, 2)),
+        frame(41, 1, ext(37, bytes(2**17), 2**15, 2)),
         struct.pack("<I", 2**32 - 1),
     ],
     ids=["lists", "lists in values", "maps in values", "ranges", "length"],

@@ -42,6 +42,32 @@ class OpenBatch:
         self._busy = 0.0
         self._errors: list[str] = []
 
+    def opening(self) -> wire.Open:
+        """Return what opens it on a node that draws the members itself."""
+        members = self.batch
+        episodes = len(members.population) if members.evaluation else 0
+        return wire.Open(self.number, members.generation, episodes, self.theta_hash)
+
+    def vectors(self) -> wire.Vectors:
+        """Return what opens it on a node that is sent the members, but for bases that travel with the grants."""
+        members, population = self.batch, self.batch.population
+        return wire.Vectors(
+            batch=self.number,
+            generation=members.generation,
+            theta_hash=self.theta_hash,
+            bases=population.bases[:0] if self.apart else population.bases,
+            rows=population.rows,
+            offsets=population.offsets,
+            scales=population.scales,
+            deviation=population.deviation,
+            seeds=members.seeds,
+            limit=members.limit,
+            mean=members.mean,
+            inverse_std=members.inverse_std,
+            statistics_stride=members.statistics_stride,
+            action_noise=members.action_noise,
+        )
+
     def take(self, node: int, done: wire.Done, now: float) -> NDArray[np.int64]:
         """Take a node's results; return the members that nobody had returned before.
 

@@ -13,6 +13,8 @@ from pyes.metrics import NodeRow
 from pyes.protocol import HeadSide, State
 from pyes.schedule import Pace
 
+_MOST_WAITING = 2**24  # bytes
+
 
 @dataclass(frozen=True)
 class Figures:
@@ -39,7 +41,7 @@ class Peer:
     ready : bool           its workers are there, for this job
     standing : (int, str)  the generation and the hash of theta that it last said it is at
     in_step : bool         it has learnt, or been sent, all that the head has
-    corrections : int      snapshots sent to it in a row, none of them confirmed
+    corrections : int      snapshots sent to it since it last learnt a generation by itself
     corrected : (int, str) the generation and the hash of theta of the last one
     unable : str           why it cannot take part in the job; "" where it can
     known : bool (n,)      members of the last generation's batch whose results are those that it reported
@@ -102,6 +104,11 @@ class Peer:
             "seconds": now - self.since if self.since else 0.0,
             **asdict(self.figures),
         }
+
+    @property
+    def congested(self) -> bool:
+        """Whether so much waits to be sent that more would only pile up."""
+        return self.writer.transport.get_write_buffer_size() > _MOST_WAITING
 
     @property
     def name(self) -> str:

@@ -281,15 +281,23 @@ class Lengths(Array):
 
 @dataclass(frozen=True)
 class RangesField(Array):
-    """Ranges of members."""
+    """Ranges of members: int64 here, on the wire the narrower of uint16 and uint32 that holds them."""
 
-    dtypes: tuple[str, ...] = ("<i8",)
+    dtypes: tuple[str, ...] = ("<u2", "<u4")
     dimensions: int = 2
 
-    def check(self, value: Any) -> None:
-        """Refuse what are no ranges."""
-        super().check(value)
+    def dump(self, packer: msgpack.Packer, value: Any) -> list[Piece]:
+        """Return the ranges as an extension; ValueError where they are none."""
+        if not isinstance(value, np.ndarray) or value.dtype != np.int64 or value.ndim != self.dimensions:
+            raise ValueError(f"got {getattr(value, 'dtype', type(value).__name__)}, expected ranges in int64 (k, 2)")
         ranges.check(value)
+        return super().dump(packer, value.astype(np.uint16 if value.max(initial=0) < 2**16 else np.uint32))
+
+    def load(self, value: Any) -> Any:
+        """Return ranges in int64."""
+        wide = super().load(value).astype(np.int64)
+        ranges.check(wide)
+        return wide
 
 
 def unpacked(data: bytes | memoryview, maximum: int, *, maps: bool = True) -> Any:
