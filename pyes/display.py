@@ -6,7 +6,7 @@ Writes to standard error; standard output is for results.
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
@@ -18,10 +18,12 @@ from rich.text import Text
 
 from pyes.closing import Closing
 from pyes.config import TrainConfig
-from pyes.metrics import Row
+from pyes.metrics import NodeRow, Row
 
 _LINES_EVERY = 2.0  # seconds, without a terminal
 _FRAMES_EVERY = 0.1  # seconds, on a terminal
+_MOST_NODES = 10  # in a frame: it must fit the screen
+_NODE_COLUMNS = ("workers", "members", "steps/s", "idle", "round trip", "bytes")
 
 
 class Display(Closing):
@@ -53,8 +55,14 @@ class Display(Closing):
             if self._enabled:
                 self._console.print(text, soft_wrap=True, markup=False)
 
-    def show(self, row: Row) -> None:
-        """Show a generation; on a terminal at most ten times a second, elsewhere every two seconds."""
+    def show(self, row: Row, nodes: Sequence[NodeRow] = (), remarks: Sequence[str] = ()) -> None:
+        """Show a generation; on a terminal at most ten times a second, elsewhere every two seconds.
+
+        Parameters
+        ----------
+        nodes : NodeRow s    what other machines did for it; seen on a terminal, like the remarks
+        remarks : texts      what was out of the ordinary so far
+        """
         evaluated = row.eval_return_mean is not None and row.eval_return_std is not None
         if evaluated:
             self._evaluation = (row.eval_return_mean or 0.0, row.eval_return_std or 0.0)
@@ -72,7 +80,7 @@ class Display(Closing):
                 # No refresh thread: the loop comes by often enough.
                 self._live = Live(console=self._console, auto_refresh=False, transient=False)
                 self._live.start()
-            self._live.update(self._frame(row), refresh=True)
+            self._live.update(Group(self._frame(row), *_nodes(nodes), *map(Text, remarks)), refresh=True)
 
     @contextmanager
     def _while_read(self) -> Iterator[None]:
@@ -166,6 +174,28 @@ class _Errors(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Show one record."""
         self._display.note(record.getMessage())
+
+
+def _nodes(rows: Sequence[NodeRow]) -> list[RenderableType]:
+    """Return a table of the nodes, if there are any."""
+    if not rows:
+        return []
+    table = Table(box=None, pad_edge=False, header_style="")
+    table.add_column("node")
+    for name in _NODE_COLUMNS:
+        table.add_column(name, justify="right")
+    for row in rows[:_MOST_NODES]:
+        table.add_row(
+            Text(row.node),
+            f"{row.workers}",
+            f"{row.members:,}",
+            f"{row.steps_per_second:,.0f}",
+            f"{row.idle_fraction:.0%}",
+            f"{1e3 * row.round_trip:.1f} ms",
+            f"{row.bytes_sent + row.bytes_received:,}",
+        )
+    more = len(rows) - _MOST_NODES
+    return [Text(), table, *([Text(f"and {more} more; all of them: pyes status")] if more > 0 else [])]
 
 
 def _rate(steps_per_second: float | None) -> str:

@@ -7,7 +7,7 @@ anything is learnt from it.
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from pyes.interrupts import Interrupt, interruptible
 from pyes.journal import Evaluation, Generation, Journal, Kind, Recording
 from pyes.logs import run_log
 from pyes.messages import Results
-from pyes.metrics import MetricsWriter, NodesWriter, Row
+from pyes.metrics import MetricsWriter, NodeRow, NodesWriter, Row
 from pyes.noise import NoiseTable
 from pyes.run_directory import RunDirectory
 from pyes.run_state import Interface, RunState, Setup
@@ -208,15 +208,16 @@ class _Run:
         if workers := self._cluster.workers:  # else all nodes have just left
             row.idle_fraction = max(0.0, 1.0 - results.busy_seconds / (workers * row.evaluate_seconds))
         row.bytes_sent, row.bytes_received = self._traffic()
-        self._nodes.write(self._cluster.nodes(record.generation, row.evaluate_seconds))
-        return self._conclude(row)
+        nodes = self._cluster.nodes(record.generation, row.evaluate_seconds)
+        self._nodes.write(nodes)
+        return self._conclude(row, nodes)
 
     def _traffic(self) -> tuple[int, int]:
         """Return the bytes sent and received since the last call."""
         before, self._bytes = self._bytes, self._cluster.traffic
         return self._bytes[0] - before[0], self._bytes[1] - before[1]
 
-    def _conclude(self, row: Row) -> str | None:
+    def _conclude(self, row: Row, nodes: Sequence[NodeRow] = ()) -> str | None:
         """Evaluate and save if that is due, write the row of the generation; return what ends the run, if anything."""
         stopped_by = "interrupt" if self._interrupt else self._reached()
         evaluation = self._evaluate_if_due(row, stopped_by)
@@ -224,7 +225,7 @@ class _Run:
             row.eval_return_mean, row.eval_return_std = evaluation
         row.seconds = self._seconds()
         self._metrics.write(row)
-        self._display.show(row)
+        self._display.show(row, nodes, self._cluster.remarks())
         every = self._config.snapshot.every
         if every and self._state.generation % every == 0:
             self._try_to_save()

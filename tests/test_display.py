@@ -7,6 +7,7 @@ from samples import row
 
 from pyes.config import TrainConfig
 from pyes.display import Display
+from pyes.metrics import NodeRow
 
 
 def _display(terminal, **config):
@@ -40,6 +41,39 @@ def test_on_a_terminal_the_table_shows_the_time_left():
         display.show(row(49, seconds=30.0))
     assert "50% of generations" in stream.getvalue()
     assert "about 30.0 s left" in stream.getvalue()
+
+
+def _node(name):
+    return NodeRow(
+        generation=3,
+        node=name,
+        workers=4,
+        members=250,
+        timesteps=61_000,
+        steps_per_second=15_250.0,
+        idle_fraction=0.03,
+        round_trip=0.0021,
+        bytes_sent=1_200,
+        bytes_received=3_400,
+    )
+
+
+def test_on_a_terminal_nodes_are_listed_but_never_more_than_fit():
+    display, stream = _display(True, generations=100)
+    with display:
+        display.show(row(49), [_node(f"host[{number}]:17") for number in range(12)], ["2 members were lost"])
+    text = stream.getvalue()
+    for shown in ("host[0]:17", "host[9]:17", "15,250", "2.1 ms", "4,600", "and 2 more; all of them: pyes status"):
+        assert shown in text
+    assert "host[10]:17" not in text
+    assert "2 members were lost" in text
+
+
+def test_without_a_terminal_nodes_take_no_lines():
+    display, stream = _display(False)
+    with display:
+        display.show(row(0), [_node("host:17")])
+    assert len(stream.getvalue().splitlines()) == 1
 
 
 def test_names_are_shown_as_they_are(capsys):
