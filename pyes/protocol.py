@@ -117,14 +117,18 @@ class _Side:
             messages.append(message)
         return messages
 
-    def send(self, message: Message) -> bytes:
+    def send(self, message: Message, encoded: bytes | None = None) -> bytes:
         """Return the bytes to send for a message.
+
+        Parameters
+        ----------
+        encoded : bytes    what ``wire.encode`` gave for it, where it goes to many
 
         Raises
         ------
         ProtocolError    this end may not say that now, or a field holds what the other end would refuse
         """
-        data = wire.encode(message)
+        data = wire.encode(message) if encoded is None else encoded
         self._move(message, self._says, "cannot send")
         self.bytes_sent += len(data)
         return data

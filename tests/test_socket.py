@@ -1,8 +1,11 @@
 """Runs over sockets: whatever happens to nodes, head and network, the journal is the one of a run in one process."""
 
+import collections
 import contextlib
+import csv
 import functools
 import itertools
+import json
 import os
 import random
 import re
@@ -21,6 +24,7 @@ from hosts import FakeNode, Host, Link, Proxy, Trainer, connect, new_address, ne
 
 import pyes
 from pyes import addresses, cli, keys, wire
+from pyes.cluster import head as head_module
 from pyes.cluster import job as job_module
 from pyes.errors import ConfigError
 from pyes.protocol import HeadSide
@@ -155,6 +159,15 @@ def test_a_run_on_two_machines_equals_one_in_one_process(tmp_path, reference, da
     run, (sync, changes) = tmp_path / "run", RUNS[name]
     _train(run, over(daemons, run, sync=sync), changes)
     _same(reference(changes | {"cluster": {}}), run)
+
+
+@pytest.mark.parametrize("name", ["openai_es", "novelty"])
+def test_what_many_machines_are_sent_leads_to_the_same(tmp_path, reference, daemons, name, monkeypatch):
+    """As if two were many: each is sent the whole, not what it does not know."""
+    monkeypatch.setattr(head_module, "_FEW_NODES", 1)
+    run, (sync, changes) = tmp_path / "run", RUNS[name]
+    _train(run, over(daemons, run, sync=sync), changes)
+    _same(reference(changes), run)
 
 
 def test_machines_join_in_the_middle_and_in_a_resumed_run(tmp_path, reference):
@@ -397,6 +410,19 @@ def test_a_node_that_comes_to_another_theta_is_corrected_three_times(patient):
     _logged_once(run, "refused drifting: its theta differs")
 
 
+def test_a_node_that_comes_to_another_theta_in_each_update_is_sent_away(patient):
+    address, run = patient
+    with FakeNode(address, node="astray") as node:
+        ready = _join(node)
+        for _ in range(3):
+            snapshot = node.expect(wire.Snapshot)
+            node.send(replace(ready, generation=snapshot.generation, theta_hash=snapshot.theta_hash))
+            learn = node.expect(wire.Learn)
+            node.send(replace(ready, generation=learn.generation + 1, theta_hash="one bit off"))
+        assert "its theta differs from the head's" in node.refusal()
+    _logged_once(run, "refused astray: its theta differs")
+
+
 def test_a_node_that_is_late_is_not_waited_for(patient):
     """The run goes on while it takes a snapshot in; what it says then is of the past."""
     address, _ = patient
@@ -408,6 +434,34 @@ def test_a_node_that_is_late_is_not_waited_for(patient):
             assert node.expect(wire.Learn).generation == generation
         node.send(replace(ready, generation=snapshot.generation, theta_hash=snapshot.theta_hash))
         assert node.expect(wire.Open).generation == generation + 1
+
+
+def test_a_node_that_does_not_read_is_not_written_to_for_ever(tmp_path, reference):
+    """Each generation is a vector of 4 MB; what is under way to it takes 16, and some more in the kernel."""
+    changes = {
+        "network": {"name": "mlp", "hidden": [1000, 1000]},
+        "noise": {"entries": 2**22},
+        "generations": 16,
+        "evaluation": {"every": 0},
+    }
+    run, address = tmp_path / "run", new_address()
+    _digests(json.dumps(changes))  # takes seconds; it is to join at the beginning
+    with _trainer(address, run, changes, sync="params") as head:
+        head.hear("no node is here")
+        with FakeNode(address, node="deaf") as node, Host(address):
+            node.send(_ready(node.expect(wire.Job), changes))
+            while head.running:
+                with contextlib.suppress(ConnectionError):  # the run has just ended
+                    node.send(wire.Beat(0.0))
+                time.sleep(0.2)
+            head.succeed()
+    sent = collections.Counter()
+    with open(run / "nodes.csv", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            sent[row["node"]] += int(row["bytes_sent"])
+    assert sent.pop("deaf") < 40e6
+    assert min(sent.values()) > 60e6
+    _same(reference(changes), run)
 
 
 @pytest.mark.parametrize("what", ["digest", "table"])
@@ -427,16 +481,16 @@ def _join(node):
 
 
 @functools.cache
-def _digests():
-    """Return what an honest node of SETTINGS finds out by itself."""
-    config = pyes.config.from_mapping(SETTINGS)
+def _digests(changes):
+    """Return what an honest node of SETTINGS with these changes finds out by itself."""
+    config = pyes.config.from_mapping(merge(SETTINGS, json.loads(changes)))
     setup = Setup.of(config, Interface.of(config.task))
     with setup.make_table() as table:
         return job_module.digest_of(setup), table.fingerprint
 
 
-def _ready(job):
-    digest, table = _digests()
+def _ready(job, changes=None):
+    digest, table = _digests(json.dumps(changes or {}))
     return wire.Ready(job.job, digest, table, "", 0)
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyes import packing, wire
 from pyes.cluster.agent import Agent
@@ -40,6 +41,7 @@ _PREPARING_SECONDS = 300.0  # that a node may be silent while it makes its table
 _TICK_SECONDS = 0.05  # between looks at who is late
 _CORRECTIONS = 3  # snapshots with no generation learnt between them, after which a node computes something else
 _FAREWELL_SECONDS = 2.0  # that a node has to read why it is sent away
+_FEW_NODES = 8  # up to which each is sent only what it does not know
 _OVERHEAD_BYTES = 2**16  # of a message, beside its arrays
 
 
@@ -439,24 +441,35 @@ class Head:
         return wire.Report(json.dumps(report))
 
     def teach(self, record: Generation) -> None:
-        """Send what a generation came to to all nodes that are in step, each without what it has reported itself."""
-        for peer in self._peers.values():
-            if not peer.in_step:
-                continue
-            rest = np.flatnonzero(~peer.known)
-            status = record.status[rest]
-            message = wire.Learn(
-                generation=record.generation,
-                theta_hash=record.theta_hash,
-                ranges=wire.ranges_of(rest),
-                returns=record.returns[rest],
-                lengths=record.lengths[rest],
-                status=status if status.any() else None,
-                observations=record.observations,
-                sums=record.sums,
-                behaviours=None
-                if record.behaviours is None
-                else record.behaviours.reshape(len(record.returns), -1)[rest],
-                agreement=math.nan if record.agreement is None else record.agreement,
-            )
-            peer.send(message)
+        """Send what a generation came to to all nodes that are in step.
+
+        A few are each sent what they have not reported themselves. To many, which reported little each, the whole goes
+        out, written once: writing it anew for each would be most of what the head does.
+        """
+        peers = [peer for peer in self._peers.values() if peer.in_step]
+        if len(peers) > _FEW_NODES:
+            message = _lesson(record, np.arange(len(record.returns)))
+            encoded = wire.encode(message)
+            for peer in peers:
+                peer.send(message, encoded)
+        else:
+            for peer in peers:
+                peer.send(_lesson(record, np.flatnonzero(~peer.known)))
+
+
+def _lesson(record: Generation, members: NDArray[np.int64]) -> wire.Learn:
+    """Return what a generation came to, with the results of these members alone."""
+    status = record.status[members]
+    behaviours = record.behaviours
+    return wire.Learn(
+        generation=record.generation,
+        theta_hash=record.theta_hash,
+        ranges=wire.ranges_of(members),
+        returns=record.returns[members],
+        lengths=record.lengths[members],
+        status=status if status.any() else None,
+        observations=record.observations,
+        sums=record.sums,
+        behaviours=None if behaviours is None else behaviours.reshape(len(record.returns), -1)[members],
+        agreement=math.nan if record.agreement is None else record.agreement,
+    )

@@ -115,10 +115,10 @@ class Peer:
         """What the node calls itself."""
         return self.hello.node
 
-    def send(self, message: wire.Message) -> None:
-        """Send a message, if the connection still stands and the node has not been sent away."""
+    def send(self, message: wire.Message, encoded: bytes | None = None) -> None:
+        """Send a message, which may be encoded already; not if the connection is closed or the node was sent away."""
         if self.side.state is not State.OVER and not self.writer.is_closing():
-            self.writer.write(self.side.send(message))
+            self.writer.write(self.side.send(message, encoded))
 
     def leave(self) -> None:
         """Close the connection at once."""
