@@ -13,7 +13,7 @@ from pyes.metrics import NodeRow
 from pyes.protocol import HeadSide, State
 from pyes.schedule import Pace
 
-_MOST_WAITING = 2**24  # bytes
+_MOST_WAITING = 2**22  # bytes: who has not taken the last batch in gets no other
 
 
 @dataclass(frozen=True)
