@@ -1,0 +1,46 @@
+"""LunarLander by six algorithms, five seeds each, with one worker: where they end, and how fast they get there.
+
+    python benchmarks/lander_algorithms.py [FOLDER] [ALGORITHM ...]
+
+Each algorithm has settings of its own and the budget that it is judged by: 15,000 episodes, 6,000 of CMA-ES, 10,000
+of those that need no more. Prints the table of `pyes table`; its seconds are a run's wall clock, evaluations of 20
+episodes included. FOLDER keeps the runs (default: a new one); those that have ended there are not made again.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SEEDS = range(5)
+SETTINGS = {
+    "openai_es": "algorithm=openai_es generations=375 evaluation.every=10",
+    "cma_es": "experiment=lander_cma evaluation.every=5",
+    "ars": "algorithm=ars algorithm.sigma=0.1 algorithm.learning_rate=0.05 algorithm.top=10 generations=250 "
+    "task.normalize_observations=true evaluation.every=10",
+    "snes": "algorithm=snes generations=250 evaluation.every=10",
+    "pgpe": "experiment=lander_pgpe evaluation.every=2",
+    "ga": "algorithm=ga algorithm.population_size=60 algorithm.parents=10 algorithm.sigma=0.2 generations=50 "
+    "task.episodes=5 task.common_random_numbers=generation evaluation.every=5",
+}
+
+
+def main() -> None:
+    """Train what is not there yet, seed by seed, and print the table."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="lander-"))
+    for seed in SEEDS:
+        for name in sys.argv[2:] or SETTINGS:
+            run = folder / f"{name}-{seed}"
+            if not (run / "learning_curve.png").exists():
+                train(run, [*SETTINGS[name].split(), f"seed={seed}"])
+    subprocess.run([sys.executable, "-m", "pyes", "table", str(folder), "--targets", "200,250"], check=True)
+
+
+def train(run: Path, overrides: list[str]) -> None:
+    """Train once."""
+    command = [sys.executable, "-m", "pyes", "train", f"run_dir={run}", "cluster.workers=1", "evaluation.episodes=20"]
+    subprocess.run([*command, *overrides], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    main()
