@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyes import cli
+from pyes.cli import this_machine
 
 TINY = ("debug=default", "task=cart_pole")
 
@@ -416,7 +417,7 @@ def test_unexpected_error_is_one_line_that_points_to_debug(
     def fail(_: object) -> None:
         raise ZeroDivisionError("first\n  second")
 
-    monkeypatch.setattr(cli, "_info", fail)
+    monkeypatch.setattr(this_machine, "_info", fail)
     assert cli.main(["info"]) == 1
     expected = "pyes: error: ZeroDivisionError: first; second; run again with --debug for the traceback\n"
     assert capsys.readouterr().err == expected
@@ -426,7 +427,7 @@ def test_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch):
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_info", interrupt)
+    monkeypatch.setattr(this_machine, "_info", interrupt)
     assert cli.main(["info"]) == 130
 
 

@@ -1,0 +1,82 @@
+"""Arguments that several commands have: runs, files, seeds, and numbers within bounds.
+
+Owns their names, their types and how a wrong one is refused. Knows no command.
+"""
+
+import argparse
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from pyes.errors import ConfigError
+
+#: Does what parsed arguments ask for.
+Command = Callable[[argparse.Namespace], None]
+#: Adds a command to the program by its name, what runs it and a help line; returns the parser of its arguments.
+Add = Callable[[str, Command, str], argparse.ArgumentParser]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that refuses in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse what was given."""
+        raise ConfigError(f"{message} (see {self.prog} --help)")
+
+
+def _integer(text: str, minimum: int, maximum: int) -> int:
+    with contextlib.suppress(ValueError):
+        if minimum <= int(text) <= maximum:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"got {text!r}, expected an integer >= {minimum} and <= {maximum}")
+
+
+def count(text: str) -> int:
+    """Return how many of something: at least one."""
+    return _integer(text, 1, 10**9)
+
+
+def seed(text: str) -> int:
+    """Return a seed."""
+    return _integer(text, 0, 2**64 - 1)
+
+
+def index(text: str) -> int:
+    """Return the number of a generation or a member, from 0."""
+    return _integer(text, 0, 2**32 - 1)
+
+
+def port(text: str) -> int:
+    """Return the number of a TCP port."""
+    return _integer(text, 1, 65535)
+
+
+def add_run(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Add RUN, or RUN..."""
+    if several:
+        parser.add_argument("run", metavar="RUN", type=Path, nargs="+", help="run directory, or folder of a sweep")
+    else:
+        parser.add_argument("run", metavar="RUN", type=Path, help="run directory")
+
+
+def add_output(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add the file to write."""
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help=text)
+
+
+def add_episodes(parser: argparse.ArgumentParser, default: int | None, shown: str) -> None:
+    """Add the number of episodes, and their seed."""
+    parser.add_argument("--episodes", metavar="N", type=count, default=default, help=f"how many (default: {shown})")
+    parser.add_argument("--seed", metavar="S", type=seed, help="of the episodes (default: the run's own)")
+
+
+def add_generation(parser: argparse.ArgumentParser) -> None:
+    """Add the generation whose center is wanted."""
+    text = "whose center, rebuilt from the journal (default: the policy that the run has saved last)"
+    parser.add_argument("--generation", metavar="G", type=index, help=text)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for output that programs read."""
+    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")

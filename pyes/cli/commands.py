@@ -1,0 +1,35 @@
+"""All commands: their families, in the order in which ``pyes --help`` has them.
+
+Knows no command but ``train``, whose arguments are Hydra's. A family's module adds its commands to the program, and
+imports what one needs when that one runs.
+"""
+
+import argparse
+
+from pyes.cli import cluster, launch, playing, results, this_machine
+from pyes.cli.arguments import Command, Parser
+from pyes.versions import version
+
+_TRAIN_HELP = "train a policy: pyes train [KEY=VALUE ...] [-m]; pyes train --help lists what there is"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands; what it returns has ``command``, which runs one."""
+    parser = Parser(
+        prog="pyes",
+        description="Evolution strategies for policies in real simulators.",
+        epilog="--debug anywhere on the line: show the traceback of an error.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"pyes {version('pyes-rl')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+
+    def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
+        subparser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:], allow_abbrev=False)
+        subparser.set_defaults(command=command)
+        return subparser
+
+    commands.add_parser("train", help=_TRAIN_HELP, add_help=False)
+    for family in (playing, results, cluster, launch, this_machine):
+        family.add_commands(add)
+    return parser

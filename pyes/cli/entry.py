@@ -1,0 +1,62 @@
+"""From the arguments of a process to its exit status.
+
+Owns exit statuses, ``--debug``, and which command gets the arguments.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from pyes.cli import commands
+from pyes.cli.output import describe
+from pyes.errors import PyesError
+
+_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0, 1 (failure), 2 (bad input) or 130 (interrupted)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    sys.path.insert(0, "")  # as `python -m pyes` has it: modules of one's own lie in the current folder
+    _one_thread_per_process()
+    try:
+        _run([each for each in arguments if each != "--debug"])
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return 0
+    except SystemExit as end:  # argparse and Hydra, after --help and the like
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone, as in `pyes info | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        if sys.stderr is not None:  # else print would take standard output
+            print(f"pyes: error: {describe(error)}", file=sys.stderr)
+        return error.exit_status if isinstance(error, PyesError) else 1
+
+
+def _one_thread_per_process() -> None:
+    """Keep numeric libraries from starting threads of their own; must come before NumPy is imported."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
+def _run(arguments: list[str]) -> None:
+    if arguments[:1] == ["train"]:  # the rest is Hydra's
+        from pyes.cli import train
+
+        train.run(arguments[1:])
+        return
+    training: list[str] = []
+    if arguments[:1] == ["launch"] and "--" in arguments:  # what follows is another command line
+        end = arguments.index("--")
+        arguments, training = arguments[:end], arguments[end + 1 :]
+    options = commands.make_parser().parse_args(arguments)
+    options.training = training
+    options.command(options)

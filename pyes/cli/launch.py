@@ -1,0 +1,54 @@
+"""``pyes launch ssh | slurm``: a head and its nodes, started together."""
+
+import argparse
+from pathlib import Path
+
+from pyes.cli.arguments import Add, count, port
+
+
+def add_commands(add: Add) -> None:
+    """Add these commands to the program."""
+    _add_launch(add("launch", _launch_ssh, "start a head and its nodes together, over SSH or by Slurm"))
+
+
+def _add_launch(parser: argparse.ArgumentParser) -> None:
+    ways = parser.add_subparsers(title="ways", metavar="WAY", required=True)
+    usage = "pyes launch {} -- train [KEY=VALUE ...]"
+
+    text = "a head here, and a node on each host for as long as it runs"
+    ssh = ways.add_parser("ssh", usage=usage.format("ssh HOSTS [options]"), help=text, description=text)
+    ssh.set_defaults(command=_launch_ssh)
+    line = "[user@]host [workers=N] [python=PATH | pyes=COMMAND] [dir=PATH]"
+    ssh.add_argument("hosts", metavar="HOSTS", type=Path, help=f"file with a host a line: {line}")
+    ssh.add_argument("--key", metavar="FILE", type=Path, help="the key of the cluster (default: a new one)")
+    ssh.add_argument("--port", metavar="P", type=port, default=5555, help="of the head (default: 5555)")
+    ssh.add_argument("--head", metavar="ADDRESS", help="where nodes find this machine (default: where its packets go)")
+
+    text = "one job with the head on its first node and a worker on each"
+    slurm = ways.add_parser("slurm", usage=usage.format("slurm [options]"), help=text, description=text)
+    slurm.set_defaults(command=_launch_slurm)
+    slurm.add_argument("--nodes", metavar="N", type=count, default=1, help="machines (default: 1)")
+    slurm.add_argument("--time", metavar="T", help="limit, as sbatch has it: 90 (minutes), 12:00:00, 2-00")
+    slurm.add_argument("--partition", metavar="P", help="default: the cluster's")
+    slurm.add_argument("--cpus", metavar="N", type=count, help="of each node (default: whole nodes)")
+    slurm.add_argument("--sbatch", metavar="OPTION", action="append", default=[], help="another: --sbatch=--mem=8G")
+    slurm.add_argument("--dry-run", action="store_true", help="print the batch script, and submit nothing")
+
+
+def _launch_ssh(options: argparse.Namespace) -> None:
+    from pyes import addresses
+    from pyes.launch import head, hosts, ssh
+
+    where = options.head or head.address_for_nodes()
+    address = addresses.parse(f"tcp://[{where}]:{options.port}" if ":" in where else f"tcp://{where}:{options.port}")
+    status = ssh.run(hosts.read(options.hosts), address, options.key, options.training)
+    if status:
+        raise SystemExit(status)  # the head has said why
+
+
+def _launch_slurm(options: argparse.Namespace) -> None:
+    from pyes.launch import slurm
+
+    resources = slurm.Resources(options.nodes, options.time, options.partition, options.cpus, options.sbatch)
+    text = slurm.script(resources, options.training)
+    print(text if options.dry_run else slurm.submit(text), end="" if options.dry_run else "\n")

@@ -1,0 +1,66 @@
+"""``pyes evaluate | replay``: the policy of a run, or one individual, plays again."""
+
+import argparse
+from pathlib import Path
+
+from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_run, index
+from pyes.cli.output import print_json, standard_output
+from pyes.errors import PyesError
+
+
+def add_commands(add: Add) -> None:
+    """Add these commands to the program."""
+    _add_evaluate(add("evaluate", _evaluate, "run the center policy of a run on fixed seeds and report its returns"))
+    _add_replay(add("replay", _replay, "rebuild one individual of a run and run its episodes again: the same return"))
+
+
+def _add_evaluate(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    add_generation(parser)
+    add_episodes(parser, None, "100; 1 of a function")
+    add_json(parser)
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    from pyes import replay
+
+    with standard_output():
+        evaluation = replay.evaluate(
+            options.run, episodes=options.episodes, seed=options.seed, generation=options.generation
+        )
+    if options.json:
+        print_json(evaluation.to_dict())
+        return
+    lengths = evaluation.lengths
+    print(f"return {evaluation.return_mean:.2f} ± {evaluation.return_std:.2f} over {len(lengths)} episodes", end=" ")
+    print(f"(min {min(evaluation.returns):.2f}, max {max(evaluation.returns):.2f})", end=", ")
+    print(f"length {sum(lengths) / len(lengths):.1f}")
+
+
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    parser.add_argument("--generation", metavar="G", type=index, required=True, help="the individual's generation")
+    parser.add_argument("--member", metavar="M", type=index, required=True, help="its number in the generation")
+    parser.add_argument("--video", metavar="FILE", type=Path, help="film it, for example as member.mp4")
+    add_json(parser)
+
+
+def _replay(options: argparse.Namespace) -> None:
+    from pyes import replay, video
+
+    with standard_output():
+        if options.video is None:
+            with replay.open(options.run) as individuals:
+                playback = individuals.play(options.generation, options.member)
+        else:
+            playback = video.record_member(options.run, options.video, options.generation, options.member)
+    if options.json:
+        print_json(playback.to_dict())
+    else:
+        seeds = ", ".join(map(str, playback.seeds))
+        print(f"return {playback.return_:.9g}, length {playback.length}, environment seed {seeds}")
+    if not playback.exact:
+        raise PyesError(
+            f"the journal has return {playback.recorded_return!r} and length {playback.recorded_length}, "
+            f"got {playback.return_!r} and {playback.length}: is the environment deterministic and the same?"
+        )

@@ -1,0 +1,99 @@
+"""``pyes plot | table | map | video | export``: what one shows of runs, or takes away from them."""
+
+import argparse
+import contextlib
+import json
+import math
+
+from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_output, add_run
+from pyes.cli.output import standard_output
+
+
+def add_commands(add: Add) -> None:
+    """Add these commands to the program."""
+    _add_plot(add("plot", _plot, "draw learning curves of one or more runs"))
+    _add_table(add("table", _table, "print where runs ended and how fast they got there, as a Markdown table"))
+    _add_map(add("map", _map, "draw all individuals of a run on a plane, and the path of the center through them"))
+    _add_video(add("video", _video, "film the center policy of a run"))
+    _add_export(add("export", _export, "write the policy of a run for other programs"))
+
+
+def _add_plot(parser: argparse.ArgumentParser) -> None:
+    add_run(parser, several=True)
+    add_output(parser, "picture to write, for example curves.png")
+    choices = ("timesteps", "seconds", "generation", "episodes")
+    parser.add_argument("--x", choices=choices, default="timesteps", help="horizontal axis (default: timesteps)")
+    bands = "range: mean, least and greatest; iqm: interquartile mean and bootstrap interval (default: range)"
+    parser.add_argument("--band", choices=("range", "iqm"), default="range", help=bands)
+
+
+def _plot(options: argparse.Namespace) -> None:
+    from pyes import plots
+
+    plots.plot(options.run, options.output, x=options.x, band=options.band)
+    print(options.output)
+
+
+def _returns(text: str) -> list[float]:
+    with contextlib.suppress(ValueError):
+        numbers = [float(each) for each in text.split(",")]
+        if all(map(math.isfinite, numbers)):
+            return numbers
+    raise argparse.ArgumentTypeError(f"got {text!r}, expected numbers with commas between them, for example 200,250")
+
+
+def _add_table(parser: argparse.ArgumentParser) -> None:
+    add_run(parser, several=True)
+    targets = "returns, of which to say when evaluations reached them: 200,250 (negative ones: --targets=-400,-200)"
+    parser.add_argument("--targets", metavar="RETURNS", type=_returns, default=[], help=targets)
+    add_json(parser)
+
+
+def _table(options: argparse.Namespace) -> None:
+    from pyes import tables
+
+    made = tables.table(options.run, options.targets)
+    print(json.dumps(made.to_mapping(), allow_nan=False) if options.json else made.to_markdown())
+
+
+def _add_map(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    add_output(parser, "picture to write, for example map.png")
+    choices = ("pca", "umap")
+    parser.add_argument("--method", choices=choices, default="pca", help="projection (default: pca)")
+
+
+def _map(options: argparse.Namespace) -> None:
+    from pyes import maps
+
+    with standard_output():
+        maps.draw(options.run, options.output, method=options.method)
+    print(options.output)
+
+
+def _add_video(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    add_generation(parser)
+    add_output(parser, "video to write, for example video.mp4")
+    add_episodes(parser, 1, "1")
+
+
+def _video(options: argparse.Namespace) -> None:
+    from pyes import video
+
+    with standard_output():
+        video.record(
+            options.run, options.output, episodes=options.episodes, seed=options.seed, generation=options.generation
+        )
+    print(options.output)
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    add_output(parser, "file to write; its suffix names the format: .safetensors, .pt or .onnx")
+
+
+def _export(options: argparse.Namespace) -> None:
+    from pyes import export
+
+    print(export.export(options.run, options.output))

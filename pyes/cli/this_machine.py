@@ -1,0 +1,46 @@
+"""``pyes info | bench``: what this machine and this build of pyes are, and how fast."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+from pyes.cli.arguments import Add
+from pyes.versions import version
+
+
+def add_commands(add: Add) -> None:
+    """Add these commands to the program."""
+    add("info", _info, "show versions, CPU, memory and the default noise table")
+    bench = add("bench", _bench, "measure kernels and rollouts against this machine's limits")
+    bench.add_argument("--full", action="store_true", help="more repetitions and a larger table: 2 GB, some minutes")
+
+
+def _info(options: argparse.Namespace) -> None:
+    for name, value in _facts():
+        print(f"{name:<14}{value}")
+
+
+def _facts() -> Iterator[tuple[str, str]]:
+    import platform
+
+    from pyes import _core, memory, noise, selftest
+
+    yield "pyes", version("pyes-rl")
+    yield "python", f"{platform.python_version()} ({sys.executable})"
+    for name in ("numpy", "torch", "gymnasium", "hydra-core"):
+        yield name, version(name)
+    yield "platform", platform.platform()
+    levels = _core.levels()
+    yield "cpu level", f"{levels[-1]} (of {', '.join(levels)})"
+    yield "kernels", selftest.digest()
+    yield "cores", str(noise.usable_cores())
+    yield "memory", f"{memory.available() / 2**30:.1f} GiB available to this process"
+    yield "shared memory", memory.default_kind()
+    entries = noise.default_entries(1)
+    yield "noise table", f"{entries:,} entries by default: {entries * 4 / 2**20:,.0f} MiB as float32"
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from pyes import bench
+
+    bench.run(full=options.full)

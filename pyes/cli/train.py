@@ -1,0 +1,186 @@
+"""``pyes train``: everything that knows Hydra.
+
+Owns the way from a command line to checked settings and a run, for one job or for each of a sweep, and turns Hydra's
+refusals into one line of our own.
+"""
+
+import contextlib
+import io
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from pyes.cli.output import describe, one_line, standard_output
+from pyes.cli.overrides import GROUPS_WITHOUT_KEYS, directed, path_of
+from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
+from pyes.errors import ConfigError, PyesError, RunDirectoryError
+
+#: Groups whose options have keys of their own, and a name among them.
+_NAMED_GROUPS = ("algorithm", "task", "network", "optimizer")
+
+
+def run(arguments: list[str]) -> None:
+    """Run the jobs of a command line, which is what follows ``pyes train``.
+
+    Raises
+    ------
+    PyesError            for what a run is refused, or failed; Hydra's refusals are a `ConfigError`
+    SystemExit           Hydra has printed what was asked for, such as its version
+    KeyboardInterrupt    the user ended the run
+    """
+    import hydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    failures: list[Exception] = []
+
+    def job(config: Any) -> float | None:
+        # Hydra adds a line of its own to what a job raises, so a single run's error takes another way.
+        try:
+            return _run_job(config)
+        except Exception as error:
+            if _sweeping():
+                raise
+            failures.append(error)
+            return None
+
+    _check_flags(arguments)
+    try:
+        with _command_line(directed(arguments)):
+            hydra.main(config_path="pkg://pyes.conf", config_name="train", version_base="1.3")(job)()
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _explained(error) from error
+    except OSError as error:
+        if error.filename is None or hasattr(error, "__notes__"):  # the second: a job's own error
+            raise
+        raise RunDirectoryError(
+            f"run_dir: cannot make {error.filename} ({error.strerror}); choose another with run_dir=DIR"
+        ) from error
+    if failures:
+        raise failures[0]
+
+
+def _run_job(config: Any) -> float | None:
+    """Train once, in the directory that Hydra made; return the objective. Runs in a launcher's process, too."""
+    from hydra.core.hydra_config import HydraConfig
+
+    run_dir = Path(HydraConfig.get().runtime.output_dir)
+    try:
+        checked = _checked(config, run_dir)
+        from pyes import training
+
+        with standard_output():
+            result = training.train(checked)
+    except Exception as error:
+        _log_failure(run_dir, error)
+        if _sweeping():
+            print(f"pyes: job {run_dir.name} failed: {describe(error)}", file=sys.stderr)
+            error.add_note(f"({run_dir / 'train.log'})")
+        raise
+    print(result.run_dir, flush=True)
+    if result.stopped_by == "interrupt":
+        raise KeyboardInterrupt  # the rest of a sweep is not wanted either
+    return result.objective
+
+
+def _checked(config: Any, run_dir: Path) -> TrainConfig:
+    """Return Hydra's configuration of a job as ours."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    config.run_dir = str(run_dir)
+    if config.resume is not None:
+        config.resume = str(run_dir)
+    try:
+        values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise _explained(error) from error
+    try:
+        return from_mapping(_fitting(cast(dict[str, Any], values)))
+    except ConfigError as error:
+        for group in _NAMED_GROUPS:
+            if name := path_of(_given(), f"{group}.name"):
+                error.add_note(f"({group}={name} chooses its keys, too; {group}.name={name} does not)")
+        raise
+
+
+def _fitting(values: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the optimiser that an experiment chooses where the algorithm takes none; the user's own is refused."""
+    given = any(text.lstrip("+").startswith("optimizer") for text in _given())
+    if given or cast(type[AlgorithmConfig], AlgorithmConfig.kind(values["algorithm"])).optimized:
+        return values
+    return {key: value for key, value in values.items() if key != "optimizer"}
+
+
+def _given() -> list[str]:
+    """Return the overrides of a job that the command line or its sweep gives."""
+    from hydra.core.hydra_config import HydraConfig
+
+    return list(HydraConfig.get().overrides.task)
+
+
+def _sweeping() -> bool:
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    return bool(HydraConfig.get().mode == RunMode.MULTIRUN)
+
+
+def _log_failure(run_dir: Path, error: Exception) -> None:
+    """Leave the error in the run's own log, where one looks when a sweep has gone on."""
+    text = f"{error}\n" if isinstance(error, PyesError) else "".join(traceback.format_exception(error))
+    with contextlib.suppress(OSError), open(run_dir / "train.log", "a", encoding="utf-8") as log:
+        log.write(text)
+
+
+def _check_flags(arguments: list[str]) -> None:
+    """Refuse in one line what Hydra's parser would refuse in several."""
+    from hydra._internal.utils import get_args_parser
+
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            get_args_parser().parse_args(arguments)
+    except SystemExit as end:
+        if end.code:
+            reason = said.getvalue().strip().splitlines()[-1].partition("error: ")[2]
+            raise ConfigError(f"{reason} (see pyes train --help and pyes train --hydra-help)") from None
+        raise  # --version
+
+
+@contextlib.contextmanager
+def _command_line(arguments: list[str]) -> Iterator[None]:
+    """Hand Hydra its arguments, and have it raise errors instead of printing them."""
+    argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = ["pyes train", *arguments]
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        sys.argv = argv
+        if full_error is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full_error
+
+
+def _explained(error: Exception) -> ConfigError:
+    """Return Hydra's or OmegaConf's refusal as a line of our own: what, where, what is allowed."""
+    from hydra.errors import MissingConfigException
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue
+
+    if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
+        group, _, option = error.missing_cfg_file.rpartition("/")
+        return unknown_key("", option, error.options, what=group)
+    cause = error.__cause__ or error
+    if isinstance(cause, MissingMandatoryValue):
+        return ConfigError(f"{cause.full_key}: missing; give it a value with {cause.full_key}=VALUE")
+    if isinstance(cause, ConfigKeyError | ConfigAttributeError) and cause.parent_node is not None:
+        path, _, key = str(cause.full_key).rpartition(".")
+        allowed = {str(each) for each in cause.parent_node} - {"hydra"}
+        return unknown_key(path, key, allowed if path else allowed.union(GROUPS_WITHOUT_KEYS))
+    parts = [str(error)] if cause is error else [str(error), str(cause)]
+    return ConfigError(one_line("\n".join(parts)))
