@@ -1,10 +1,15 @@
 """Ctrl-C and SIGTERM: the first one asks a run to end after its generation, a second one ends it at once."""
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+#: Environment variable of a head that another command started: that command, as the user would give it again.
+COMMAND = "PYES_COMMAND"
 
 
 class Interrupt:
@@ -19,6 +24,11 @@ class Interrupt:
 
     def __bool__(self) -> bool:
         return self.requested
+
+
+def how_to_go_on(run: Path) -> str:
+    """Return the command that goes on with a run."""
+    return f"{os.environ.get(COMMAND, 'pyes train')} resume={run}"
 
 
 @contextmanager

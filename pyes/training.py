@@ -21,7 +21,7 @@ from pyes.config import TrainConfig, deciding
 from pyes.display import Display
 from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
 from pyes.history import History, setup_of
-from pyes.interrupts import Interrupt, interruptible
+from pyes.interrupts import Interrupt, how_to_go_on, interruptible
 from pyes.journal import Evaluation, Generation, Journal, Kind, Recording
 from pyes.logs import run_log
 from pyes.messages import Results
@@ -319,7 +319,7 @@ class _Run:
         for remark in self._cluster.remarks():
             show(remark)
         if stopped_by == "interrupt":
-            show(f"go on with: pyes train resume={self._directory.path}")
+            show(f"go on with: {how_to_go_on(self._directory.path)}")
 
 
 def _used(state: RunState) -> dict[str, Any]:

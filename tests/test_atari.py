@@ -289,6 +289,11 @@ def test_game_that_does_not_exist_is_named():
         made("ALE/Pung-v5")
 
 
+def test_game_without_its_namespace_is_refused_with_its_whole_name():
+    with pytest.raises(ConfigError, match=r"'Pong-v5' cannot be made: .*[^.]; did you mean 'ALE/Pong-v5'\?$"):
+        made("Pong-v5")
+
+
 def test_missing_package_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(ConfigError, match=r"Pong-v5' needs the packages ale-py and .* pip install 'pyes-rl\[atari\]'"):

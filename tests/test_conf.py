@@ -58,6 +58,13 @@ def test_algorithm_of_conf_has_all_keys_of_its_dataclass_and_their_defaults(name
     assert values["algorithm"] == to_mapping(algorithm_config({"name": name}))
 
 
+@pytest.mark.parametrize("name", [path.stem for path in sorted((CONF / "cluster").glob("*.yaml"))])
+def test_cluster_of_conf_is_what_python_makes_of_its_name(name: str):
+    made = from_mapping({"cluster": {"name": name}}).cluster
+    assert made == config(f"cluster={name}").cluster
+    assert made.name == name
+
+
 def test_default_choices_have_every_key_but_those_of_other_choices():
     def keys(values: dict[str, Any], prefix: str = "") -> set[str]:
         nested = (keys(value, f"{prefix}{key}.") if isinstance(value, dict) else set() for key, value in values.items())

@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -253,7 +254,8 @@ def test_launch_ssh_interrupted_ends_after_a_generation_with_all_workers(sshd: H
         assert process.returncode == 130, stderr
         assert stdout == f"{tmp_path / 'run'}\n"
         assert "Traceback" not in stderr
-        assert f"go on with: pyes train resume={tmp_path / 'run'}" in stderr
+        launch = r"pyes launch ssh hosts\.txt --head 127\.0\.0\.1 --port \d+ -- train"
+        assert re.search(f"go on with: {launch} resume={re.escape(str(tmp_path / 'run'))}\n", stderr), stderr
         until(lambda: not sshd.processes(), "the end of the workers")
 
 

@@ -246,6 +246,8 @@ def test_frame_made_by_hand_is_the_message():
             frame(5, 1, "hash", RANGES, RETURNS, LENGTHS, None, None, None, None, 0.5, ["x"] * 17),
             "17 exceeds max_array_len|got 17 texts",
         ),
+        (frame(6, 30, "one line\nand another"), "Log.text: got 'one line.nand another', expected text"),
+        (frame(4, "job", "\x1b[2J"), "Unable.reason: got .*, expected text that can be printed in one line"),
         (frame(35, "job", b"\x80\x80", "replay"), "Job.settings: cannot unpack"),
         (frame(35, "job", b"\x01", "replay"), "Job.settings: got int, expected dict"),
         (frame(35, "job", msgpack.packb({1: 2}, strict_types=True), "replay"), "Job.settings: cannot unpack"),
@@ -315,6 +317,11 @@ def test_texts_for_people_are_cut_to_what_fits():
     assert got.reason == "ü" * 256
     (got,) = decoder().feed(wire.encode(done(errors=["\ud800" + "x" * 5000] * 30)))
     assert got.errors == ["?" + "x" * 2047] * 16
+
+
+def test_texts_for_people_are_one_line_without_control_characters():
+    (got,) = decoder().feed(wire.encode(wire.Log(30, "a\n12:00 b\r\t\x1b[2J\u2028\u202ec\x00ü")))
+    assert got.text == "a 12:00 b   [2J  c ü"
 
 
 def test_array_that_is_not_contiguous_is_sent_as_it_reads():

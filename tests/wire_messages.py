@@ -12,6 +12,7 @@ WHOLE = st.one_of(st.sampled_from([0, 1, 2**32 - 1]), st.integers(0, 2**32 - 1))
 BIG = st.one_of(WHOLE, st.integers(0, 2**63 - 1))
 NAMES = st.one_of(st.just("0123456789abcdef"), st.text(max_size=30).filter(str.isprintable))
 TEXTS = st.text(max_size=60)
+PROSE = st.text(st.characters().filter(str.isprintable), max_size=60)
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), TEXTS),
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXTS, inner, max_size=4)),
@@ -47,7 +48,7 @@ def outcomes(draw):
 @st.composite
 def done(draw):
     sums = optional(matrix(np.float64, draw(st.integers(0, 3)), 2, draw(st.integers(0, 3))))
-    errors = st.lists(TEXTS, max_size=3)
+    errors = st.lists(PROSE, max_size=3)
     values = draw(outcomes())
     halves = draw(optional(matrix(np.float64, len(values["returns"]), 2)))
     return wire.Done(
@@ -98,11 +99,11 @@ BY_KIND = {
     wire.Hello: st.builds(wire.Hello, WHOLE, NAMES, NAMES, NAMES, WHOLE, WHOLE, BIG, NAMES, NAMES),
     wire.Watch: st.builds(wire.Watch, WHOLE, NAMES),
     wire.Ready: st.builds(wire.Ready, NAMES, NAMES, NAMES, NAMES, WHOLE),
-    wire.Unable: st.builds(wire.Unable, NAMES, TEXTS),
+    wire.Unable: st.builds(wire.Unable, NAMES, PROSE),
     wire.Done: done(),
-    wire.Log: st.builds(wire.Log, st.integers(0, 50), TEXTS),
+    wire.Log: st.builds(wire.Log, st.integers(0, 50), PROSE),
     wire.Welcome: st.builds(wire.Welcome, NAMES),
-    wire.Refused: st.builds(wire.Refused, TEXTS),
+    wire.Refused: st.builds(wire.Refused, PROSE),
     wire.Job: st.builds(wire.Job, NAMES, st.dictionaries(TEXTS, JSON, max_size=5), NAMES),
     wire.Learn: learn(),
     wire.Snapshot: st.builds(wire.Snapshot, WHOLE, NAMES, st.binary(max_size=50)),

@@ -58,5 +58,5 @@ def _run(arguments: list[str]) -> None:
         end = arguments.index("--")
         arguments, training = arguments[:end], arguments[end + 1 :]
     options = commands.make_parser().parse_args(arguments)
-    options.training = training
+    options.before, options.training = arguments, training
     options.command(options)

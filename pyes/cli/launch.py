@@ -1,6 +1,7 @@
 """``pyes launch ssh | slurm``: a head and its nodes, started together."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from pyes.cli.arguments import Add, count, port
@@ -41,7 +42,8 @@ def _launch_ssh(options: argparse.Namespace) -> None:
 
     where = options.head or head.address_for_nodes()
     address = addresses.parse(f"tcp://[{where}]:{options.port}" if ":" in where else f"tcp://{where}:{options.port}")
-    status = ssh.run(hosts.read(options.hosts), address, options.key, options.training)
+    again = shlex.join(["pyes", *options.before, "--", "train"])
+    status = ssh.run(hosts.read(options.hosts), address, options.key, options.training, again)
     if status:
         raise SystemExit(status)  # the head has said why
 

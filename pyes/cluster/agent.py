@@ -150,7 +150,7 @@ def _say(text: str) -> None:
 
 
 class _ToHead(logging.Handler):
-    """Shows warnings here, and sends them to the head's log."""
+    """Shows warnings here, and sends them to the head's log, each line for itself: no text passes for two records."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -164,7 +164,6 @@ class _ToHead(logging.Handler):
         _say(text)
         loop, send = self.loop, self.send
         if loop is not None and send is not None:
-            try:
-                loop.call_soon_threadsafe(send, record.levelno, text)
-            except RuntimeError:  # the loop has just been closed
-                return
+            with contextlib.suppress(RuntimeError):  # the loop has just been closed
+                for line in text.splitlines():
+                    loop.call_soon_threadsafe(send, record.levelno, line)

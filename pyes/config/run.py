@@ -40,6 +40,11 @@ class ClusterConfig(Section):
     key: str | None = None  # socket: file of `pyes keygen`, the same on all machines
     sync: Literal["auto", "replay", "params"] = "auto"  # socket: nodes learn from the returns, or are sent theta
 
+    @classmethod
+    def kind(cls, values: Mapping[str, Any]) -> type[Section]:
+        """Return the class of a head of other machines where it is named, which has another default."""
+        return SocketConfig if values.get("name") == SocketConfig.name else cls
+
     def check(self) -> None:
         """Refuse a cluster of nobody."""
         if self.workers == 0 and self.name != "socket":
@@ -47,6 +52,14 @@ class ClusterConfig(Section):
         if self.name == "socket" and self.key is None and not addresses.parse(self.listen).is_loopback:
             expected = "cluster.key=FILE with it (pyes keygen -o FILE), or tcp://127.0.0.1:PORT for this machine alone"
             raise refusal("cluster.listen", self.listen, expected)
+
+
+@dataclass(frozen=True)
+class SocketConfig(ClusterConfig):
+    """A head, whose own machine evaluates no members unless it is told to."""
+
+    name: Literal["socket"] = "socket"
+    workers: Annotated[int, NotNegative] | Literal["auto"] = 0
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pyes import keys
 from pyes.addresses import Address
 from pyes.cluster.process import die_with
 from pyes.errors import ClusterError, ConfigError
+from pyes.interrupts import COMMAND
 from pyes.launch import head
 from pyes.launch.hosts import REACHED, Host
 
@@ -34,7 +35,7 @@ _END_SECONDS = 10.0  # that a worker may take to end
 _TAIL = 4096  # bytes kept of what a host says
 
 
-def run(hosts: Sequence[Host], address: Address, key: Path | None, training: list[str]) -> int:
+def run(hosts: Sequence[Host], address: Address, key: Path | None, training: list[str], again: str) -> int:
     """Run ``pyes train`` as the head of nodes on hosts; return its exit status.
 
     Parameters
@@ -42,6 +43,7 @@ def run(hosts: Sequence[Host], address: Address, key: Path | None, training: lis
     address : Address     at which nodes find the head
     key : Path or None    the cluster's key; None: a new one, for this run
     training              ``train`` and its arguments
+    again                 the launch as the user gave it, up to ``train``, for the hint how to go on
 
     Raises
     ------
@@ -53,7 +55,7 @@ def run(hosts: Sequence[Host], address: Address, key: Path | None, training: lis
     before, after = head.split(training)
     with _key_file(key) as path:
         ours = head.overrides(head.listening(address), str(path))
-        return asyncio.run(_run(hosts, address, path.read_bytes(), [*before, *ours, *after]))
+        return asyncio.run(_run(hosts, address, path.read_bytes(), [*before, *ours, *after], again))
 
 
 def _key_file(given: Path | None) -> contextlib.AbstractContextManager[Path]:
@@ -64,8 +66,8 @@ def _key_file(given: Path | None) -> contextlib.AbstractContextManager[Path]:
     return contextlib.nullcontext(given.resolve())
 
 
-async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: list[str]) -> int:
-    process = await _start_head(arguments)
+async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: list[str], again: str) -> int:
+    process = await _start_head(arguments, again)
     ended = asyncio.create_task(process.wait())
     nodes = [asyncio.create_task(_Node(host, address, key).run()) for host in hosts]
     gone = asyncio.create_task(asyncio.wait(nodes))
@@ -88,17 +90,21 @@ async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: l
         return 128 + signal.SIGINT
     if status < 0:
         name = signal.Signals(-status).name
-        raise ClusterError(f"the head was killed by {name}; go on with: pyes launch ssh HOSTS -- train resume=RUN")
+        raise ClusterError(f"the head was killed by {name}; go on with: {again} resume=RUN")
     return status
 
 
-async def _start_head(arguments: list[str]) -> Process:
+async def _start_head(arguments: list[str], again: str) -> Process:
     """Start the head in a session of its own, which Ctrl-C reaches only through us, once a time."""
     parent = os.getpid()
     command = (sys.executable, "-m", "pyes", "train", *arguments)
     # Before any ssh, while this process has a single thread: `preexec_fn` wants that.
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=DEVNULL, start_new_session=True, preexec_fn=lambda: die_with(parent)
+        *command,
+        stdin=DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: die_with(parent),
+        env={**os.environ, COMMAND: again},
     )
 
     def forward(number: int) -> None:

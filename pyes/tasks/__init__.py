@@ -84,4 +84,11 @@ def _whole(config: TaskConfig, render_mode: str | None) -> Task:
             return atari.AtariTask(config, render_mode)
     from pyes.tasks.gymnasium import GymnasiumTask
 
-    return GymnasiumTask(config, render_mode)
+    try:
+        return GymnasiumTask(config, render_mode)
+    except ConfigError as error:
+        from pyes.tasks import atari
+
+        if game := atari.with_namespace(config.env_id):
+            raise ConfigError(f"{str(error).rstrip('.')}; did you mean {game!r}?") from error
+        raise

@@ -7,6 +7,7 @@ for bit, that of Gymnasium's AtariPreprocessing and FrameStackObservation around
 An episode is a whole game: all lives, and the score as it is (Salimans et al. 2017).
 """
 
+import contextlib
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -40,6 +41,14 @@ _OPTIONS: dict[str, Any] = {
 def knows(env_id: str) -> bool:
     """Whether an id is that of a task of this family: ``ALE/Pong-v5``, or ``PongNoFrameskip-v4`` of old."""
     return (env_id.startswith("ALE/") and env_id.endswith("-v5")) or env_id.endswith("NoFrameskip-v4")
+
+
+def with_namespace(env_id: str) -> str | None:
+    """Return the id of the game that an id without ``ALE/`` means, where there is one, and nothing else of that id."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("ale_py")  # registers its games
+    game = f"ALE/{env_id}"
+    return game if game in gymnasium.registry and env_id not in gymnasium.registry else None
 
 
 class AtariTask(GymnasiumTask):

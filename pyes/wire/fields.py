@@ -115,22 +115,23 @@ class Label(Text):
 
 
 @dataclass(frozen=True)
-class Prose(Text):
-    """Text for people: on its way out it is cut to what fits, and what is no Unicode is replaced."""
+class Prose(Label):
+    """A line for people: on its way out it is cut to what fits, and what cannot be shown, as a line's end, replaced."""
 
     def dump(self, packer: msgpack.Packer, value: Any) -> list[Piece]:
-        """Return the text, cut."""
+        """Return the text as one line, cut."""
         expect(str, value)
         return super().dump(packer, self.cut(value))
 
     def cut(self, value: str) -> str:
-        """Return as much of a text as fits."""
-        return value.encode(errors="replace")[: self.limit].decode(errors="ignore")
+        """Return as much of a text as fits, with a space for what cannot be shown."""
+        fitting = value.encode(errors="replace")[: self.limit].decode(errors="ignore")
+        return "".join(each if each.isprintable() else " " for each in fitting)
 
 
 @dataclass(frozen=True)
 class ProseList(Field):
-    """Some texts for people: on their way out, the first few, each cut."""
+    """Some lines for people: on their way out, the first few, each cut."""
 
     item: Prose
 
