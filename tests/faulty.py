@@ -43,7 +43,7 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
         self._cgroup = settings["cgroup"]  # of limited memory, for the fault "oom"
         if fault == "make":
             raise RuntimeError("cannot be made")
-        if fault.endswith("_at_start") and multiprocessing.parent_process() is not None:  # in workers only
+        if fault.endswith("_at_start") and multiprocessing.current_process().name.startswith("worker-"):
             self._fail_at_start(fault)
 
     def _fail_at_start(self, fault: str) -> None:

@@ -19,10 +19,11 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from heads import children, hurt, members, until
+from heads import DEADLINE, children, hurt, members, until
 
 import pyes
 from pyes import addresses, selftest, wire
@@ -35,6 +36,7 @@ from pyes.versions import version
 _CONTEXT = multiprocessing.get_context("forkserver")
 _PORT = 5555
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
+_NEW_TIME = 0x80  # CLONE_NEWTIME
 _numbers = itertools.count(1)
 
 
@@ -68,6 +70,7 @@ class Program(Closing):
     path           folders to find modules in, beside those of the tests
     descriptors    that it may have open, at most
     apart          whether it is in a network of its own, with no link yet; needs root
+    clock          seconds that its monotonic clock is ahead of this machine's; needs root
     """
 
     def __init__(
@@ -78,9 +81,10 @@ class Program(Closing):
         path: tuple[str, ...] = (),
         descriptors: int = 0,
         apart: bool = False,
+        clock: int = 0,
     ) -> None:
         self._said = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed on leaving
-        target = (self._said.name, environment or {}, path, descriptors, apart, function, arguments)
+        target = (self._said.name, environment or {}, path, descriptors, apart, clock, function, arguments)
         self._process = _CONTEXT.Process(target=_run, args=target)
         self._process.start()
         self.pid: int = self._process.pid
@@ -154,6 +158,7 @@ def _run(
     path: tuple[str, ...],
     descriptors: int,
     apart: bool,
+    clock: int,
     function: Callable[..., Any],
     arguments: Any,
 ) -> None:
@@ -166,8 +171,10 @@ def _run(
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it, and who it starts
     os.environ.update(environment)
     sys.path[:0] = path
-    if apart and ctypes.CDLL(None, use_errno=True).unshare(_NEW_NETWORK):
-        raise OSError(ctypes.get_errno(), "cannot have a network of its own")
+    if apart:
+        _call("unshare", _NEW_NETWORK)
+    if clock:
+        _set_clock(clock)
     if descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     try:
@@ -180,6 +187,21 @@ def _run(
     except Exception:
         traceback.print_exc()
         sys.exit(70)
+
+
+def _set_clock(ahead: int) -> None:
+    """Put this process and those to come into a time namespace whose monotonic clock is so many seconds ahead."""
+    _call("unshare", _NEW_TIME)
+    Path("/proc/self/timens_offsets").write_text(f"monotonic {ahead} 0\nboottime {ahead} 0\n")
+    with open("/proc/self/ns/time_for_children", "rb") as namespace:
+        _call("setns", namespace.fileno(), _NEW_TIME)
+
+
+def _call(name: str, *arguments: int) -> None:
+    """Call a function of the C library."""
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
 class Trainer(Program):
@@ -277,6 +299,43 @@ class FakeNode(Closing):
     def close(self) -> None:
         """Leave."""
         self.socket.close()
+
+
+@contextlib.contextmanager
+def crowd(address: str, size: int) -> Iterator[None]:
+    """Have many nodes join a head at once; lend them once each has been told of the job, in which none takes part.
+
+    They are connections of one event loop, which rests while they are lent, and leave together in the end.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with asyncio.Runner() as runner:
+        writers = runner.run(_join_all(address, size))
+        try:
+            yield
+        finally:
+            for each in writers:
+                each.transport.abort()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def _join_all(address: str, size: int) -> list[asyncio.StreamWriter]:
+    greeting = hello()
+    async with asyncio.timeout(DEADLINE):
+        joining = (_join(address, replace(greeting, node=f"one of a crowd, {number}")) for number in range(size))
+        return await asyncio.gather(*joining)
+
+
+async def _join(address: str, greeting: wire.Hello) -> asyncio.StreamWriter:
+    parsed = addresses.parse(address)
+    reader, writer = await asyncio.open_connection(parsed.host, parsed.port)
+    side, heard = NodeSide(2**26), []
+    writer.write(side.send(greeting))
+    while not any(isinstance(message, wire.Job) for message in heard):
+        data = await reader.read(2**16)
+        assert data, "the head closed the connection"
+        heard += side.receive(data)
+    return writer
 
 
 def connect(address: str, source: str = "") -> socket.socket:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clocks import backwards
 from heads import Head, contents, count_of, hurt, judge, merge, rows_of, size_of
 
 import pyes
@@ -465,61 +466,7 @@ def test_a_run_needs_no_room_in_the_shared_memory_mount(tmp_path, reference, mak
     judge(reference, tmp_path / "run")
 
 
-BACKWARDS = """
-#define _GNU_SOURCE
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
-
-/* The wall clock turned around: ten seconds back for each one that passes. */
-static void wall(struct timespec *ts)
-{
-    struct timespec now;
-    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
-    long long ns = 4000000000000000000LL - 10 * (now.tv_sec * 1000000000LL + now.tv_nsec);
-    ts->tv_sec = ns / 1000000000LL;
-    ts->tv_nsec = ns % 1000000000LL;
-}
-
-int clock_gettime(clockid_t clock, struct timespec *ts)
-{
-    if (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE) return (int)syscall(SYS_clock_gettime, clock, ts);
-    wall(ts);
-    return 0;
-}
-
-int gettimeofday(struct timeval *restrict tv, void *restrict zone)
-{
-    struct timespec ts;
-    (void)zone;
-    wall(&ts);
-    tv->tv_sec = ts.tv_sec;
-    tv->tv_usec = ts.tv_nsec / 1000;
-    return 0;
-}
-
-time_t time(time_t *t)
-{
-    struct timespec ts;
-    wall(&ts);
-    if (t) *t = ts.tv_sec;
-    return ts.tv_sec;
-}
-"""
-
-
 def test_a_wall_clock_that_runs_backwards_changes_nothing(tmp_path, reference):
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    source, library = tmp_path / "backwards.c", tmp_path / "backwards.so"
-    source.write_text(BACKWARDS)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
-    shim = {"LD_PRELOAD": str(library)}
-    look = "import time; first = time.time(); time.sleep(0.01); print(time.time() < first)"
-    seen = subprocess.run([sys.executable, "-c", look], env={**os.environ, **shim}, stdout=subprocess.PIPE, check=True)
-    assert seen.stdout == b"True\n"
-    with _head(tmp_path / "run", faulty={}, environment=shim) as head:
+    with _head(tmp_path / "run", faulty={}, environment=backwards(tmp_path)) as head:
         assert head.wait() == 0, head.errors
     judge(reference, tmp_path / "run")

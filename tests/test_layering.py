@@ -94,6 +94,36 @@ def test_torch_is_imported_at_the_top_of_few_modules(path: Path):
         assert "torch" not in at_top(path)
 
 
+#: What tells the wall clock, which may jump; `time` names are of that module, the others of datetime's classes.
+WALL_CLOCK = {"time": {"time", "time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime", "clock_gettime"}}
+OF_DATETIME = {"now", "utcnow", "today", "fromtimestamp"}
+#: Where people are told the time: the lines of a node, and the name of a new run's directory.
+TELLS_THE_TIME = {"cluster/agent.py": ["time.strftime"], "config/run.py": ["time.strftime"]}
+
+
+def wall_clocks(tree: ast.AST) -> Iterator[str]:
+    """Yield each use of the wall clock, and each import that would hide one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "time":
+            yield f"from time import {node.names[0].name}"
+        if isinstance(node, ast.Attribute):
+            of = node.value.id if isinstance(node.value, ast.Name) else ""
+            if node.attr in WALL_CLOCK.get(of, set()) | OF_DATETIME:
+                yield f"{of}.{node.attr}"
+
+
+def test_no_logic_follows_the_wall_clock():
+    trees = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
+    found = {name: list(wall_clocks(tree)) for name, tree in trees.items()}
+    assert {name: uses for name, uses in found.items() if uses} == TELLS_THE_TIME
+
+
+def test_wall_clocks_are_found_however_they_are_spelt():
+    code = "time.time; x = field(default_factory=time.time_ns); datetime.now(UTC); from time import time as t; a.time()"
+    found = list(wall_clocks(ast.parse(code.replace("; ", "\n"))))
+    assert sorted(found) == ["datetime.now", "from time import time", "time.time", "time.time_ns"]
+
+
 @pytest.mark.parametrize("module", ["pyes", "pyes.cli", "pyes.networks", "pyes.worker", "pyes.config"])
 def test_import_does_not_bring_torch_or_hydra(module: str):
     code = f"import sys, {module}; print(sorted({{'torch', 'hydra', 'matplotlib'}} & set(sys.modules)))"

@@ -13,24 +13,36 @@ import shutil
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from heads import children, count_of, hurt, merge, until
-from hosts import FakeNode, Host, Link, Proxy, Trainer, connect, new_address, new_cable, start_server
+from clocks import backwards
+from heads import DEADLINE, children, count_of, hurt, merge, until
+from hosts import FakeNode, Host, Link, Proxy, Trainer, connect, crowd, new_address, new_cable, start_server
 
 import pyes
-from pyes import addresses, cli, keys, wire
+from pyes import addresses, cli, keys, status, wire
 from pyes.cluster import head as head_module
 from pyes.cluster import job as job_module
 from pyes.errors import ConfigError
+from pyes.metrics import read_rows
 from pyes.protocol import HeadSide
 from pyes.run_state import Interface, Setup
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc, and has 127.0.0.0/8")
+
+makes_networks = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("ip"), reason="makes networks, as root"
+)
+makes_clocks = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or not Path("/proc/self/timens_offsets").exists(),
+    reason="makes time namespaces, as root",
+)
 
 SETTINGS = {
     "task": {"env_id": "faulty:Faulty-v0", "normalize_observations": True},
@@ -259,6 +271,19 @@ def test_a_silent_link_costs_time_alone(tmp_path, reference):
     _same(reference(), run)
 
 
+def test_a_node_whose_workers_are_lost_leaves_and_tries_again(tmp_path, reference):
+    run, address = tmp_path / "run", new_address()
+    with _trainer(address, run, ENDLESS, workers=1, environment=SLOW) as head:
+        _more_rows(head, run, 1)
+        with Host(address, environment={"FAULTY": '{"fault": "kill_at_start"}'}) as host:
+            head.until(lambda: _logged(run, r"node \S+ has left") > 1, "two of its leaves")
+            assert host.said.count("workers die as soon as they start") > 1
+            _more_rows(head, run, 1)
+            assert host.running
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
 def test_results_of_a_node_that_was_stopped_are_duplicates(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with contextlib.ExitStack() as stack:
@@ -273,7 +298,7 @@ def test_results_of_a_node_that_was_stopped_are_duplicates(tmp_path, reference):
     _same(reference(), run)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="makes networks, as root")
+@makes_networks
 def test_three_machines_on_cables_that_are_pulled_out_change_nothing(tmp_path, reference, key):
     """Hosts are network namespaces; the address is open, and so there is a key."""
     run, address, secret = tmp_path / "run", new_address("0.0.0.0"), str(key)
@@ -296,6 +321,29 @@ def test_three_machines_on_cables_that_are_pulled_out_change_nothing(tmp_path, r
     _same(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.soak
+@makes_networks
+def test_a_cable_that_is_out_for_twenty_seconds_changes_nothing(tmp_path, reference, key):
+    """Both ends have given the connection up by then; the node comes back by itself."""
+    run, address, secret, here = tmp_path / "run", new_address("0.0.0.0"), str(key), new_cable()
+    port = addresses.parse(address).port
+    with contextlib.ExitStack() as stack:
+        head = stack.enter_context(_trainer(address, run, ENDLESS, key=secret, workers=1, environment=SLOW))
+        host = stack.enter_context(Host(f"tcp://{here}:{port}", key=secret, environment=SLOW, apart=True))
+        link = Link(host, here)
+        head.until(lambda: len(_nodes(run)) == 2, "rows of both")
+        link.down()
+        healed = time.monotonic() + 20.0
+        head.until(lambda: _logged(run, r"node \S+ has left"), "the end of the head's patience")
+        host.hear("lost the head")
+        head.until(lambda: time.monotonic() > healed, "twenty seconds")
+        _more_rows(head, run, 1)
+        link.up()
+        head.until(lambda: len(_nodes(run)) == 2, "rows of both again")
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
 @pytest.mark.parametrize(("delay", "piece"), [(0.05, 2**16), (0.0, 1)])
 def test_a_slow_or_crumbling_link_changes_nothing(tmp_path, reference, delay, piece):
     run, address = tmp_path / "run", new_address()
@@ -313,6 +361,38 @@ def test_a_link_cut_after_every_number_of_bytes_changes_nothing(tmp_path, refere
         proxy.cut = (each for most in itertools.count(1, 7) for each in (most, 1000))
         head.succeed()
         assert proxy.cuts > 50
+    _same(reference(), run)
+
+
+@makes_clocks
+def test_clocks_that_are_days_apart_change_nothing(tmp_path, reference):
+    """A beat carries its sender's clock: an answer with another one would make a round trip of days, or of none."""
+    run, address, day = tmp_path / "run", new_address(), 24 * 3600
+    settings = merge(merge(SETTINGS, over(address, run)), ENDLESS)
+    with contextlib.ExitStack() as stack:
+        head = stack.enter_context(Trainer(settings, environment=SLOW, clock=5 * day))
+        for clock in (0, 10 * day):
+            stack.enter_context(Host(address, environment=SLOW, clock=clock))
+        head.until(lambda: len(_nodes(run)) == 2, "rows of both")
+        head.until(lambda: all(0.0 < each < 5.0 for each in _round_trips(run)), "round trips of less than 5 s")
+        assert not _logged(run, "has been silent|has left")
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
+def test_a_node_whose_wall_clock_runs_backwards_changes_nothing(tmp_path, reference):
+    run, address = tmp_path / "run", new_address()
+    variables = {**os.environ, **backwards(tmp_path), "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-m", "pyes", "worker", address, "--workers", "1"]
+    with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True) as node:
+        try:
+            _train(run, over(address, run))
+            node.terminate()
+            _, said = node.communicate(timeout=DEADLINE)
+            assert node.returncode == 0, said
+            assert "the job has ended" in said
+        finally:
+            node.kill()
     _same(reference(), run)
 
 
@@ -550,6 +630,24 @@ def test_a_run_between_machines_with_a_key_lets_in_nobody_else(tmp_path, referen
     _same(reference({"generations": count_of(run)}), run)
 
 
+def test_a_key_that_is_gone_from_the_head_lets_nobody_in_until_it_is_back(tmp_path, reference, key):
+    run, address, lost, kept = tmp_path / "run", new_address(), tmp_path / "lost", tmp_path / "kept"
+    shutil.copy(key, lost)
+    with _trainer(address, run, ENDLESS, key=str(lost), workers=1, environment=SLOW) as head:
+        _more_rows(head, run, 1)
+        lost.rename(kept)
+        with Host(address, key=str(key)) as late:
+            assert late.wait() == 3
+            assert "does not answer" in late.said.splitlines()[-1]
+        assert _logged(run, r"refused 127\S+: cannot read the key") == 1
+        _more_rows(head, run, 1)
+        kept.rename(lost)
+        with Host(address, key=str(key)) as late:
+            late.hear("at work")
+            _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
 def test_a_node_with_a_key_does_not_trust_a_head_without(tmp_path, key):
     address = new_address()
     with _trainer(address, tmp_path / "run"), Host(address, key=str(key)) as host:
@@ -600,6 +698,17 @@ def test_a_thousand_idle_connections_hold_nobody_up(patient):
             node.expect(wire.Job)
         assert not _rest(idle[0])  # by and by, each is shut out
     _logged_once(run, "no handshake within")
+
+
+@pytest.mark.slow
+def test_two_thousand_nodes_that_join_at_once_are_all_let_in(patient):
+    address, run = patient
+    with crowd(address, 2000):
+        report = status.ask(addresses.parse(address), None)
+        assert len(report["nodes"]) > 2000  # and the head's own
+        before = count_of(run)
+        until(lambda: count_of(run) >= before + 2, "two rows")
+    until(lambda: len(status.ask(addresses.parse(address), None)["nodes"]) < 2000, "their leave")
 
 
 def test_a_head_out_of_descriptors_goes_on(tmp_path, reference):
@@ -678,7 +787,16 @@ def _logged_once(run, pattern):
 
 def _nodes(run):
     """Return the nodes that had a part in the last generation that was written down."""
+    rows = [row for row in _rows(run) if row["members"] != "0"]
+    return {row["node"] for row in rows if row["generation"] == rows[-1]["generation"]}
+
+
+def _round_trips(run):
+    """Return the round trip of each node in the last generation that was written down, in seconds."""
+    rows = _rows(run)
+    return [float(row["round_trip"]) for row in rows if row["generation"] == rows[-1]["generation"]]
+
+
+def _rows(run):
     path = run / "nodes.csv"
-    rows = path.read_text().splitlines()[1:] if path.exists() else []
-    last = [row.split(",")[:2] for row in rows if row.split(",")[3:4] not in ([], ["0"])]
-    return {node for generation, node in last if generation == last[-1][0]}
+    return read_rows(path) if path.exists() else []
