@@ -1,8 +1,10 @@
 """Versions of what is installed."""
 
+import functools
 import importlib.metadata
 
 
+@functools.cache  # a head compares it with that of every node that comes
 def version(distribution: str) -> str:
     """Return the version of an installed distribution, or "not installed"."""
     try:

@@ -309,33 +309,44 @@ def crowd(address: str, size: int) -> Iterator[None]:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    writers: list[asyncio.StreamWriter] = []
     with asyncio.Runner() as runner:
-        writers = runner.run(_join_all(address, size))
         try:
+            runner.run(_join_all(address, size, writers))
             yield
         finally:
-            for each in writers:
-                each.transport.abort()
+            runner.run(_leave_all(writers))
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def _join_all(address: str, size: int) -> list[asyncio.StreamWriter]:
+async def _join_all(address: str, size: int, writers: list[asyncio.StreamWriter]) -> None:
     greeting = hello()
     async with asyncio.timeout(DEADLINE):
-        joining = (_join(address, replace(greeting, node=f"one of a crowd, {number}")) for number in range(size))
-        return await asyncio.gather(*joining)
+        joining = (
+            _join(address, replace(greeting, node=f"one of a crowd, {number}"), writers) for number in range(size)
+        )
+        await asyncio.gather(*joining)
 
 
-async def _join(address: str, greeting: wire.Hello) -> asyncio.StreamWriter:
+async def _join(address: str, greeting: wire.Hello, writers: list[asyncio.StreamWriter]) -> None:
+    """Join; as a real node does, look for the head again when it has no time for a greeting."""
     parsed = addresses.parse(address)
-    reader, writer = await asyncio.open_connection(parsed.host, parsed.port)
-    side, heard = NodeSide(2**26), []
-    writer.write(side.send(greeting))
-    while not any(isinstance(message, wire.Job) for message in heard):
-        data = await reader.read(2**16)
-        assert data, "the head closed the connection"
-        heard += side.receive(data)
-    return writer
+    while True:
+        reader, writer = await asyncio.open_connection(parsed.host, parsed.port)
+        writers.append(writer)
+        side = NodeSide(2**26)
+        writer.write(side.send(greeting))
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(2**16):
+                if any(isinstance(message, wire.Job) for message in side.receive(data)):
+                    return
+        await asyncio.sleep(0.1)
+
+
+async def _leave_all(writers: list[asyncio.StreamWriter]) -> None:
+    for each in writers:
+        each.transport.abort()
+    await asyncio.gather(*(each.wait_closed() for each in writers), return_exceptions=True)
 
 
 def connect(address: str, source: str = "") -> socket.socket:

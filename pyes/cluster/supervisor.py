@@ -80,8 +80,8 @@ class Supervisor:
         self._board: Board | None = None
         self._looked = 0.0
         self._episodes, self._stops = Watch(), Watch()
-        self._fruitless = 0  # workers in a row that died without a member in hand and without any progress
-        self._progress = (0, 0)
+        self._fruitless = 0  # workers in a row that died without a member in hand, and nobody got one done
+        self._busy = 0.0
 
     def start(self, site: Site) -> None:
         """Start all workers, once those of a dead supervisor are gone."""
@@ -169,9 +169,10 @@ class Supervisor:
     def _replace(self, slot: int, process: Any, why: str, blamed: bool) -> None:
         assert self._board is not None
         members = self._board.recover(slot, self._attempts, why if blamed else "")
-        progress = (self._board.ticket, self._board.remaining())
-        self._fruitless = self._fruitless + 1 if not members and progress == self._progress else 0
-        self._progress = progress
+        # Batches may come and go without these workers: only time spent on members that got done is progress.
+        busy = float(self._board.busy.sum())
+        self._fruitless = self._fruitless + 1 if not members and busy == self._busy else 0
+        self._busy = busy
         if self._fruitless > 10 + 3 * len(self._processes):
             self._board.fatal = True
             send(self._done, WAKE)
