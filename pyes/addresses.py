@@ -1,6 +1,6 @@
 """Addresses as users write them: ``tcp://HOST:PORT``.
 
-Owns their text; opens no connection and asks no name server.
+Owns their text, and which address of this machine others see. Opens no connection.
 """
 
 import ipaddress
@@ -65,6 +65,17 @@ def parse(text: str) -> Address:
             f"address: got {text!r}, expected tcp://HOST:PORT, for example tcp://127.0.0.1:5555 or tcp://[::1]:5555"
         )
     return Address(match["six"] or match["name"], int(match["port"]))
+
+
+def own_host(towards: str) -> str | None:
+    """Return this machine's address on its way to a host; None where there is no way. Nothing is sent."""
+    try:
+        family, kind, _, _, there = socket.getaddrinfo(towards, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(there)  # the kernel only chooses an interface
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
 
 
 def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

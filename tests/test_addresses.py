@@ -62,3 +62,7 @@ def test_other_hosts_are_no_loopback(host):
 )
 def test_local_is_where_this_machine_reaches_it(host, local):
     assert Address(host, 7).local == Address(local, 7)
+
+
+def test_own_host_is_the_address_on_the_way():
+    assert addresses.own_host("127.0.0.1") == "127.0.0.1"

@@ -85,6 +85,7 @@ def test_default_choices_have_every_key_but_those_of_other_choices():
         "network.virtual_batch_norm",
         "cluster.listen",
         "cluster.key",
+        "cluster.address",
         "cluster.sync",
     }
     assert keys(composed()) == keys(to_mapping(TrainConfig())) - others

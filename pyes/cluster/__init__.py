@@ -1,6 +1,7 @@
 """Clusters: where members are evaluated. The results do not depend on which one it is."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from pyes.cluster.base import Abandoned, Cluster
 from pyes.config import ClusterConfig, TaskConfig, refusal
@@ -14,7 +15,7 @@ def open_cluster(
     workload: Workload,
     prepare: Callable[[], None] | None = None,
     tell: Callable[[str], None] = print,
-) -> Cluster:
+) -> AbstractContextManager[Cluster]:
     """Return the cluster that a configuration names; enter it before threads start and before torch is imported.
 
     Parameters
@@ -23,9 +24,13 @@ def open_cluster(
     prepare : callable                   run first in every worker process (its logging)
     tell : callable                      shows the user a line about who comes and goes
     """
+    if config.name in ("socket", "ray") and not isinstance(workload, TaskConfig):
+        raise refusal("cluster.name", config.name, "'local' or 'inline' for a function, which cannot be sent")
+    if config.name == "ray":
+        from pyes.cluster.ray import ray_cluster
+
+        return ray_cluster(config, tell)
     if config.name == "socket":
-        if not isinstance(workload, TaskConfig):
-            raise refusal("cluster.name", "socket", "'local' or 'inline' for a function, which cannot be sent")
         from pyes.cluster.socket import SocketCluster
 
         return SocketCluster(config, tell)

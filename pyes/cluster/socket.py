@@ -37,6 +37,7 @@ class SocketCluster(Cluster):
     Parameters
     ----------
     tell : callable    tells the user, in a line, what the head waits for
+    lonely : str       what to tell while no node is here; by default, how to start one
 
     Attributes
     ----------
@@ -47,8 +48,8 @@ class SocketCluster(Cluster):
     ConfigError    it cannot listen where it is told to, or the key cannot be used
     """
 
-    def __init__(self, config: ClusterConfig, tell: Callable[[str], None]) -> None:
-        self._config, self._tell = config, tell
+    def __init__(self, config: ClusterConfig, tell: Callable[[str], None], lonely: str = "") -> None:
+        self._config, self._tell, self._lonely = config, tell, lonely
         self.address = addresses.parse(config.listen)
         self._door = Door(config.key)
         self._assignment: Assignment | None = None
@@ -61,7 +62,7 @@ class SocketCluster(Cluster):
         self._socket = _listen(self.address)
         self.address = addresses.Address(self.address.host, self._socket.getsockname()[1])
         key = "" if self._config.key is None else f" --key {self._config.key}"
-        lonely = f"no node is here; start one with: pyes worker {self.address.named}{key}"
+        lonely = self._lonely or f"no node is here; start one with: pyes worker {self.address.named}{key}"
         self._head = Head(self._door, str(self.address), self._tell, lonely)
         try:
             workers = usable_cores() if self._config.workers == "auto" else self._config.workers

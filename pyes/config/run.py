@@ -30,15 +30,16 @@ class ClusterConfig(Section):
 
     PATH = "cluster"
 
-    name: Literal["local", "inline", "socket"] = "local"
-    workers: Annotated[int, NotNegative] | Literal["auto"] = "auto"  # on this machine; auto: one a core it may use
+    name: Literal["local", "inline", "socket", "ray"] = "local"
+    workers: Annotated[int, NotNegative] | Literal["auto"] = "auto"  # here; ray: on each machine
     start_method: Literal["auto", "fork", "spawn"] = "auto"
     episode_time_limit: Annotated[float, Positive] = 300.0  # seconds; then its worker is replaced
     attempts: Annotated[int, AtLeastOne] = 3  # a member that cost this many workers is recorded as failed
     vector: Annotated[int, AtLeastOne] = 64  # members that a worker evaluates at once, with task.name=envpool
     listen: str = "tcp://127.0.0.1:5555"  # socket: where nodes find the head
     key: str | None = None  # socket: file of `pyes keygen`, the same on all machines
-    sync: Literal["auto", "replay", "params"] = "auto"  # socket: nodes learn from the returns, or are sent theta
+    address: str = "auto"  # ray: of its head; auto: RAY_ADDRESS, or the Ray cluster that this machine is in
+    sync: Literal["auto", "replay", "params"] = "auto"  # socket, ray: nodes learn from the returns, or are sent theta
 
     @classmethod
     def kind(cls, values: Mapping[str, Any]) -> type[Section]:

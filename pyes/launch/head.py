@@ -5,7 +5,7 @@ Owns the arguments of ``pyes train`` that a launch sets. Starts nothing.
 
 import socket
 
-from pyes.addresses import Address
+from pyes.addresses import Address, own_host
 from pyes.errors import ConfigError
 
 _OURS = ("cluster", "cluster.name", "cluster.listen", "cluster.key")
@@ -40,12 +40,7 @@ def overrides(listen: Address, key: str) -> list[str]:
 
 def address_for_nodes() -> str:
     """Return this machine's address on its way to others; its name where it has no way out."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # nothing is sent: the kernel only chooses an interface (RFC 5737)
-        except OSError:
-            return socket.gethostname()
-        return str(probe.getsockname()[0])
+    return own_host("192.0.2.1") or socket.gethostname()  # an address that is nobody's (RFC 5737)
 
 
 def listening(address: Address) -> Address:

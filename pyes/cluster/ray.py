@@ -1,0 +1,221 @@
+"""The ray cluster: the head is in this process, and Ray has a node on each of its machines.
+
+Owns the connection with Ray, the key of one run, and a thread that keeps an agent on every node of Ray. Nothing of the
+run passes through Ray, which starts processes and brings them the key: the rest is the socket cluster's, and so is the
+result. The only module that imports Ray.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pyes import addresses, keys
+from pyes.addresses import Address
+from pyes.closing import Closing
+from pyes.cluster.base import Cluster
+from pyes.cluster.socket import SocketCluster
+from pyes.config import ClusterConfig
+from pyes.errors import ConfigError, missing
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0  # between looks at the nodes that Ray has
+_AGAIN_SECONDS = 30.0  # after which an agent that was lost is replaced, if its node is still there
+_END_SECONDS = 10.0  # that a look may take when the run is over
+_LONELY = "no node is here yet; Ray starts one on each machine whose CPUs are free"
+
+
+@contextmanager
+def ray_cluster(config: ClusterConfig, tell: Callable[[str], None]) -> Iterator[Cluster]:
+    """Lend a head whose nodes Ray places; see `pyes.cluster.base.Cluster`.
+
+    Parameters
+    ----------
+    tell : callable    tells the user, in a line, who comes and goes
+
+    Raises
+    ------
+    ConfigError    the package is missing, or there is no Ray cluster at ``config.address``
+    """
+    secret = keys.new()
+    with _connection(config.address) as host, keys.in_memory(secret) as key:
+        here = Address(addresses.own_host(host) or host, 0)
+        head = replace(config, name="socket", listen=str(here), key=str(key), workers=0)
+        # In this order: nodes are sent away by the head before Ray ends what is left of them.
+        with _Placement(secret, config.workers, tell) as placement, SocketCluster(head, tell, _LONELY) as cluster:
+            placement.start(cluster.address)
+            yield cluster
+
+
+@contextmanager
+def _connection(address: str) -> Iterator[str]:
+    """Be connected with a Ray cluster, unless this process is already; lends the host of Ray's head."""
+    try:
+        import ray
+    except ImportError as error:
+        raise missing("cluster=ray", "ray", "ray", error) from error
+    ours = not ray.is_initialized()
+    if ours:
+        try:
+            with _handler_kept(signal.SIGTERM):
+                ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
+            raise ConfigError(
+                f"cluster.address: got {address!r}, expected that of a Ray cluster ({_first_sentence(error)}); "
+                "start one with: ray start --head"
+            ) from error
+    try:
+        host, _, _ = ray.get_runtime_context().gcs_address.rpartition(":")
+        yield host.strip("[]")
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+@contextmanager
+def _handler_kept(number: int) -> Iterator[None]:
+    """Undo what a library does to the handler of a signal."""
+    before = signal.getsignal(number)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(number, before)
+
+
+@dataclass
+class _Placed:
+    """The agent on one node of Ray."""
+
+    name: str
+    actor: Any
+    ended: Any  # reference to what `_Agent.run` returns
+    again: float = 0.0  # when to start another one; 0: this one has not ended
+
+
+class _Placement(Closing):
+    """Keeps an agent on each node of Ray, those included that Ray gets later.
+
+    Parameters
+    ----------
+    key : bytes           of the head
+    workers : int, auto   processes of each agent; auto: as many as Ray has CPUs there
+    """
+
+    def __init__(self, key: bytes, workers: int | Literal["auto"], tell: Callable[[str], None]) -> None:
+        self._key, self._workers, self._tell = key, workers, tell
+        self._placed: dict[str, _Placed] = {}
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, address: Address) -> None:
+        """Begin to place agents for the head at this address."""
+        self._address = str(address)
+        self._thread = threading.Thread(target=self._keep, name="ray", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End all agents, and with them the nodes."""
+        import ray
+
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(_END_SECONDS)  # not for ever, if Ray does not answer
+            self._thread = None
+        for placed in list(self._placed.values()):
+            with contextlib.suppress(ray.exceptions.RayError):  # lost with Ray: then it ends by itself
+                ray.kill(placed.actor)
+        self._placed.clear()
+
+    def _keep(self) -> None:
+        said = ""
+        while not self._over.is_set():
+            try:
+                self._look()
+                said = ""
+            except Exception as error:  # whatever it is: the nodes that are here go on
+                text = _first_sentence(error)
+                if text != said:
+                    logger.warning("cannot look after the nodes of Ray", exc_info=error)
+                    self._tell(f"cannot look after the nodes of Ray ({text}); trying again")
+                said = text
+            self._over.wait(_LOOK_SECONDS)
+
+    def _look(self) -> None:
+        """Let agents on new nodes begin, and look after those that have ended."""
+        import ray
+
+        alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+        for name in self._placed.keys() - alive.keys():
+            del self._placed[name]
+        for name, node in alive.items():
+            placed, cpus = self._placed.get(name), int(node["Resources"].get("CPU", 0))
+            if placed is not None and not placed.again:
+                self._check(placed)
+            elif cpus and (placed is None or placed.again < time.monotonic()):
+                self._placed[name] = self._place(name, node["NodeManagerAddress"], cpus)
+
+    def _place(self, node: str, host: str, cpus: int) -> _Placed:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        workers = cpus if self._workers == "auto" else self._workers
+        there = NodeAffinitySchedulingStrategy(node, soft=False)
+        actor = ray.remote(_Agent).options(num_cpus=min(workers, cpus), scheduling_strategy=there).remote()
+        # The key goes to the agent itself: what an actor is made with, Ray keeps in its tables.
+        return _Placed(f"{host} ({node[:8]})", actor, actor.run.remote(self._address, self._key, workers))
+
+    def _check(self, placed: _Placed) -> None:
+        """Say so if an agent has ended; leave its node alone if it has been refused."""
+        import ray
+
+        if not ray.wait([placed.ended], timeout=0)[0]:
+            return
+        try:
+            status, last = ray.get(placed.ended)
+        except ray.exceptions.RayError as error:
+            status, last = -1, _first_sentence(error)
+        lost = status < 0  # else it has ended by itself, and would again
+        placed.again = time.monotonic() + _AGAIN_SECONDS if lost else float("inf")
+        self._say(f"Ray's node {placed.name}: {last}; {'trying it again' if lost else 'going on without it'}")
+        ray.kill(placed.actor)
+
+    def _say(self, text: str) -> None:
+        logger.warning("%s", text)
+        self._tell(text)
+
+
+def _first_sentence(error: Exception) -> str:
+    """Return the first sentence of an error of Ray, which has many."""
+    return str(error).strip().partition("\n")[0].partition(". ")[0] or type(error).__name__
+
+
+class _Agent:
+    """What a process of Ray does on a node: have ``pyes worker`` run, whose end is tied to its own."""
+
+    def run(self, address: str, key: bytes, workers: int) -> tuple[int, str]:
+        """Run until the agent ends; return its exit status, and what it said last."""
+        command = (sys.executable, "-m", "pyes", "worker", address, "--key", "-", "--tied", "--workers", str(workers))
+        # Ray gives each process as many threads as it claims CPUs; each of ours has one.
+        environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        last = b"it said nothing"
+        with subprocess.Popen(command, env=environment, **pipes) as process:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            with contextlib.suppress(OSError):  # it has ended already, and says why
+                process.stdin.write(key)
+                process.stdin.flush()
+            for line in process.stderr:
+                sys.stderr.write(line.decode(errors="replace"))  # Ray's log of this process
+                last = line.strip() or last
+            return process.wait(), last.decode(errors="replace")
