@@ -31,7 +31,7 @@ class ClusterConfig(Section):
     PATH = "cluster"
 
     name: Literal["local", "inline", "socket", "ray"] = "local"
-    workers: Annotated[int, NotNegative] | Literal["auto"] = "auto"  # here; ray: on each machine
+    workers: Annotated[int, NotNegative] | Literal["auto"] = "auto"  # here; ray: on each machine; auto: one a core
     start_method: Literal["auto", "fork", "spawn"] = "auto"
     episode_time_limit: Annotated[float, Positive] = 300.0  # seconds; then its worker is replaced
     attempts: Annotated[int, AtLeastOne] = 3  # a member that cost this many workers is recorded as failed
