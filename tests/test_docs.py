@@ -5,6 +5,7 @@ Programs and commands run in a folder that has the runs of which the pages speak
 
 import contextlib
 import dataclasses
+import logging
 import os
 import re
 import shlex
@@ -165,6 +166,16 @@ def test_example_runs(path: Path, home: Path, tmp_path: Path):
 
 
 # Commands
+
+
+@pytest.fixture(autouse=True)
+def no_handler_left():
+    """Take away what Hydra has root's records written to, such as the output of a test that is over."""
+    root, before = logging.getLogger(), set(logging.getLogger().handlers)
+    yield
+    for handler in set(root.handlers) - before:
+        if type(handler) is logging.StreamHandler:
+            root.removeHandler(handler)
 
 
 @pytest.mark.parametrize("line", LINES)
