@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ class Interrupt:
 
 def how_to_go_on(run: Path) -> str:
     """Return the command that goes on with a run."""
-    return f"{os.environ.get(COMMAND, 'pyes train')} resume={run}"
+    return f"{os.environ.get(COMMAND, 'pyes train')} {shlex.quote(f'resume={run}')}"
 
 
 @contextmanager

@@ -176,6 +176,10 @@ class Schedule:
         """Whether every member is done."""
         return self.remaining == 0
 
+    def __contains__(self, node: int) -> bool:
+        """Return whether a node takes part."""
+        return node in self._nodes
+
     def join(self, node: int, pace: Pace) -> None:
         """Let a node take part from now on; one that has left may come back, and then holds nothing."""
         if node in self._nodes:

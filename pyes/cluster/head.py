@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 _PREPARING_SECONDS = 300.0  # that a node may be silent while it makes its table and its environments
 _TICK_SECONDS = 0.05  # between looks at who is late
-_CORRECTIONS = 3  # snapshots with no generation learnt between them, after which a node computes something else
+_CORRECTIONS = 3  # snapshots with no right update of its own between them, after which a node computes something else
 _FAREWELL_SECONDS = 2.0  # that a node has to read why it is sent away
 _FEW_NODES = 8  # up to which each is sent only what it does not know
 _OVERHEAD_BYTES = 2**16  # of a message, beside its arrays
@@ -96,6 +96,8 @@ class Head:
         self.lost = self.rerun = self._duplicates = 0  # members, in all batches
         self._tasks: set[asyncio.Task[None]] = set()
         self._own: Agent | None = None
+        self._server: asyncio.Server | None = None
+        self._failure: ClusterError | None = None
 
     @property
     def workers(self) -> int:
@@ -118,19 +120,17 @@ class Head:
 
     async def end(self) -> None:
         """Send all nodes away."""
+        self._open = None
         for peer in self._peers.values():
             if self._assignment is not None:
                 peer.send(wire.End(self._assignment.told.job))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
-                for peer in list(self._peers.values()):
-                    with contextlib.suppress(OSError):
-                        await peer.writer.drain()
-                        peer.writer.close()
-                        await peer.writer.wait_closed()
-        with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)  # own workers have it, too, and may end a moment later
-        self._server.close()
+                await asyncio.gather(*(peer.farewell() for peer in list(self._peers.values())))
+        if self._server is not None:
+            with contextlib.suppress(OSError):
+                self._listening.shutdown(socket.SHUT_RDWR)  # own workers have it, too, and may end a moment later
+            self._server.close()
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -151,10 +151,11 @@ class Head:
             self._fail(str(context.get("message")), error)
 
     def _fail(self, what: str, error: BaseException | None) -> None:
-        """End the open batch over an error that nobody has foreseen: the training loop must not wait for ever."""
+        """End the open batch, or the next, over an error that nobody has foreseen: the run must not wait for ever."""
         logger.error("the head failed: %s", what, exc_info=error)
+        self._failure = ClusterError(f"the head failed ({error!r}); see train.log, resume the run")
         if self._open is not None and not self._open.future.done():
-            self._open.future.set_exception(ClusterError(f"the head failed ({error!r}); see train.log, resume the run"))
+            self._open.future.set_exception(self._failure)
 
     def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -175,6 +176,7 @@ class Head:
         side, refusals = HeadSide(self._limit()), self._door.refusals
         try:
             keep_alive(writer)
+            below = writer.transport  # TLS will be above it
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 hello = await self._door.greet(reader, writer, side)
                 if isinstance(hello, wire.Watch):
@@ -182,7 +184,7 @@ class Head:
                     writer.close()
                     await writer.wait_closed()  # else what the kernel has not taken yet would be lost
             if isinstance(hello, wire.Hello):
-                peer = self._welcome(hello, side, writer)
+                peer = self._welcome(hello, side, writer, below)
             while peer is not None and (data := await reader.read(2**18)):
                 peer.heard = time.monotonic()
                 for message in side.receive(data):
@@ -214,10 +216,12 @@ class Head:
         row = 8 + 8 + 1 + 4 * plan.behaviour_size + 16 * plan.halves + 16
         return _OVERHEAD_BYTES + plan.capacity * row + plan.statistics_rows * 16 * plan.observation_size
 
-    def _welcome(self, hello: wire.Hello, side: HeadSide, writer: asyncio.StreamWriter) -> Peer:
+    def _welcome(
+        self, hello: wire.Hello, side: HeadSide, writer: asyncio.StreamWriter, below: asyncio.WriteTransport
+    ) -> Peer:
         """Count a node in, and tell it what there is to do."""
         self._connections += 1
-        peer = Peer(self._connections, hello, side, writer, Pace(max(1, hello.workers)))
+        peer = Peer(self._connections, hello, side, writer, below, Pace(max(1, hello.workers)))
         self._peers[peer.number] = peer
         logger.info("node %s is here with %d workers", peer.name, hello.workers)
         if self._assignment is not None:
@@ -319,7 +323,7 @@ class Head:
             logger.warning("node %s is out of step (theta %s in generation %d)", peer.name, *reversed(standing))
             self._take_out(peer)
         peer.ready, peer.in_step, peer.standing = True, False, standing
-        if self._open is not None:
+        if self._open is not None and not peer.congested:
             self._enter(peer, job, self._open)
             self._hand_out()
 
@@ -329,20 +333,23 @@ class Head:
         """Have a batch evaluated by whoever is there, and those to come."""
         assert self._assignment is not None, "a job comes before its batches"
         self._open = batch
+        if self._failure is not None:
+            batch.future.set_exception(self._failure)
+            return
         for peer in list(self._peers.values()):
-            peer.in_step = peer.in_step and not peer.congested
+            if not batch.batch.evaluation:
+                peer.known = np.zeros(len(batch.batch.population), np.bool_)
             if peer.ready and not peer.congested:
                 self._enter(peer, self._assignment, batch)
         self._hand_out()
         self._tell_if_alone()
 
     def _let_back(self) -> None:
-        """Let nodes take part again whose connection has caught up with what they were sent."""
+        """Let nodes take part in the open batch whose connection has caught up with what they were sent."""
         if self._open is None or self._assignment is None:
             return
         for peer in list(self._peers.values()):
-            if peer.ready and not peer.in_step and not peer.congested:
-                peer.corrections = 0  # the link was to blame
+            if peer.ready and not peer.congested and peer.number not in self._open.schedule:
                 self._enter(peer, self._assignment, self._open)
 
     def _tell_if_alone(self) -> None:

@@ -1,6 +1,7 @@
 """One node, as the head sees it: its connection, its speed, and what it knows."""
 
 import asyncio
+import contextlib
 import time
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -13,7 +14,7 @@ from pyes.metrics import NodeRow
 from pyes.protocol import HeadSide, State
 from pyes.schedule import Pace
 
-_MOST_WAITING = 2**22  # bytes: who has not taken the last batch in gets no other
+_MOST_WAITING = 2**22  # bytes that may wait to be sent to who gets another batch
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,11 @@ class Peer:
     Attributes
     ----------
     number : int           of the connection
+    below : WriteTransport the connection's own, below TLS
     ready : bool           its workers are there, for this job
     standing : (int, str)  the generation and the hash of theta that it last said it is at
     in_step : bool         it has learnt, or been sent, all that the head has
-    corrections : int      snapshots sent to it since it last learnt a generation by itself
+    corrections : int      snapshots sent to it since it last returned something after an update of its own
     corrected : (int, str) the generation and the hash of theta of the last one
     unable : str           why it cannot take part in the job; "" where it can
     known : bool (n,)      members of the last generation's batch whose results are those that it reported
@@ -53,6 +55,7 @@ class Peer:
     hello: wire.Hello
     side: HeadSide
     writer: asyncio.StreamWriter
+    below: asyncio.WriteTransport
     pace: Pace
     ready: bool = False
     standing: tuple[int, str] = (0, "")
@@ -108,7 +111,10 @@ class Peer:
     @property
     def congested(self) -> bool:
         """Whether so much waits to be sent that more would only pile up."""
-        return self.writer.transport.get_write_buffer_size() > _MOST_WAITING
+        waiting = self.below.get_write_buffer_size()
+        if self.writer.transport is not self.below:
+            waiting += self.writer.transport.get_write_buffer_size()
+        return waiting > _MOST_WAITING
 
     @property
     def name(self) -> str:
@@ -119,6 +125,13 @@ class Peer:
         """Send a message, which may be encoded already; not if the connection is closed or the node was sent away."""
         if self.side.state is not State.OVER and not self.writer.is_closing():
             self.writer.write(self.side.send(message, encoded))
+
+    async def farewell(self) -> None:
+        """Close the connection when all has been sent."""
+        with contextlib.suppress(OSError):
+            await self.writer.drain()
+            self.writer.close()
+            await self.writer.wait_closed()
 
     def leave(self) -> None:
         """Close the connection at once."""

@@ -158,6 +158,8 @@ class _Placement(Closing):
         for name in self._placed.keys() - alive.keys():
             del self._placed[name]
         for name, node in alive.items():
+            if self._over.is_set():
+                return
             placed, cpus = self._placed.get(name), int(node["Resources"].get("CPU", 0))
             if placed is not None and not placed.again:
                 self._check(placed)

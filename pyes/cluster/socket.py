@@ -94,6 +94,7 @@ class SocketCluster(Cluster):
         config = state.setup.config
         settings, sync = job.settings_of(config), job.sync_of(config)
         told = wire.Job(job.name_of(settings, table.fingerprint, sync), settings, sync)
+        wire.encode(told)  # settings that cannot be sent are refused here
         self._assignment = Assignment(told, state, plan, job.digest_of(state.setup), table.fingerprint)
         self._loop.call_soon_threadsafe(self._head.begin_job, self._assignment)
 
@@ -119,16 +120,18 @@ class SocketCluster(Cluster):
 
     def close(self) -> None:
         """Send all nodes away, and end the thread."""
-        if self._thread is not None and self._thread.is_alive():
-            self._ask(self._head.end())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-        self._thread = None
-        self._socket.close()
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        try:
+            if self._thread is not None and self._thread.is_alive():
+                self._ask(self._head.end())
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+                self._loop.close()
+        finally:
+            self._thread = None
+            self._socket.close()
+            if self._own is not None:
+                self._own.close()
+                self._own = None
 
     def nodes(self, generation: int, seconds: float) -> list[NodeRow]:
         """Return what each node has done since the last call."""
@@ -148,6 +151,8 @@ class SocketCluster(Cluster):
             try:
                 return asking.result(_LOOK_SECONDS)
             except TimeoutError:
+                if asking.done():
+                    raise
                 self._check()
 
     def _check(self) -> None:
