@@ -60,8 +60,8 @@ class Display(Closing):
 
         Parameters
         ----------
-        nodes : NodeRow s    what other machines did for it; seen on a terminal, like the remarks
-        remarks : texts      what was out of the ordinary so far
+        nodes : sequence of NodeRow    what other machines did for it; seen on a terminal, like the remarks
+        remarks : sequence of str      what was out of the ordinary so far
         """
         evaluated = row.eval_return_mean is not None and row.eval_return_std is not None
         if evaluated:

@@ -43,11 +43,13 @@ def test_ray_without_its_package_is_refused_with_the_extra_that_brings_it(monkey
         open_cluster(ClusterConfig(name="ray"), TaskConfig()).__enter__()
 
 
-def test_ray_is_refused_to_a_function_and_with_no_workers():
+def test_ray_is_refused_to_a_function_with_no_workers_and_with_a_key():
     with pytest.raises(ConfigError, match=r"cluster\.name: got 'ray', expected 'local' or 'inline' for a function"):
         open_cluster(ClusterConfig(name="ray"), lambda theta: 0.0)
     with pytest.raises(ConfigError, match=r"cluster\.workers: got 0, expected an integer >= 1, .* cluster\.name=ray"):
         ClusterConfig(name="ray", workers=0)
+    with pytest.raises(ConfigError, match=r"cluster\.key: got 'key', expected none with cluster=ray"):
+        ClusterConfig(name="ray", key="key")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="nodes run on Linux and macOS")

@@ -26,9 +26,10 @@ from heads import DEADLINE, children, count_of, hurt, merge, until
 from hosts import FakeNode, Host, Link, Proxy, Trainer, connect, crowd, new_address, new_cable, start_server
 
 import pyes
-from pyes import addresses, cli, keys, status, wire
+from pyes import addresses, cli, journal, keys, status, wire
 from pyes.cluster import head as head_module
 from pyes.cluster import job as job_module
+from pyes.cluster.node import Node
 from pyes.errors import ConfigError
 from pyes.metrics import read_rows
 from pyes.protocol import HeadSide
@@ -394,6 +395,22 @@ def test_a_node_whose_wall_clock_runs_backwards_changes_nothing(tmp_path, refere
         finally:
             node.kill()
     _same(reference(), run)
+
+
+def test_a_node_that_was_left_out_of_batches_learns_what_they_came_to(reference):
+    """It took part in an evaluation alone, and in none of the batches that it is told about."""
+    recording = journal.read(reference() / "journal.bin")
+    records = [each for each in recording if isinstance(each, journal.Generation)]
+    settings = job_module.settings_of(pyes.config.from_mapping(SETTINGS))
+    with Node(wire.Job("job", settings, "replay"), 1) as node:
+        node.fork()
+        ready = node.prepare()
+        assert node.open(wire.Open(1, 0, 4, ready.theta_hash)) is None
+        node.close_batch()
+        for record in records:
+            assert node.learn(head_module._lesson(record, np.arange(len(record.returns)))) is None
+        assert node.ready().generation == len(records) == SETTINGS["generations"]
+        assert node.ready().theta_hash == read_rows(reference() / "metrics.csv")[-1]["theta_hash"]
 
 
 # --- those who are not let in, and those who lie

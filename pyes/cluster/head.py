@@ -71,7 +71,7 @@ class Assignment:
 
 
 class Head:
-    """Talks with all nodes; all but ``workers`` and ``traffic`` is for the thread of the event loop.
+    """Talks with all nodes; methods are for the thread of the event loop, properties and attributes for any.
 
     Parameters
     ----------
@@ -337,10 +337,10 @@ class Head:
             batch.future.set_exception(self._failure)
             return
         for peer in list(self._peers.values()):
-            if not batch.batch.evaluation:
-                peer.known = np.zeros(len(batch.batch.population), np.bool_)
             if peer.ready and not peer.congested:
                 self._enter(peer, self._assignment, batch)
+            elif not batch.batch.evaluation:
+                peer.known = np.zeros(len(batch.batch.population), np.bool_)
         self._hand_out()
         self._tell_if_alone()
 
@@ -451,7 +451,7 @@ class Head:
         """Send what a generation came to to all nodes that are in step.
 
         A few are each sent what they have not reported themselves. To many, which reported little each, the whole goes
-        out, written once: writing it anew for each would be most of what the head does.
+        out, written once: else that work would grow with the number of nodes times that of members.
         """
         peers = [peer for peer in self._peers.values() if peer.in_step]
         if len(peers) > _FEW_NODES:

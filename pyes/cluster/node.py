@@ -95,7 +95,7 @@ class Node(Closing):
         self._table: NoiseTable = self._outer.enter_context(setup.make_table())
         self._state = RunState(setup, self._table) if self._learns else None
         self._plan = setup.plan(self.config.evaluation.episodes)
-        self._reported = _Reported.nothing(0, setup.behaviour_size)
+        self._report_on(-1, 0)
         self._pool.start(self._plan, self._table)
         self._digest = job.digest_of(setup)
         return self.ready()
@@ -142,6 +142,8 @@ class Node(Closing):
         if state is None:
             return None
         members = wire.members_of(message.ranges)
+        if message.generation != self._reported_of:  # left out of its batch, and so told all of it
+            reported = self._report_on(message.generation, len(members))
         if len(members) and members[-1] >= len(reported.known):
             return self.ready()
         reported.add(members, message)
@@ -181,6 +183,8 @@ class Node(Closing):
         if state is None or (message.generation, message.theta_hash) != (state.generation, state.theta_hash):
             return self.ready()
         self._open(message.batch, state.center_batch(message.episodes) if message.episodes else state.batch())
+        if not message.episodes:
+            self._reported_of = message.generation
         self._theta_hash = message.theta_hash
         return None
 
@@ -205,7 +209,13 @@ class Node(Closing):
         self._pool.collect()  # results that nobody waits for any more
         self._pool.open(batch, offered=False)
         self._batch, self._busy, self._told_errors = number, 0.0, []
-        self._reported = _Reported.nothing(len(batch.population), self._setup.behaviour_size)
+        self._report_on(-1, len(batch.population))
+
+    def _report_on(self, generation: int, members: int) -> _Reported:
+        """Begin to keep what is told of the members of a generation, or of another batch: -1."""
+        self._reported_of = generation
+        self._reported = _Reported.nothing(members, self._setup.behaviour_size)
+        return self._reported
 
     def add_bases(self, message: wire.Bases) -> None:
         """Take vectors of members that are about to be granted."""

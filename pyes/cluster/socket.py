@@ -1,7 +1,7 @@
 """The socket cluster: this process is the head, nodes come and go over TCP.
 
 Owns the listening socket and the thread that talks with the nodes (`pyes.cluster.head`). The training loop's thread
-only hands over batches and waits. Invariant: while a batch is open, this thread leaves the state of the run alone.
+only hands over batches and waits. Invariant: while a batch is open, the latter leaves the state of the run alone.
 """
 
 import asyncio

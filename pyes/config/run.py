@@ -43,7 +43,7 @@ class ClusterConfig(Section):
 
     @classmethod
     def kind(cls, values: Mapping[str, Any]) -> type[Section]:
-        """Return the class of a head of other machines where it is named, which has another default."""
+        """Return `SocketConfig` where ``name`` is "socket": its ``workers`` are 0 by default."""
         return SocketConfig if values.get("name") == SocketConfig.name else cls
 
     def check(self) -> None:
@@ -53,6 +53,8 @@ class ClusterConfig(Section):
         if self.name == "socket" and self.key is None and not addresses.parse(self.listen).is_loopback:
             expected = "cluster.key=FILE with it (pyes keygen -o FILE), or tcp://127.0.0.1:PORT for this machine alone"
             raise refusal("cluster.listen", self.listen, expected)
+        if self.name == "ray" and self.key is not None:
+            raise refusal("cluster.key", self.key, "none with cluster=ray, which makes a key for each run")
 
 
 @dataclass(frozen=True)
