@@ -159,11 +159,12 @@ class SimulatedNode:
         match message:
             case wire.Job():
                 self._job = message.job
-                self._write(wire.Ready(message.job, *self._ready, "", 0))
+                self._write(wire.Ready(message.job, *self._ready, "", 0, 0))
             case wire.Beat():
                 self._write(wire.Echo(message.time))
             case wire.Snapshot():
-                self._write(wire.Ready(self._job, *self._ready, message.theta_hash, message.generation))
+                standing = message.theta_hash, message.generation, message.number
+                self._write(wire.Ready(self._job, *self._ready, *standing))
             case wire.Open():
                 self._batch, self._hash = message.batch, message.theta_hash
                 self._seconds = durations(message.generation, self._members)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import _core, memory
+from pyes.counting import counted
 from pyes.messages import Batch, Plan, Results, Status
 from pyes.population import Population
 
@@ -240,7 +241,7 @@ class Board:
     def _give_up(self, worker: int, member: int, blame: str) -> None:
         """Record a member as failed."""
         where = f"generation {self._header[_GENERATION]}, member {member}"
-        self.report(worker, f"{blame} ({where}, which has cost {self.attempts[member]} workers)")
+        self.report(worker, f"{blame} ({where}, which has cost {counted(self.attempts[member], 'worker')})")
         self.sums_of(member)
         self.behaviours[member] = self.halves[member] = np.nan
         self.finish(worker, member, (np.nan, 0, Status.KILLED))

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from pyes import wire
 from pyes.addresses import Address
+from pyes.counting import counted
 from pyes.errors import ClusterError, ProtocolError, RefusedError
 from pyes.keys import client_context
 from pyes.protocol import NodeSide
@@ -90,8 +91,9 @@ def show(report: dict[str, Any]) -> None:
             _bytes(node["bytes_received"]),
         )
     console.print(table)
+    nodes = counted(len(report["nodes"]), "node")
     counts = ", ".join(f"{report[key]:,} {key}" for key in ("lost", "rerun", "duplicates"))
-    console.print(f"{len(report['nodes'])} nodes with {report['workers']} workers; members: {counts}")
+    console.print(f"{nodes} with {counted(report['workers'], 'worker')}; members: {counts}")
 
 
 def _bytes(count: int) -> str:

@@ -229,7 +229,7 @@ def test_a_member_that_kills_or_hangs_its_worker_fails_alone(fault, table):
     cluster = ClusterConfig(workers=1, attempts=1, episode_time_limit=8.0 if fault == "exit" else 0.5)
     results = _evaluate(table, config, plan, batch, cluster)
     np.testing.assert_array_equal(results.status, np.where(guilty, Status.KILLED, Status.OK))
-    assert f"member {guilty.argmax()}, which has cost 1 workers" in results.errors[0]
+    assert f"member {guilty.argmax()}, which has cost 1 worker" in results.errors[0]
     healthy = dataclasses.replace(network, module_kwargs={})
     expected = _evaluate(table, config, _plan(config, 1, healthy)[0], batch)
     np.testing.assert_array_equal(results.returns[~guilty], expected.returns[~guilty])

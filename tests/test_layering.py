@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "pyes"
 
 # A module imports from its own layer or from those above it in this list, never from one below it.
 LAYERS = """
-basics   _core errors hashing closing interrupts packing versions
+basics   _core errors hashing closing counting interrupts packing versions
 leaves   files streams memory noise shaping optimizers running_stats reference config lookup functions addresses keys
 nouns    population networks tasks messages board wire
 verbs    rollout vector_rollout reference_batch algorithms protocol selftest schedule

@@ -77,7 +77,7 @@ def test_a_run_whose_ray_loses_a_node_and_gets_another_equals_one_in_one_process
         with Program(_train_while_nodes_change, run, environment=environment, apart=True) as program:
             until(lambda: not program.running, f"the end of {program.said}", 240.0)
             program.succeed()
-            assert "joins with 1 workers" in program.said
+            assert "joins with 1 worker" in program.said
             assert "Traceback" not in (run / "train.log").read_text()
     pyes.train(
         merge(SETTINGS, {"run_dir": str(tmp_path / "reference"), "generations": count_of(run)})

@@ -502,7 +502,7 @@ def test_a_node_that_comes_to_another_theta_is_corrected_three_times(patient):
         job = _join(node)
         for _ in range(3):
             snapshot = node.expect(wire.Snapshot)
-            node.send(replace(job, generation=snapshot.generation, theta_hash="one bit off"))
+            node.send(_at(job, snapshot, theta_hash="one bit off"))
         assert "its theta differs from the head's" in node.refusal()
     _logged_once(run, "refused drifting: its theta differs")
 
@@ -513,9 +513,9 @@ def test_a_node_that_comes_to_another_theta_in_each_update_is_sent_away(patient)
         ready = _join(node)
         for _ in range(3):
             snapshot = node.expect(wire.Snapshot)
-            node.send(replace(ready, generation=snapshot.generation, theta_hash=snapshot.theta_hash))
+            node.send(_at(ready, snapshot))
             learn = node.expect(wire.Learn)
-            node.send(replace(ready, generation=learn.generation + 1, theta_hash="one bit off"))
+            node.send(_at(ready, snapshot, generation=learn.generation + 1, theta_hash="one bit off"))
         assert "its theta differs from the head's" in node.refusal()
     _logged_once(run, "refused astray: its theta differs")
 
@@ -529,7 +529,7 @@ def test_a_node_that_is_late_is_not_waited_for(patient):
         for generation in range(snapshot.generation, snapshot.generation + 4):
             assert node.expect(wire.Open).generation == generation
             assert node.expect(wire.Learn).generation == generation
-        node.send(replace(ready, generation=snapshot.generation, theta_hash=snapshot.theta_hash))
+        node.send(_at(ready, snapshot))
         assert node.expect(wire.Open).generation == generation + 1
 
 
@@ -577,6 +577,12 @@ def _join(node):
     return ready
 
 
+def _at(ready, snapshot, **changes):
+    """Return what a node says that has taken a snapshot up; changes are what it says wrong."""
+    standing = {name: getattr(snapshot, name) for name in ("generation", "theta_hash")}
+    return replace(ready, snapshot=snapshot.number, **(standing | changes))
+
+
 @functools.cache
 def _digests(changes):
     """Return what an honest node of SETTINGS with these changes finds out by itself."""
@@ -588,7 +594,7 @@ def _digests(changes):
 
 def _ready(job, changes=None):
     digest, table = _digests(json.dumps(changes or {}))
-    return wire.Ready(job.job, digest, table, "", 0)
+    return wire.Ready(job.job, digest, table, "", 0, 0)
 
 
 def test_user_code_that_is_on_the_head_alone_is_named(tmp_path):

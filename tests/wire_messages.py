@@ -98,7 +98,7 @@ RANGES = MEMBERS.map(wire.ranges_of)
 BY_KIND = {
     wire.Hello: st.builds(wire.Hello, WHOLE, NAMES, NAMES, NAMES, WHOLE, WHOLE, BIG, NAMES, NAMES),
     wire.Watch: st.builds(wire.Watch, WHOLE, NAMES),
-    wire.Ready: st.builds(wire.Ready, NAMES, NAMES, NAMES, NAMES, WHOLE),
+    wire.Ready: st.builds(wire.Ready, NAMES, NAMES, NAMES, NAMES, WHOLE, WHOLE),
     wire.Unable: st.builds(wire.Unable, NAMES, PROSE),
     wire.Done: done(),
     wire.Log: st.builds(wire.Log, st.integers(0, 50), PROSE),
@@ -106,7 +106,7 @@ BY_KIND = {
     wire.Refused: st.builds(wire.Refused, PROSE),
     wire.Job: st.builds(wire.Job, NAMES, st.dictionaries(TEXTS, JSON, max_size=5), NAMES),
     wire.Learn: learn(),
-    wire.Snapshot: st.builds(wire.Snapshot, WHOLE, NAMES, st.binary(max_size=50)),
+    wire.Snapshot: st.builds(wire.Snapshot, WHOLE, WHOLE, NAMES, st.binary(max_size=50)),
     wire.Open: st.builds(wire.Open, BIG, WHOLE, WHOLE, NAMES),
     wire.Vectors: vectors(),
     wire.Bases: bases(),

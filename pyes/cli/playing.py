@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_run, index
 from pyes.cli.output import print_json, standard_output
+from pyes.counting import counted
 from pyes.errors import PyesError
 
 
@@ -32,7 +33,8 @@ def _evaluate(options: argparse.Namespace) -> None:
         print_json(evaluation.to_dict())
         return
     lengths = evaluation.lengths
-    print(f"return {evaluation.return_mean:.2f} ± {evaluation.return_std:.2f} over {len(lengths)} episodes", end=" ")
+    episodes = counted(len(lengths), "episode")
+    print(f"return {evaluation.return_mean:.2f} ± {evaluation.return_std:.2f} over {episodes}", end=" ")
     print(f"(min {min(evaluation.returns):.2f}, max {max(evaluation.returns):.2f})", end=", ")
     print(f"length {sum(lengths) / len(lengths):.1f}")
 

@@ -27,6 +27,7 @@ from pyes.cluster.door import HANDSHAKE_SECONDS, Door
 from pyes.cluster.open_batch import OpenBatch
 from pyes.cluster.peer import Peer
 from pyes.cluster.session import BEAT_SECONDS, SILENT_SECONDS, keep_alive
+from pyes.counting import counted
 from pyes.errors import ClusterError, PyesError
 from pyes.journal import Generation
 from pyes.messages import Plan
@@ -39,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 _PREPARING_SECONDS = 300.0  # that a node may be silent while it makes its table and its environments
 _TICK_SECONDS = 0.05  # between looks at who is late
-_CORRECTIONS = 3  # snapshots with no right update of its own between them, after which a node computes something else
 _FAREWELL_SECONDS = 2.0  # that a node has to read why it is sent away
 _FEW_NODES = 8  # up to which each is sent only what it does not know
 _OVERHEAD_BYTES = 2**16  # of a message, beside its arrays
@@ -63,6 +63,11 @@ class Assignment:
     plan: Plan
     digest: str
     table: str
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """Where the run is: the generation, and the hash of its theta."""
+        return self.state.generation, self.state.theta_hash
 
     @property
     def learns(self) -> bool:
@@ -102,7 +107,7 @@ class Head:
     @property
     def workers(self) -> int:
         """Worker processes of all nodes that are ready."""
-        return sum(peer.pace.workers for peer in list(self._peers.values()) if peer.ready)
+        return sum(peer.pace.workers for peer in list(self._peers.values()) if peer.standing.ready)
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -138,7 +143,7 @@ class Head:
 
     async def rows(self, generation: int, seconds: float) -> list[NodeRow]:
         """Return what each node has done since the last call."""
-        return [peer.row(generation, seconds) for peer in self._peers.values() if peer.ready]
+        return [peer.row(generation, seconds) for peer in self._peers.values() if peer.standing.ready]
 
     # --- what may go wrong here
 
@@ -233,18 +238,16 @@ class Head:
         if self._peers.pop(peer.number, None) is None:
             return
         logger.info("node %s has left", peer.name)
-        self._take_out(peer)
+        peer.standing.leave()
+        self._hand_back(peer)
         self._hand_out()
         if self._open is not None:
             self._tell_if_alone()
 
-    def _take_out(self, peer: Peer) -> None:
+    def _hand_back(self, peer: Peer) -> None:
         """Have others evaluate what a node holds."""
-        if self._open is not None and peer.in_step:
-            lost = self._open.schedule.leave(peer.number)
-            if lost:
-                logger.warning("node %s left with %d members: others evaluate them", peer.name, lost)
-        peer.ready = peer.in_step = False
+        if self._open is not None and (lost := self._open.schedule.leave(peer.number)):
+            logger.warning("node %s left with %d members: others evaluate them", peer.name, lost)
 
     def _send_away(self, peer: Peer, reason: str) -> None:
         """Refuse a node that has been let in."""
@@ -252,7 +255,8 @@ class Head:
         peer.send(wire.Refused(reason))
         # It closes the connection when it has read this; if we did, with results of its under way, it never would.
         asyncio.get_running_loop().call_later(_FAREWELL_SECONDS, peer.leave)
-        self._take_out(peer)
+        peer.standing.leave()
+        self._hand_back(peer)
 
     async def _tick(self) -> None:
         """Look after those who are silent or late."""
@@ -266,7 +270,7 @@ class Head:
                     self._own.check()
                 for peer in list(self._peers.values()):
                     peer.send(wire.Beat(now))
-                    if now - peer.heard > (SILENT_SECONDS if peer.ready else _PREPARING_SECONDS):
+                    if now - peer.heard > (SILENT_SECONDS if peer.standing.ready else _PREPARING_SECONDS):
                         logger.warning("node %s has been silent for %.0f s", peer.name, now - peer.heard)
                         peer.leave()
             self._let_back()
@@ -311,18 +315,17 @@ class Head:
             if got != expected:
                 self._send_away(peer, f"its {what} differ from the head's ({got}, here {expected})")
                 return
-        if not peer.ready:
-            self._tell(f"node {peer.name} joins with {peer.pace.workers} workers")
+        if not peer.standing.ready:
+            self._tell(f"node {peer.name} joins with {counted(peer.pace.workers, 'worker')}")
             peer.since = time.monotonic()
-        standing = (ready.generation, ready.theta_hash)
-        if peer.in_step and standing == peer.corrected:
-            return  # what it has been sent since then, it takes up next
-        if peer.in_step and ready.generation < peer.corrected[0]:
-            return  # it has not come to the snapshot yet
-        if peer.in_step:
-            logger.warning("node %s is out of step (theta %s in generation %d)", peer.name, *reversed(standing))
-            self._take_out(peer)
-        peer.ready, peer.in_step, peer.standing = True, False, standing
+        was_in_step = peer.standing.in_step
+        if not peer.standing.hear(ready):
+            return
+        if was_in_step:
+            logger.warning(
+                "node %s is out of step (theta %s in generation %d)", peer.name, ready.theta_hash, ready.generation
+            )
+            self._hand_back(peer)
         if self._open is not None and not peer.congested:
             self._enter(peer, job, self._open)
             self._hand_out()
@@ -337,7 +340,7 @@ class Head:
             batch.future.set_exception(self._failure)
             return
         for peer in list(self._peers.values()):
-            if peer.ready and not peer.congested:
+            if peer.standing.ready and not peer.congested:
                 self._enter(peer, self._assignment, batch)
             elif not batch.batch.evaluation:
                 peer.known = np.zeros(len(batch.batch.population), np.bool_)
@@ -349,38 +352,31 @@ class Head:
         if self._open is None or self._assignment is None:
             return
         for peer in list(self._peers.values()):
-            if peer.ready and not peer.congested and peer.number not in self._open.schedule:
+            if peer.standing.ready and not peer.congested and peer.number not in self._open.schedule:
                 self._enter(peer, self._assignment, self._open)
 
     def _tell_if_alone(self) -> None:
-        if not any(peer.ready for peer in self._peers.values()):
+        if not any(peer.standing.ready for peer in self._peers.values()):
             self._tell(self._lonely)
 
     def _enter(self, peer: Peer, job: Assignment, batch: OpenBatch) -> None:
         """Let a node take part in the open batch, once it is in step."""
-        stale = job.learns and not peer.in_step and peer.standing != (job.state.generation, job.state.theta_hash)
-        if stale and not self._correct(peer, job, batch):
+        if job.learns and peer.standing.lacks(job.place) and not self._correct(peer, job, batch):
             return
-        peer.in_step = True
+        peer.standing.in_step = True
         if not batch.batch.evaluation:
             peer.known = np.zeros(len(batch.batch.population), np.bool_)
         peer.send(batch.opening() if job.learns else batch.vectors())
         batch.schedule.join(peer.number, peer.pace)
 
     def _correct(self, peer: Peer, job: Assignment, batch: OpenBatch) -> bool:
-        """Send a node the state that it should be in; return whether that may help.
-
-        It is in step from then on: it takes its messages in order, and the run does not wait for its answer.
-        """
-        peer.corrections += 1
-        if peer.corrections > _CORRECTIONS:
+        """Send a node the state that it should be in; return whether that may help."""
+        if not peer.standing.correct(job.place):
             self._send_away(peer, "its theta differs from the head's, with the same state to begin from")
             return False
-        if batch.snapshot is None:
-            packed = packing.pack(job.state.state_dict())
-            batch.snapshot = wire.Snapshot(job.state.generation, job.state.theta_hash, packed)
-        peer.corrected = (batch.snapshot.generation, batch.snapshot.theta_hash)
-        peer.send(batch.snapshot)
+        if batch.state is None:
+            batch.state = packing.pack(job.state.state_dict())
+        peer.send(wire.Snapshot(peer.standing.snapshot, *job.place, batch.state))
         return True
 
     def _hand_out(self) -> None:
@@ -401,7 +397,7 @@ class Head:
 
     def _take_results(self, peer: Peer, done: wire.Done) -> None:
         batch = self._open
-        if batch is None or done.batch != batch.number or not peer.in_step:
+        if batch is None or done.batch != batch.number or not peer.standing.in_step:
             return  # of a batch that others have finished
         try:
             fresh = batch.take(peer.number, done, time.monotonic())
@@ -410,8 +406,7 @@ class Head:
             return
         if not batch.batch.evaluation:
             peer.known[fresh] = True  # of the others it is sent what counts: a member killed here may have lived there
-        if batch.batch.generation > peer.corrected[0]:
-            peer.corrections = 0  # it has learnt a generation by itself since then
+        peer.standing.returned(batch.batch.generation)
         peer.members += len(done.returns)
         peer.timesteps += int(done.lengths.sum(dtype=np.int64))
         peer.busy_seconds += done.busy
@@ -453,7 +448,7 @@ class Head:
         A few are each sent what they have not reported themselves. To many, which reported little each, the whole goes
         out, written once: else that work would grow with the number of nodes times that of members.
         """
-        peers = [peer for peer in self._peers.values() if peer.in_step]
+        peers = [peer for peer in self._peers.values() if peer.standing.in_step]
         if len(peers) > _FEW_NODES:
             message = _lesson(record, np.arange(len(record.returns)))
             encoded = wire.encode(message)

@@ -78,6 +78,7 @@ class Node(Closing):
         self._log = log
         self._stack = ExitStack()
         self._batch = -1  # number of the open one
+        self._snapshot = 0  # number of the last one
         self._busy = 0.0
         self._told_errors: list[str] = []
 
@@ -103,7 +104,7 @@ class Node(Closing):
     def ready(self) -> wire.Ready:
         """Return where this node stands."""
         generation, theta_hash = (0, "") if self._state is None else (self._state.generation, self._state.theta_hash)
-        return wire.Ready(self.job, self._digest, self._table.fingerprint, theta_hash, generation)
+        return wire.Ready(self.job, self._digest, self._table.fingerprint, theta_hash, generation, self._snapshot)
 
     @property
     def done(self) -> Any:
@@ -128,12 +129,18 @@ class Node(Closing):
         """
         self._pool.check()
 
+    def disconnect(self) -> None:
+        """Forget what belongs to a connection that is over: its batch, and the count of its snapshots."""
+        self.close_batch()
+        self._snapshot = 0
+
     # --- theta
 
     def load(self, message: wire.Snapshot) -> wire.Ready:
         """Go on from a state of the head's."""
         if self._state is not None:
             self._state.load_state_dict(packing.unpack(message.state))
+        self._snapshot = message.number
         return self.ready()
 
     def learn(self, message: wire.Learn) -> wire.Ready | None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import wire
+from pyes.cluster.standing import Standing
 from pyes.metrics import NodeRow
 from pyes.protocol import HeadSide, State
 from pyes.schedule import Pace
@@ -40,11 +41,7 @@ class Peer:
     ----------
     number : int           of the connection
     below : WriteTransport the connection's own, below TLS
-    ready : bool           its workers are there, for this job
-    standing : (int, str)  the generation and the hash of theta that it last said it is at
-    in_step : bool         it has learnt, or been sent, all that the head has
-    corrections : int      snapshots sent to it since it last returned something after an update of its own
-    corrected : (int, str) the generation and the hash of theta of the last one
+    standing : Standing    where it is, compared with the run
     unable : str           why it cannot take part in the job; "" where it can
     known : bool (n,)      members of the last generation's batch whose results are those that it reported
     heard : float          monotonic seconds of the last sign of life
@@ -57,11 +54,7 @@ class Peer:
     writer: asyncio.StreamWriter
     below: asyncio.WriteTransport
     pace: Pace
-    ready: bool = False
-    standing: tuple[int, str] = (0, "")
-    in_step: bool = False
-    corrections: int = 0
-    corrected: tuple[int, str] = (0, "")
+    standing: Standing = field(default_factory=Standing)
     unable: str = ""
     known: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     heard: float = field(default_factory=time.monotonic)
@@ -98,7 +91,7 @@ class Peer:
         """Return how the node is doing, as JSON values."""
         return {
             "node": self.name,
-            "state": "at work" if self.in_step else "ready" if self.ready else self.unable or "preparing",
+            "state": self._state,
             "workers": self.pace.workers,
             "cores": self.hello.cores,
             "memory": self.hello.memory,
@@ -107,6 +100,12 @@ class Peer:
             "seconds": now - self.since if self.since else 0.0,
             **asdict(self.figures),
         }
+
+    @property
+    def _state(self) -> str:
+        if self.standing.in_step:
+            return "at work"
+        return "ready" if self.standing.ready else self.unable or "preparing"
 
     @property
     def congested(self) -> bool:

@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from pyes import memory, selftest, wire
 from pyes.addresses import Address
 from pyes.cluster.node import Node
+from pyes.counting import counted
 from pyes.errors import ProtocolError, PyesError, RefusedError
 from pyes.keys import client_context, same_certificate
 from pyes.noise import usable_cores
@@ -76,7 +77,7 @@ class Session:
         self._send: _Wire | None = None
         self._activity = asyncio.Event()
         self._turn = asyncio.Lock()  # of whoever talks to the node
-        self._heard = 0.0
+        self._heard = self._spoke = 0.0  # when the head was last heard, and answered
         self._unanswered = 0  # connections in a row that the head has closed without a word
 
     async def run(self) -> None:
@@ -101,7 +102,7 @@ class Session:
                     writer.transport.abort()
                 if self._node is not None:
                     async with self._turn:
-                        self._node.close_batch()
+                        self._node.disconnect()
         except _OtherJob:
             return
         finally:
@@ -140,9 +141,12 @@ class Session:
             return reader, writer
 
     def _count_unanswered(self) -> None:
-        """Count a connection that was closed without a word; give up after some in a row."""
+        """Count a connection that was closed without a word; give up after some in a row.
+
+        Not in a job: its head will be back, and a tunnel to it may be there before.
+        """
         self._unanswered += 1
-        if self._unanswered >= _MOST_UNANSWERED:
+        if self._unanswered >= _MOST_UNANSWERED and self._node is None:
             hint = "does it want a key (--key FILE)?" if self._key is None else "is it a head of pyes, with a key?"
             raise RefusedError(f"{self._address}: whoever listens there does not answer; {hint}")
 
@@ -158,7 +162,7 @@ class Session:
         if self._key is not None and not same_certificate(writer.get_extra_info("ssl_object"), self._key):
             raise RefusedError(f"{self._address}: the head has another key")
         send(self._hello())
-        self._heard = time.monotonic()
+        self._heard = self._spoke = time.monotonic()
         inbox: asyncio.Queue[wire.Message | None] = asyncio.Queue()
         tasks = [asyncio.create_task(each) for each in (self._read(reader, side, inbox, send), self._watch())]
         tasks.append(asyncio.create_task(self._answer(inbox, send)))
@@ -193,6 +197,7 @@ class Session:
                 self._heard = time.monotonic()
                 for message in side.receive(data):
                     if isinstance(message, wire.Beat):
+                        self._spoke = self._heard
                         send(wire.Echo(message.time))
                     else:
                         inbox.put_nowait(message)
@@ -206,9 +211,12 @@ class Session:
         await asyncio.Event().wait()  # until what has come is answered
 
     async def _watch(self) -> None:
-        """Give the connection up when the head has been silent for too long."""
+        """Give the connection up when the head has been silent for too long; see that this node is not."""
         while True:
             await asyncio.sleep(BEAT_SECONDS)
+            now = time.monotonic()
+            if self._send is not None and now - self._spoke > 2.0 * BEAT_SECONDS:
+                self._send(wire.Beat(now))  # the head's wait behind a long message
             if time.monotonic() - self._heard > SILENT_SECONDS:
                 await asyncio.sleep(BEAT_SECONDS)  # it may be us who were stopped: then there is something to read
                 if time.monotonic() - self._heard > SILENT_SECONDS:
@@ -295,7 +303,7 @@ class Session:
             node.close()
             raise
         self._node = node
-        self._say(f"at work for {self._address}: {node.config.task.title} with {self._workers} workers")
+        self._say(f"at work for {self._address}: {node.config.task.title} with {counted(self._workers, 'worker')}")
         asyncio.get_running_loop().add_reader(node.done.fileno(), self._stir)
         return ready
 

@@ -87,13 +87,14 @@ class Watch(Message):
 
 @dataclass(frozen=True)
 class Ready(Message):
-    """The node is in the job, and in step.
+    """The node is in the job, and says where: after it has made itself ready, after each snapshot, when it is lost.
 
     Attributes
     ----------
     digest : str        of the settings, as the node has them
     table : str         fingerprint of its noise table
     theta_hash : str    of the center of ``generation``
+    snapshot : int      number of the last snapshot that came by this connection; 0: none
     """
 
     job: Name
@@ -101,6 +102,7 @@ class Ready(Message):
     table: Name
     theta_hash: Name
     generation: UInt32
+    snapshot: UInt32
 
 
 @dataclass(frozen=True)
@@ -216,8 +218,12 @@ class Learn(Message):
 
 @dataclass(frozen=True)
 class Snapshot(Message):
-    """The whole state at the begin of a generation, packed: for a node that is late, or out of step."""
+    """The whole state at the begin of a generation, packed: for a node that is late, or out of step.
 
+    ``number`` counts those that one connection has brought, from 1.
+    """
+
+    number: UInt32
     generation: UInt32
     theta_hash: Name
     state: Annotated[bytes, Data()]

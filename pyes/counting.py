@@ -1,0 +1,6 @@
+"""Numbers of things, in words."""
+
+
+def counted(number: int, noun: str) -> str:
+    """Return "1 worker", "2 workers", "1,440 workers"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
