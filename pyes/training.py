@@ -18,13 +18,14 @@ import numpy as np
 from pyes import resume
 from pyes.cluster import Abandoned, Cluster, open_cluster
 from pyes.config import TrainConfig, deciding
+from pyes.counting import counted
 from pyes.display import Display
 from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
 from pyes.history import History, setup_of
 from pyes.interrupts import Interrupt, how_to_go_on, interruptible
 from pyes.journal import Evaluation, Generation, Journal, Kind, Recording
 from pyes.logs import run_log
-from pyes.messages import Results
+from pyes.messages import Batch, Results
 from pyes.metrics import MetricsWriter, NodeRow, NodesWriter, Row
 from pyes.noise import NoiseTable
 from pyes.run_directory import RunDirectory
@@ -89,7 +90,7 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         config = setup.config
         size = table.array.nbytes / 2**20
         shown.note(
-            f"{config.task.title}: {len(setup.theta):,} parameters, {cluster.workers} workers, "
+            f"{config.task.title}: {len(setup.theta):,} parameters, {counted(cluster.workers, 'worker')}, "
             f"noise table of {len(table):,} {config.noise.dtype} entries ({size:,.0f} MiB)\n{directory.path}"
         )
         metrics = stack.enter_context(_open_metrics(directory, recording, config))
@@ -161,6 +162,7 @@ class _Run:
         self._display, self._interrupt = display, interrupt
         self._begun = time.perf_counter() - metrics.seconds
         self._bytes = (0, 0)  # sent to other machines, and received
+        self._evaluating = 0.0  # seconds since the rows of nodes before
         #: Of the center at the end, when none was due there: known to the metrics, but not to the journal.
         self._last_evaluation = metrics.last_evaluation
 
@@ -193,22 +195,21 @@ class _Run:
         """Run one generation; return what ends the run after it, if anything."""
         state = self._state
         used = _used(state)
-        asked = time.perf_counter()
-        results = self._cluster.evaluate(state.batch())
+        results, seconds = self._evaluate(state.batch())
         evaluated = time.perf_counter()
-        self._check(results)
         record = state.record(results)
         self._journal.append(record)
         self._cluster.advance(record)
         state.apply(record)
         row = Row(**_figures(used, state, record), seconds=self._seconds())
-        row.evaluate_seconds = evaluated - asked
+        row.evaluate_seconds = seconds
         row.update_seconds = time.perf_counter() - evaluated
         row.steps_per_second = float(results.lengths.sum()) / row.evaluate_seconds
         if workers := self._cluster.workers:  # else all nodes have just left
             row.idle_fraction = max(0.0, 1.0 - results.busy_seconds / (workers * row.evaluate_seconds))
         row.bytes_sent, row.bytes_received = self._traffic()
-        nodes = self._cluster.nodes(record.generation, row.evaluate_seconds)
+        nodes = self._cluster.nodes(record.generation, self._evaluating)
+        self._evaluating = 0.0
         self._nodes.write(nodes)
         return self._conclude(row, nodes)
 
@@ -233,11 +234,21 @@ class _Run:
             return "interrupt"
         return stopped_by or self._reached() or self._target_reached()
 
-    def _check(self, results: Results) -> None:
-        """Stop when no member could be evaluated: then the task is broken, not the members."""
+    def _evaluate(self, batch: Batch) -> tuple[Results, float]:
+        """Have a batch evaluated; return what it came to, and the seconds that took.
+
+        Raises
+        ------
+        TaskError    no member could be evaluated: then the task is broken, not the members
+        """
+        asked = time.perf_counter()
+        results = self._cluster.evaluate(batch)
+        seconds = time.perf_counter() - asked
+        self._evaluating += seconds
         if results.failed == len(results.returns):
             reason = results.errors[0] if results.errors else "their workers were killed or hung; see train.log"
             raise TaskError(f"{self._config.task.title}: all {results.failed} members failed: {reason}")
+        return results, seconds
 
     def _evaluate_if_due(self, row: Row, stopped_by: str | None) -> tuple[float, float] | None:
         """Evaluate the center every so many generations, and after the last one unless the user is waiting.
@@ -250,8 +261,7 @@ class _Run:
         due = state.generation % every == 0
         if not due and stopped_by in (None, "interrupt"):
             return None
-        results = self._cluster.evaluate(state.center_batch(self._config.evaluation.episodes))
-        self._check(results)
+        results, _ = self._evaluate(state.center_batch(self._config.evaluation.episodes))
         record = state.record_evaluation(results)
         if not due:
             self._last_evaluation = record.summary
