@@ -102,7 +102,8 @@ class BaseWorker(ABC, Generic[E]):
             logger.warning("the return is %s (%s)", total, where)
             self._board.sums_of(member)  # what a failed member observed does not count
             return math.nan, sums.length, Status.NOT_FINITE
-        self._board.behaviours[member] = sums.behaviour / sums.episodes
+        if self._plan.behaviour_size:
+            self._board.behaviours[member] = sums.behaviour / sums.episodes
         if self._plan.halves:
             self._board.halves[member] = sums.halves
         return total / sums.episodes, sums.length, Status.OK

@@ -25,7 +25,7 @@ class Sums:
         self.episodes = episodes
         self.total, self.length, self.behaviour = 0.0, 0, np.zeros(behaviour_size)
         self._first = episodes // 2  # episodes of the first half
-        self._halves = np.zeros(2)
+        self._halves = [0.0, 0.0]
         self._added = 0
 
     def add(self, episode_return: float, length: int, behaviour: NDArray[Any] | None) -> None:
@@ -34,7 +34,7 @@ class Sums:
         self.length += length
         if behaviour is not None:
             self.behaviour += behaviour
-        self._halves[int(self._added >= self._first)] += episode_return
+        self._halves[self._added >= self._first] += episode_return
         self._added += 1
 
     @property
@@ -42,4 +42,4 @@ class Sums:
         """Mean return over each half of the episodes, (2,); NaN where there are no two."""
         if not self._first:
             return np.full(2, np.nan)
-        return self._halves / (self._first, self.episodes - self._first)
+        return np.array(self._halves) / (self._first, self.episodes - self._first)
