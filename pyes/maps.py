@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import figures, replay
+from pyes.counting import counted
 from pyes.errors import ConfigError, RunDirectoryError, missing
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ def _draw(figure: "Figure", drawn: _Map, title: str) -> None:
     axes = figure.add_subplot()
     axes.set_title(title, loc="left")
     generations = len(drawn.path) - 1
-    individuals = f"{len(drawn.returns):,} individuals of {generations:,} generation{'s' if generations > 1 else ''}"
+    individuals = f"{len(drawn.returns):,} individuals of {counted(generations, 'generation')}"
     figures.set_caption(axes, individuals)
     axes.set_xlabel(drawn.axes[0])
     axes.set_ylabel(drawn.axes[1])

@@ -321,7 +321,8 @@ class _Run:
 
     def _summarize(self, stopped_by: str) -> None:
         show, state = self._display.note, self._state
-        show(f"stopped by {stopped_by} after {state.generation:,} generations and {state.timesteps:,} timesteps")
+        reached = f"{counted(state.generation, 'generation')} and {counted(state.timesteps, 'timestep')}"
+        show(f"stopped by {stopped_by} after {reached}")
         if self._evaluation is not None:
             show(f"evaluation: {self._evaluation[0]:.2f} ± {self._evaluation[1]:.2f}")
         if state.failed:

@@ -295,7 +295,7 @@ def test_results_of_a_node_that_was_stopped_are_duplicates(tmp_path, reference):
             _more_rows(head, run, 2)
             one.send_all(signal.SIGCONT)
             head.succeed()
-            assert "members of slow nodes were evaluated by others, too" in head.said
+            assert "of slow nodes, and evaluated by others, too: " in head.said
     _same(reference(), run)
 
 

@@ -27,12 +27,13 @@ from pyes.cluster.door import HANDSHAKE_SECONDS, Door
 from pyes.cluster.open_batch import OpenBatch
 from pyes.cluster.peer import Peer
 from pyes.cluster.session import BEAT_SECONDS, SILENT_SECONDS, keep_alive
+from pyes.cluster.standing import Heard, Place
 from pyes.counting import counted
 from pyes.errors import ClusterError, PyesError
 from pyes.journal import Generation
 from pyes.messages import Plan
 from pyes.metrics import NodeRow
-from pyes.protocol import HeadSide
+from pyes.protocol import HeadSide, State
 from pyes.run_state import RunState
 from pyes.schedule import Pace, Schedule
 
@@ -65,8 +66,8 @@ class Assignment:
     table: str
 
     @property
-    def place(self) -> tuple[int, str]:
-        """Where the run is: the generation, and the hash of its theta."""
+    def place(self) -> Place:
+        """Where the run is."""
         return self.state.generation, self.state.theta_hash
 
     @property
@@ -228,7 +229,7 @@ class Head:
         self._connections += 1
         peer = Peer(self._connections, hello, side, writer, below, Pace(max(1, hello.workers)))
         self._peers[peer.number] = peer
-        logger.info("node %s is here with %d workers", peer.name, hello.workers)
+        logger.info("node %s is here with %s", peer.name, counted(hello.workers, "worker"))
         if self._assignment is not None:
             peer.send(self._assignment.told)
         return peer
@@ -247,7 +248,7 @@ class Head:
     def _hand_back(self, peer: Peer) -> None:
         """Have others evaluate what a node holds."""
         if self._open is not None and (lost := self._open.schedule.leave(peer.number)):
-            logger.warning("node %s left with %d members: others evaluate them", peer.name, lost)
+            logger.warning("node %s held %s: others evaluate them", peer.name, counted(lost, "member"))
 
     def _send_away(self, peer: Peer, reason: str) -> None:
         """Refuse a node that has been let in."""
@@ -279,6 +280,8 @@ class Head:
     # --- messages
 
     def _take(self, peer: Peer, message: wire.Message) -> None:
+        if peer.side.state is State.OVER:
+            return  # it was sent away by what it said just before
         match message:
             case wire.Done():
                 self._take_results(peer, message)
@@ -315,17 +318,24 @@ class Head:
             if got != expected:
                 self._send_away(peer, f"its {what} differ from the head's ({got}, here {expected})")
                 return
-        if not peer.standing.ready:
-            self._tell(f"node {peer.name} joins with {counted(peer.pace.workers, 'worker')}")
-            peer.since = time.monotonic()
-        was_in_step = peer.standing.in_step
-        if not peer.standing.hear(ready):
+        try:
+            heard = peer.standing.hear(ready)
+        except ValueError as error:
+            self._send_away(peer, str(error))
             return
-        if was_in_step:
+        if heard is Heard.NOTHING:
+            return
+        if heard is Heard.ASTRAY:
             logger.warning(
                 "node %s is out of step (theta %s in generation %d)", peer.name, ready.theta_hash, ready.generation
             )
             self._hand_back(peer)
+        if peer.standing.hopeless:
+            self._send_away(peer, "its theta differs from the head's, with the same state to begin from")
+            return
+        if not peer.since:
+            self._tell(f"node {peer.name} joins with {counted(peer.pace.workers, 'worker')}")
+            peer.since = time.monotonic()
         if self._open is not None and not peer.congested:
             self._enter(peer, job, self._open)
             self._hand_out()
@@ -361,23 +371,15 @@ class Head:
 
     def _enter(self, peer: Peer, job: Assignment, batch: OpenBatch) -> None:
         """Let a node take part in the open batch, once it is in step."""
-        if job.learns and peer.standing.lacks(job.place) and not self._correct(peer, job, batch):
-            return
-        peer.standing.in_step = True
+        if job.learns and peer.standing.lacks(job.place):
+            if batch.packed_state is None:
+                batch.packed_state = packing.pack(job.state.state_dict())
+            peer.correct(job.place, batch.packed_state)
+        peer.standing.enter()
         if not batch.batch.evaluation:
             peer.known = np.zeros(len(batch.batch.population), np.bool_)
         peer.send(batch.opening() if job.learns else batch.vectors())
         batch.schedule.join(peer.number, peer.pace)
-
-    def _correct(self, peer: Peer, job: Assignment, batch: OpenBatch) -> bool:
-        """Send a node the state that it should be in; return whether that may help."""
-        if not peer.standing.correct(job.place):
-            self._send_away(peer, "its theta differs from the head's, with the same state to begin from")
-            return False
-        if batch.state is None:
-            batch.state = packing.pack(job.state.state_dict())
-        peer.send(wire.Snapshot(peer.standing.snapshot, *job.place, batch.state))
-        return True
 
     def _hand_out(self) -> None:
         """Send members to whoever should have some."""
@@ -453,10 +455,10 @@ class Head:
             message = _lesson(record, np.arange(len(record.returns)))
             encoded = wire.encode(message)
             for peer in peers:
-                peer.send(message, encoded)
+                peer.teach(message, encoded)
         else:
             for peer in peers:
-                peer.send(_lesson(record, np.flatnonzero(~peer.known)))
+                peer.teach(_lesson(record, np.flatnonzero(~peer.known)))
 
 
 def _lesson(record: Generation, members: NDArray[np.int64]) -> wire.Learn:

@@ -31,8 +31,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class _Reported:
-    """What this node has told the head of one batch."""
+    """What this node has told the head of one batch: of a generation's, or of another one (None)."""
 
+    generation: int | None
     known: NDArray[np.bool_]
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
@@ -40,8 +41,9 @@ class _Reported:
     behaviours: NDArray[np.float32]
 
     @classmethod
-    def nothing(cls, members: int, behaviour_size: int) -> "_Reported":
+    def nothing(cls, generation: int | None, members: int, behaviour_size: int) -> "_Reported":
         return cls(
+            generation,
             np.zeros(members, np.bool_),
             np.empty(members),
             np.empty(members, np.int64),
@@ -96,7 +98,7 @@ class Node(Closing):
         self._table: NoiseTable = self._outer.enter_context(setup.make_table())
         self._state = RunState(setup, self._table) if self._learns else None
         self._plan = setup.plan(self.config.evaluation.episodes)
-        self._report_on(-1, 0)
+        self._reported = _Reported.nothing(None, 0, setup.behaviour_size)
         self._pool.start(self._plan, self._table)
         self._digest = job.digest_of(setup)
         return self.ready()
@@ -145,12 +147,13 @@ class Node(Closing):
 
     def learn(self, message: wire.Learn) -> wire.Ready | None:
         """Go on by what a generation came to; None, or where this node stands if it cannot."""
-        state, reported = self._state, self._reported
+        state = self._state
         if state is None:
             return None
         members = wire.members_of(message.ranges)
-        if message.generation != self._reported_of:  # left out of its batch, and so told all of it
-            reported = self._report_on(message.generation, len(members))
+        if message.generation != self._reported.generation:  # left out of its batch, and so told all of it
+            self._reported = _Reported.nothing(message.generation, len(members), self._setup.behaviour_size)
+        reported = self._reported
         if len(members) and members[-1] >= len(reported.known):
             return self.ready()
         reported.add(members, message)
@@ -189,9 +192,10 @@ class Node(Closing):
         state = self._state
         if state is None or (message.generation, message.theta_hash) != (state.generation, state.theta_hash):
             return self.ready()
-        self._open(message.batch, state.center_batch(message.episodes) if message.episodes else state.batch())
-        if not message.episodes:
-            self._reported_of = message.generation
+        if message.episodes:
+            self._open(message.batch, state.center_batch(message.episodes), None)
+        else:
+            self._open(message.batch, state.batch(), message.generation)
         self._theta_hash = message.theta_hash
         return None
 
@@ -209,20 +213,14 @@ class Node(Closing):
             statistics_stride=message.statistics_stride,
             action_noise=message.action_noise,
         )
-        self._open(message.batch, batch)
+        self._open(message.batch, batch, None)
         self._theta_hash = message.theta_hash
 
-    def _open(self, number: int, batch: Batch) -> None:
+    def _open(self, number: int, batch: Batch, generation: int | None) -> None:
         self._pool.collect()  # results that nobody waits for any more
         self._pool.open(batch, offered=False)
         self._batch, self._busy, self._told_errors = number, 0.0, []
-        self._report_on(-1, len(batch.population))
-
-    def _report_on(self, generation: int, members: int) -> _Reported:
-        """Begin to keep what is told of the members of a generation, or of another batch: -1."""
-        self._reported_of = generation
-        self._reported = _Reported.nothing(members, self._setup.behaviour_size)
-        return self._reported
+        self._reported = _Reported.nothing(generation, len(batch.population), self._setup.behaviour_size)
 
     def add_bases(self, message: wire.Bases) -> None:
         """Take vectors of members that are about to be granted."""

@@ -32,7 +32,7 @@ class OpenBatch:
         self.apart = len(batch.population.bases) == count > 1 and bool((rows == np.arange(count)).all())
         self.schedule = Schedule(count)
         self.future: Future[Results] = Future()
-        self.state: bytes | None = None  # that it follows from, packed, once somebody needs it
+        self.packed_state: bytes | None = None  # that it follows from, once somebody needs it
         self._returns = np.empty(count)
         self._lengths = np.empty(count, np.int64)
         self._status = np.empty(count, np.uint8)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import wire
-from pyes.cluster.standing import Standing
+from pyes.cluster.standing import Place, Standing
 from pyes.metrics import NodeRow
 from pyes.protocol import HeadSide, State
 from pyes.schedule import Pace
@@ -63,6 +63,7 @@ class Peer:
     timesteps: int = 0
     busy_seconds: float = 0.0
     told: Figures = Figures()
+    _lessons: int = 0  # bytes of them sent since the connection last kept up, or since the last snapshot
 
     @property
     def figures(self) -> Figures:
@@ -124,6 +125,22 @@ class Peer:
         """Send a message, which may be encoded already; not if the connection is closed or the node was sent away."""
         if self.side.state is not State.OVER and not self.writer.is_closing():
             self.writer.write(self.side.send(message, encoded))
+
+    def teach(self, lesson: wire.Learn, encoded: bytes | None = None) -> None:
+        """Send what a generation came to; unless too much of that waits already: then the node needs a snapshot."""
+        if not self.congested:
+            self._lessons = 0
+        if self._lessons > _MOST_WAITING:
+            self.standing.miss()
+            return
+        before = self.side.bytes_sent
+        self.send(lesson, encoded)
+        self._lessons += self.side.bytes_sent - before
+
+    def correct(self, place: Place, packed_state: bytes) -> None:
+        """Send the state that the node should be in."""
+        self._lessons = 0
+        self.send(wire.Snapshot(self.standing.correct(place), *place, packed_state))
 
     async def farewell(self) -> None:
         """Close the connection when all has been sent."""

@@ -24,7 +24,7 @@ from pyes.counting import counted
 from pyes.errors import ProtocolError, PyesError, RefusedError
 from pyes.keys import client_context, same_certificate
 from pyes.noise import usable_cores
-from pyes.protocol import NodeSide
+from pyes.protocol import NodeSide, State
 from pyes.versions import version
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Session:
         self._send: _Wire | None = None
         self._activity = asyncio.Event()
         self._turn = asyncio.Lock()  # of whoever talks to the node
-        self._heard = self._spoke = 0.0  # when the head was last heard, and answered
+        self._heard = self._beat = 0.0  # when the head was last heard, and one of its beats
         self._unanswered = 0  # connections in a row that the head has closed without a word
 
     async def run(self) -> None:
@@ -95,7 +95,10 @@ class Session:
                     await self._converse(reader, writer)
                     return
                 except OSError as error:
-                    if not self._unanswered:
+                    if self._send is None:  # closed or reset before it was let in
+                        self._count_unanswered()
+                        await asyncio.sleep(_RETRY_SECONDS[1] * random.random())
+                    else:
                         self._say(f"lost the head ({error or type(error).__name__}); looking for it")
                 finally:
                     self._send = None
@@ -143,10 +146,10 @@ class Session:
     def _count_unanswered(self) -> None:
         """Count a connection that was closed without a word; give up after some in a row.
 
-        Not in a job: its head will be back, and a tunnel to it may be there before.
+        Who was in does not give up: the head will be back, and a tunnel to it may be there before.
         """
         self._unanswered += 1
-        if self._unanswered >= _MOST_UNANSWERED and self._node is None:
+        if self._unanswered >= _MOST_UNANSWERED and self._node is None and not self._unable:
             hint = "does it want a key (--key FILE)?" if self._key is None else "is it a head of pyes, with a key?"
             raise RefusedError(f"{self._address}: whoever listens there does not answer; {hint}")
 
@@ -155,14 +158,14 @@ class Session:
         side = NodeSide(_FRAME_LIMIT)
 
         def send(message: wire.Message) -> None:
-            if not writer.is_closing():
+            if side.state is not State.OVER and not writer.is_closing():  # else what it waits to say is why
                 writer.write(side.send(message))
 
         self._send = None  # until we are let in
         if self._key is not None and not same_certificate(writer.get_extra_info("ssl_object"), self._key):
             raise RefusedError(f"{self._address}: the head has another key")
         send(self._hello())
-        self._heard = self._spoke = time.monotonic()
+        self._heard = self._beat = time.monotonic()
         inbox: asyncio.Queue[wire.Message | None] = asyncio.Queue()
         tasks = [asyncio.create_task(each) for each in (self._read(reader, side, inbox, send), self._watch())]
         tasks.append(asyncio.create_task(self._answer(inbox, send)))
@@ -197,7 +200,7 @@ class Session:
                 self._heard = time.monotonic()
                 for message in side.receive(data):
                     if isinstance(message, wire.Beat):
-                        self._spoke = self._heard
+                        self._beat = self._heard
                         send(wire.Echo(message.time))
                     else:
                         inbox.put_nowait(message)
@@ -215,9 +218,9 @@ class Session:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             now = time.monotonic()
-            if self._send is not None and now - self._spoke > 2.0 * BEAT_SECONDS:
+            if self._send is not None and now - self._beat > 2.0 * BEAT_SECONDS:
                 self._send(wire.Beat(now))  # the head's wait behind a long message
-            if time.monotonic() - self._heard > SILENT_SECONDS:
+            if now - self._heard > SILENT_SECONDS:
                 await asyncio.sleep(BEAT_SECONDS)  # it may be us who were stopped: then there is something to read
                 if time.monotonic() - self._heard > SILENT_SECONDS:
                     raise ConnectionError(f"nothing heard for {SILENT_SECONDS:g} s")
@@ -230,8 +233,6 @@ class Session:
         if isinstance(welcome, wire.Refused):
             raise RefusedError(f"{self._address}: {welcome.reason}")
         if welcome is None:
-            self._count_unanswered()
-            await asyncio.sleep(_RETRY_SECONDS[1] * random.random())
             raise ConnectionError("the head closed the connection")
         self._unanswered = 0
         self._send = send

@@ -19,6 +19,7 @@ from pyes.cluster.door import Door
 from pyes.cluster.head import Assignment, Head
 from pyes.cluster.open_batch import OpenBatch
 from pyes.config import ClusterConfig
+from pyes.counting import counted
 from pyes.errors import ClusterError, ConfigError
 from pyes.journal import Generation
 from pyes.messages import Batch, Plan, Results
@@ -140,8 +141,8 @@ class SocketCluster(Cluster):
     def remarks(self) -> list[str]:
         """Return how many members were lost with their nodes, and how many were evaluated twice."""
         head = self._head
-        lost = f"{head.lost} members were lost with their nodes, and evaluated by others" if head.lost else ""
-        rerun = f"{head.rerun} members of slow nodes were evaluated by others, too" if head.rerun else ""
+        lost = f"lost with their nodes, and evaluated by others: {counted(head.lost, 'member')}" if head.lost else ""
+        rerun = f"of slow nodes, and evaluated by others, too: {counted(head.rerun, 'member')}" if head.rerun else ""
         return [each for each in (lost, rerun) if each]
 
     def _ask(self, work: Coroutine[Any, Any, _T]) -> _T:

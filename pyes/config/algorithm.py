@@ -347,7 +347,7 @@ class NevergradConfig(LibraryConfig):
     packages: ClassVar[tuple[str, ...]] = ("nevergrad", "cma", "scipy")
 
     name: Literal["nevergrad"] = "nevergrad"
-    optimizer: str = "OldCMA"  # any name of Nevergrad's registry
+    optimizer: str = "ES"  # any name of Nevergrad's registry
     sigma: Annotated[float, Positive] = 0.3  # with init=theta: unit of the search, a standard deviation
     init: Literal["theta", "own"] = "theta"  # own: Nevergrad's, which is 0 and a unit of 1
     budget: Annotated[int, AtLeastOne] | None = None  # evaluations, for optimisers that plan by it

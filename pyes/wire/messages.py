@@ -87,7 +87,7 @@ class Watch(Message):
 
 @dataclass(frozen=True)
 class Ready(Message):
-    """The node is in the job, and says where: after it has made itself ready, after each snapshot, when it is lost.
+    """The node is in the job, and says where: as it comes, after each snapshot, and when it cannot follow.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ class Sums:
         self.length += length
         if behaviour is not None:
             self.behaviour += behaviour
-        self._halves[self._added >= self._first] += episode_return
+        self._halves[int(self._added >= self._first)] += episode_return
         self._added += 1
 
     @property
