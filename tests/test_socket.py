@@ -247,7 +247,7 @@ def test_a_head_killed_and_resumed_finds_its_nodes_again(tmp_path, reference):
                 head.kill()
         with _trainer(address, run, environment=SLOW) as head:
             head.succeed()
-        assert len(jobs) == 1, "they did not keep their workers"
+        assert len(jobs) == 1, f"they did not keep their workers: {one.said} {two.said}"
     _same(reference(), run)
 
 

@@ -363,6 +363,7 @@ async def _in_thread(work: Callable[..., _T], *arguments: Any) -> _T:
 def keep_alive(writer: asyncio.StreamWriter) -> None:
     """Have the kernel send at once, and give up on a connection whose other end has vanished."""
     connection: Any = writer.get_extra_info("socket")
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * SILENT_SECONDS))
+    with contextlib.suppress(OSError):  # one that is over already says so when it is read
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * SILENT_SECONDS))
