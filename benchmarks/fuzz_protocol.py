@@ -130,10 +130,10 @@ def value(draw: random.Random, depth: int) -> Any:
 
 
 def extension(draw: random.Random) -> msgpack.ExtType:
-    dimensions, shape = draw.randrange(1, 4), [draw.choice([0, 1, 2, 3, 2**31, 2**32 - 1]) for _ in range(3)]
+    dimensions, row = draw.randrange(1, 4), [draw.choice([0, 1, 2, 3, 2**31, 2**32 - 1]) for _ in range(2)]
     code = 16 * dimensions + draw.randrange(1, 8) if draw.random() < 0.9 else draw.randrange(128)
     entries = draw.choice([b"", bytes(8), bytes(16), bytes(32), draw.randbytes(draw.randrange(40))])
-    return msgpack.ExtType(code, entries + struct.pack(f"<{dimensions}I", *shape[:dimensions]))
+    return msgpack.ExtType(code, entries + struct.pack(f"<{dimensions - 1}I", *row[: dimensions - 1]))
 
 
 def decoder() -> wire.Decoder:

@@ -148,14 +148,14 @@ def test_anything_else_is_refused_or_is_a_message_that_encodes(data):
         assert_same(again, message)
 
 
-def ext(code, entries, *shape):
-    return msgpack.ExtType(code, entries + struct.pack(f"<{len(shape)}I", *shape))
+def ext(code, entries, *row):
+    return msgpack.ExtType(code, entries + struct.pack(f"<{len(row)}I", *row))
 
 
-RANGES = ext(37, np.array([[0, 2]], np.uint16).tobytes(), 1, 2)  # uint16 of two dimensions
-RETURNS = ext(18, np.zeros(2).tobytes(), 2)
-LENGTHS = ext(20, b"\x05\x06", 2)
-NOBODY = ext(37, b"", 0, 2)
+RANGES = ext(37, np.array([[0, 2]], np.uint16).tobytes(), 2)  # uint16 of two dimensions
+RETURNS = ext(18, np.zeros(2).tobytes())
+LENGTHS = ext(20, b"\x05\x06")
+NOBODY = ext(37, b"", 2)
 
 
 def done_frame(
@@ -217,30 +217,31 @@ def test_frame_made_by_hand_is_the_message():
         (frame(1, 1, "0.2.0"), "Hello: got 2 fields, expected 9"),
         (done_frame(ranges=[[0, 2]]), "Done.ranges: got list, expected an array"),
         (done_frame(ranges=RETURNS), "got float64 of 1 dimensions, expected <u2 or <u4 of 2"),
-        (done_frame(ranges=ext(37, np.arange(3, dtype=np.uint16).tobytes(), 1, 3)), r"got shape \(1, 3\)"),
-        (done_frame(ranges=ext(37, np.array([2, 2], np.uint16).tobytes(), 1, 2)), r"Done.ranges: got \[2, 2\)"),
-        (done_frame(ranges=ext(35, np.array([-1, 1]).tobytes(), 1, 2)), "got int64 of 2 dimensions"),
+        (done_frame(ranges=ext(37, np.arange(3, dtype=np.uint16).tobytes(), 3)), r"got shape \(1, 3\)"),
+        (done_frame(ranges=ext(37, np.array([2, 2], np.uint16).tobytes(), 2)), r"Done.ranges: got \[2, 2\)"),
+        (done_frame(ranges=ext(35, np.array([-1, 1]).tobytes(), 2)), "got int64 of 2 dimensions"),
         (
-            done_frame(ranges=ext(37, np.array([2, 3, 1, 2], np.uint16).tobytes(), 2, 2)),
+            done_frame(ranges=ext(37, np.array([2, 3, 1, 2], np.uint16).tobytes(), 2)),
             r"got \[1, 2\), expected ranges in \[3",
         ),
-        (done_frame(ranges=ext(38, np.array([0, 2**31 + 1], np.uint32).tobytes(), 1, 2)), "expected ranges in"),
-        (done_frame(ranges=ext(37, bytes(4 * (2**16 + 1)), 2**16 + 1, 2)), "with k <= 65536"),
+        (done_frame(ranges=ext(38, np.array([0, 2**31 + 1], np.uint32).tobytes(), 2)), "expected ranges in"),
+        (done_frame(ranges=ext(37, bytes(4 * (2**16 + 1)), 2)), "with k <= 65536"),
         (done_frame(ranges=NOBODY), "Done.returns: got 2 rows for the 0 members"),
-        (done_frame(returns=ext(18, bytes(24), 3)), "Done.returns: got 3 rows for the 2 members"),
-        (done_frame(returns=ext(18, bytes(16), 3)), r"got 16 bytes for float64 of shape \(3,\)"),
-        (done_frame(returns=ext(17, bytes(8), 2)), "got float32 of 1 dimensions"),
-        (done_frame(returns=ext(50, b"", *[2**32 - 1] * 3)), "got 0 bytes for float64"),
-        (done_frame(returns=msgpack.ExtType(18, b"ab")), "got an array of 2 bytes, expected a shape of 4"),
+        (done_frame(returns=ext(18, bytes(24))), "Done.returns: got 3 rows for the 2 members"),
+        (done_frame(returns=ext(18, bytes(15))), r"got 15 bytes for rows of 8, float64 of shape \(\)"),
+        (done_frame(returns=ext(17, bytes(8))), "got float32 of 1 dimensions"),
+        (done_frame(returns=ext(50, b"", *[2**32 - 1] * 2)), "got 0 bytes for rows of 1475"),
+        (done_frame(behaviours=ext(33, b"", 0)), r"got 0 bytes for rows of 0, float32 of shape \(0,\)"),
+        (done_frame(returns=msgpack.ExtType(33, b"ab")), "got an array of 2 bytes, expected a shape of 4"),
         (done_frame(returns=msgpack.ExtType(0, b"")), "extension of code 0"),
         (done_frame(returns=msgpack.ExtType(24, b"")), "extension of code 24"),
         (done_frame(returns=msgpack.ExtType(127, b"")), "extension of code 127"),
-        (done_frame(lengths=ext(19, np.arange(2).tobytes(), 2)), r"Done.lengths: got int64"),
-        (done_frame(lengths=ext(23, b"\xff" * 16, 2)), "got a length of 18446744073709551615"),
-        (done_frame(status=ext(20, b"\x00\x04", 2)), "Done.status: got 4, expected at most 3"),
-        (done_frame(sums=ext(50, bytes(24), 1, 3, 1)), r"Done.sums: got shape \(1, 3, 1\)"),
-        (done_frame(behaviours=ext(33, bytes(4), 1, 1)), "Done.behaviours: got 1 rows"),
-        (done_frame(halves=ext(34, bytes(16), 1, 2)), "Done.halves: got 1 rows"),
+        (done_frame(lengths=ext(19, np.arange(2).tobytes())), r"Done.lengths: got int64"),
+        (done_frame(lengths=ext(23, b"\xff" * 16)), "got a length of 18446744073709551615"),
+        (done_frame(status=ext(20, b"\x00\x04")), "Done.status: got 4, expected at most 3"),
+        (done_frame(sums=ext(50, bytes(24), 3, 1)), r"Done.sums: got shape \(1, 3, 1\)"),
+        (done_frame(behaviours=ext(33, bytes(4), 1)), "Done.behaviours: got 1 rows"),
+        (done_frame(halves=ext(34, bytes(16), 2)), "Done.halves: got 1 rows"),
         (frame(5, 1, "hash", RANGES, RETURNS, LENGTHS, None, None, None, None, 0.5, [7]), "Done.errors: got int"),
         (
             frame(5, 1, "hash", RANGES, RETURNS, LENGTHS, None, None, None, None, 0.5, ["x"] * 17),

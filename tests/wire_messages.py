@@ -19,6 +19,7 @@ JSON = st.recursive(
     max_leaves=12,
 )
 MEMBERS = st.sets(st.integers(0, 40), max_size=12).map(lambda each: np.array(sorted(each), np.int64))
+WIDTHS = st.integers(1, 4)
 UNSIGNED = st.sampled_from([np.uint8, np.uint16, np.uint32])
 
 
@@ -41,13 +42,13 @@ def outcomes(draw):
         "returns": draw(matrix(np.float64, n)),
         "lengths": draw(UNSIGNED.flatmap(lambda dtype: matrix(dtype, n))),
         "status": draw(optional(arrays(np.uint8, n, elements=st.integers(0, 3)))),
-        "behaviours": draw(optional(matrix(np.float32, n, draw(st.integers(0, 3))))),
+        "behaviours": draw(optional(matrix(np.float32, n, draw(WIDTHS)))),
     }
 
 
 @st.composite
 def done(draw):
-    sums = optional(matrix(np.float64, draw(st.integers(0, 3)), 2, draw(st.integers(0, 3))))
+    sums = optional(matrix(np.float64, draw(st.integers(0, 3)), 2, draw(WIDTHS)))
     errors = st.lists(PROSE, max_size=3)
     values = draw(outcomes())
     halves = draw(optional(matrix(np.float64, len(values["returns"]), 2)))
@@ -68,13 +69,13 @@ def learn(draw):
 @st.composite
 def bases(draw):
     members = draw(MEMBERS)
-    vectors = draw(matrix(np.float32, len(members), draw(st.integers(0, 4))))
+    vectors = draw(matrix(np.float32, len(members), draw(WIDTHS)))
     return wire.Bases(draw(BIG), wire.ranges_of(members), vectors)
 
 
 @st.composite
 def vectors(draw):
-    n, m, dim, size = (draw(st.integers(low, high)) for low, high in [(0, 5), (0, 3), (0, 4), (0, 3)])
+    n, m, dim, size = (draw(st.integers(low, high)) for low, high in [(0, 5), (0, 3), (1, 4), (0, 3)])
     statistics = draw(st.booleans())
     return wire.Vectors(
         batch=draw(BIG),
@@ -85,7 +86,7 @@ def vectors(draw):
         offsets=draw(arrays(np.int64, n, elements=st.integers(0, 2**40))),
         scales=draw(matrix(np.float32, n)),
         deviation=draw(optional(matrix(np.float32, dim))),
-        seeds=draw(matrix(np.int64, n, draw(st.integers(0, 3)))),
+        seeds=draw(matrix(np.int64, n, draw(WIDTHS))),
         limit=draw(BIG),
         mean=draw(matrix(np.float32, size)) if statistics else None,
         inverse_std=draw(matrix(np.float32, size)) if statistics else None,

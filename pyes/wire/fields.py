@@ -4,7 +4,8 @@ Owns the checks of single fields and the form of arrays; knows no message. Invar
 from outside, a field is either what its type says, within its bounds, or ValueError says in one line what it is not.
 
 An array is an extension. Its code is ``16 * dimensions + number of the dtype``; its data are the entries, little-endian
-in C order, then the shape as uint32 little-endian. The entries come first so that a view of them is aligned.
+in C order, then the length of each dimension but the first, which follows from the others, as uint32 little-endian. The
+entries come first so that a view of them is aligned.
 """
 
 import math
@@ -23,9 +24,9 @@ Piece = bytes | memoryview
 
 #: Numbers of dtypes on the wire.
 _NUMBERS = {"<f4": 1, "<f8": 2, "<i8": 3, "|u1": 4, "<u2": 5, "<u4": 6, "<u8": 7}
-#: Dtype and how the shape is written, for the code of each extension: arrays of one to three dimensions.
+#: Dtype and how the shape of one row is written, for the code of each extension: arrays of one to three dimensions.
 _FORMS = {
-    16 * dimensions + number: (np.dtype(name), struct.Struct(f"<{dimensions}I"))
+    16 * dimensions + number: (np.dtype(name), struct.Struct(f"<{dimensions - 1}I"))
     for name, number in _NUMBERS.items()
     for dimensions in (1, 2, 3)
 }
@@ -232,10 +233,13 @@ class Array(Field):
             return [packer.pack(None)]
         code = 16 * self.dimensions + _NUMBERS[_little(value.dtype).str]
         dtype, form = _FORMS[code]
-        if max(value.shape) >= 2**32 or value.nbytes >= _ARRAY_BYTES:
+        row = value.shape[1:]
+        if value.nbytes >= _ARRAY_BYTES:
             raise ValueError(f"got an array of {value.nbytes} bytes, expected less than {_ARRAY_BYTES}")
+        if not 0 < math.prod(row) * dtype.itemsize < _ARRAY_BYTES:
+            raise ValueError(f"got an array of shape {value.shape}, expected at least one entry a row")
         entries = np.ascontiguousarray(value, dtype).reshape(-1)
-        return [_extension_head(code, value.nbytes + form.size), entries.view(np.uint8).data, form.pack(*value.shape)]
+        return [_extension_head(code, value.nbytes + form.size), entries.view(np.uint8).data, form.pack(*row)]
 
 
 def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -259,11 +263,11 @@ def array_from(code: int, data: bytes) -> NDArray[Any]:
     size = len(data) - form.size
     if size < 0:
         raise ValueError(f"got an array of {len(data)} bytes, expected a shape of {form.size}")
-    shape = form.unpack_from(data, size)
-    entries = math.prod(shape)
-    if entries * dtype.itemsize != size:
-        raise ValueError(f"got {size} bytes for {dtype} of shape {shape}")
-    array = np.frombuffer(data, dtype, entries).reshape(shape)
+    row = form.unpack_from(data, size)
+    row_bytes = math.prod(row) * dtype.itemsize
+    if not 0 < row_bytes < _ARRAY_BYTES or size % row_bytes:
+        raise ValueError(f"got {size} bytes for rows of {row_bytes}, {dtype} of shape {row}")
+    array = np.frombuffer(data, dtype, size // dtype.itemsize).reshape(size // row_bytes, *row)
     return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
 
 
