@@ -67,10 +67,10 @@ $(VENV)/.installed-%: $(SOURCES)
 		exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import torch; assert torch.__version__.split("+")[0] == "$(TORCH)"' 2>/dev/null || $(install-torch)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$*]'
+	$(install) -e '.[$*]'
 	@touch $@
 
+# Modules are compiled when they are first imported: most never are, and all of them take a minute.
+install := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
 # The CPU build where pip has it (its version then ends in +cpu); else the version alone, as the platform's own.
-install-torch = \
-	$(BIN)/python -m pip install --quiet -c constraints.txt 'torch==$(TORCH)+cpu' 2>/dev/null || \
-	$(BIN)/python -m pip install --quiet -c constraints.txt 'torch==$(TORCH)'
+install-torch = $(install) 'torch==$(TORCH)+cpu' 2>/dev/null || $(install) 'torch==$(TORCH)'

@@ -36,21 +36,21 @@ _vector = np.ones(3, np.float32)
 EXAMPLES = [
     wire.Hello(wire.PROTOCOL, "0.1.0", "3.11.7", "node", 4, 4, 2**33, "0123456789abcdef", ""),
     wire.Watch(wire.PROTOCOL, "0.1.0"),
-    wire.Ready("job", "digest", "table", "hash", 3, 1),
+    wire.Ready("job", "digest", "table", "ab12", 3, 1),
     wire.Unable("job", "no module named here"),
     wire.Done(
-        1, "hash", _ranges, _returns, _lengths, _status, np.ones((2, 2, 3)), _behaviours, _halves, 0.5, ["an error"]
+        1, "ab12", _ranges, _returns, _lengths, _status, np.ones((2, 2, 3)), _behaviours, _halves, 0.5, ["an error"]
     ),
-    wire.Done(1, "hash", _ranges, _returns, _lengths, None, None, None, None, 0.5, []),
+    wire.Done(1, "ab12", _ranges, _returns, _lengths, None, None, None, None, 0.5, []),
     wire.Log(30, "text"),
     wire.Welcome("head"),
     wire.Refused("no room"),
     wire.Job("job", {"seed": 3, "task": {"name": "cart_pole", "kwargs": {"a": [1, 2.5, None]}}}, "replay"),
-    wire.Learn(3, "hash", _ranges, _returns, _lengths, _status, 100, np.ones(6), _behaviours, 0.5),
-    wire.Snapshot(1, 3, "hash", b"state" * 10),
-    wire.Open(1, 3, 0, "hash"),
+    wire.Learn(3, "ab12", _ranges, _returns, _lengths, _status, 100, np.ones(6), _behaviours, 0.5),
+    wire.Snapshot(1, 3, "ab12", b"state" * 10),
+    wire.Open(1, 3, 0, "ab12"),
     wire.Vectors(
-        *(1, 3, "hash", np.ones((2, 3), np.float32), np.array([0, 1]), np.array([5, 6]), _vector[:2], _vector),
+        *(1, 3, "ab12", np.ones((2, 3), np.float32), np.array([0, 1]), np.array([5, 6]), _vector[:2], _vector),
         *(np.ones((2, 1), np.int64), 100, _vector, _vector, 10, True),
     ),
     wire.Bases(1, _ranges, np.ones((5, 3), np.float32)),

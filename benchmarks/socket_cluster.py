@@ -12,6 +12,7 @@ Loopback is faster than any network. As root, the same over a link of 1 Gbit/s t
 """
 
 import csv
+import os
 import socket
 import statistics
 import subprocess
@@ -53,17 +54,19 @@ def measure_bytes() -> None:
 
 
 def measure_sync() -> None:
-    """Seconds from one generation to the next, by how theta reaches the nodes; what each member's vector would take."""
-    print("milliseconds a generation of 1,000 members, 1 and 3 nodes; nodes are sent")
-    print("  parameters        returns            theta     MB as vectors of members")
+    """From one generation to the next, by how theta reaches a node; what each member's vector would take.
+
+    Head and node have a core each, as on machines of their own: an update takes either as long. Nodes that share their
+    cores with others would make it look slow that every node updates.
+    """
+    print("milliseconds a generation of 1,000 members, a node with a core of its own; it is sent")
+    print("  parameters   returns     theta     MB as vectors of members")
     for dim in (18, 6_536, 166_000, 1_000_000):
         cells = []
         for sync in ("replay", "params"):
-            for nodes in (1, 3):
-                rows = run(function(dim, 1000), nodes=nodes, sync=sync, generations=8)
-                cells.append(f"{1e3 * between(rows):,.0f}")
-        one, three, one_theta, three_theta = cells
-        print(f"{dim:>12,}{one:>8}{three:>7}{one_theta:>10}{three_theta:>7}{4 * dim / 1e3:>16,.1f}", flush=True)
+            rows = run(function(dim, 1000), nodes=1, sync=sync, generations=12, cores=(0, 1))
+            cells.append(f"{1e3 * between(rows):,.0f}")
+        print(f"{dim:>12,}{cells[0]:>10}{cells[1]:>10}{4 * dim / 1e3:>16,.1f}", flush=True)
 
 
 def measure_costless() -> None:
@@ -109,15 +112,25 @@ def function(dim: int, members: int) -> dict[str, Any]:
     }
 
 
-def run(config: dict[str, Any], *, nodes: int, generations: int, sync: str = "auto") -> list[dict[str, str]]:
-    """Train with so many nodes of one worker (none: 2 local workers); return the rows of its metrics."""
+def run(
+    config: dict[str, Any],
+    *,
+    nodes: int,
+    generations: int,
+    sync: str = "auto",
+    cores: tuple[int | None, int | None] = (None, None),
+) -> list[dict[str, str]]:
+    """Train with so many nodes of one worker (none: 2 local workers); return the rows of its metrics.
+
+    ``cores`` are the only one of the head and the only one of the nodes; None: any.
+    """
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         address = f"tcp://127.0.0.1:{port}"
         cluster: dict[str, Any] = {"name": "local", "workers": 2}
         if nodes:
             cluster = {"name": "socket", "workers": 0, "listen": address, "sync": sync}
-        with started(address, nodes):
+        with started(address, nodes, cores[1]), bound_to(cores[0]):
             whole = {**config, "generations": generations + SKIPPED, "evaluation": {"every": 0}, "cluster": cluster}
             pyes.train(whole | {"run_dir": folder + "/run", "snapshot": {"every": 0}}, display=False)
         with open(Path(folder) / "run" / "metrics.csv", encoding="utf-8") as file:
@@ -125,11 +138,12 @@ def run(config: dict[str, Any], *, nodes: int, generations: int, sync: str = "au
 
 
 @contextmanager
-def started(address: str, nodes: int) -> Iterator[None]:
+def started(address: str, nodes: int, core: int | None) -> Iterator[None]:
     """Have nodes of one worker while the block runs."""
     command = [*PYES, "worker", address, "--workers", "1"]
     here = Path(__file__).parent
-    processes = [subprocess.Popen(command, cwd=here, stderr=subprocess.DEVNULL) for _ in range(nodes)]
+    with bound_to(core):
+        processes = [subprocess.Popen(command, cwd=here, stderr=subprocess.DEVNULL) for _ in range(nodes)]
     try:
         yield
     finally:
@@ -137,6 +151,17 @@ def started(address: str, nodes: int) -> Iterator[None]:
             process.terminate()
         for process in processes:
             process.wait()
+
+
+@contextmanager
+def bound_to(core: int | None) -> Iterator[None]:
+    """Run on one core alone, as do processes that begin in the block; None: on any."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, before if core is None else {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def free_port() -> int:

@@ -25,7 +25,7 @@ def test_lessons_do_not_pile_up_without_end():
     assert not peer.standing.in_step
 
     waiting.bytes = 0
-    peer.correct((3, "theta"), bytes(100))
+    peer.correct((3, "ab12"), bytes(100))
     peer.standing.enter()
     waiting.bytes = 2 * LIMIT  # that snapshot
     peer.teach(lesson)
@@ -56,4 +56,4 @@ def _peer():
 def _lesson(members):
     returns, lengths = np.zeros(members), np.zeros(members, np.uint8)
     everyone = np.array([[0, members]])
-    return wire.Learn(3, "theta", everyone, returns, lengths, None, 0, np.zeros(0), None, 0.0)
+    return wire.Learn(3, "ab12", everyone, returns, lengths, None, 0, np.zeros(0), None, 0.0)

@@ -201,7 +201,7 @@ def test_done_of_many_members_arrives_whole_however_it_is_cut():
     head, node = pair()
     n = 3000
     done = wire.Done(
-        1, "hash", np.array([[0, n]]), np.arange(n, dtype=float), np.ones(n, np.uint8), None, None, None, None, 1.0, []
+        1, "ab12", np.array([[0, n]]), np.arange(n, dtype=float), np.ones(n, np.uint8), None, None, None, None, 1.0, []
     )
     data, got = node.send(done), []
     for place in range(0, len(data), 997):

@@ -49,7 +49,7 @@ def test_a_node_is_not_silent_while_it_receives_one_long_message():
 
     async def play(side, reader, writer):
         writer.write(side.send(wire.Welcome("head")))
-        long = side.send(wire.Snapshot(1, 0, "theta", bytes(2**16)))
+        long = side.send(wire.Snapshot(1, 0, "ab12", bytes(2**16)))
         writer.write(long[: len(long) // 2])
         while len(heard) < 3:
             heard.extend(side.receive(await reader.read(2**12)))

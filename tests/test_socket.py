@@ -446,7 +446,7 @@ def test_a_refused_worker_says_why_and_ends():
 
 
 LIES = {
-    "another center": (lambda done, _: replace(done, theta_hash="another"), "its theta is another, expected"),
+    "another center": (lambda done, _: replace(done, theta_hash="0bad"), "its theta is 0bad, expected"),
     "members of others": (
         lambda done, _: replace(done, ranges=np.array([[0, 1]]) + 10**6),
         "returned member 1000000 of",
@@ -502,7 +502,7 @@ def test_a_node_that_comes_to_another_theta_is_corrected_three_times(patient):
         job = _join(node)
         for _ in range(3):
             snapshot = node.expect(wire.Snapshot)
-            node.send(_at(job, snapshot, theta_hash="one bit off"))
+            node.send(_at(job, snapshot, theta_hash="0bad"))
         assert "its theta differs from the head's" in node.refusal()
     _logged_once(run, "refused drifting: its theta differs")
 
@@ -515,7 +515,7 @@ def test_a_node_that_comes_to_another_theta_in_each_update_is_sent_away(patient)
             snapshot = node.expect(wire.Snapshot)
             node.send(_at(ready, snapshot))
             learn = node.expect(wire.Learn)
-            node.send(_at(ready, snapshot, generation=learn.generation + 1, theta_hash="one bit off"))
+            node.send(_at(ready, snapshot, generation=learn.generation + 1, theta_hash="0bad"))
         assert "its theta differs from the head's" in node.refusal()
     _logged_once(run, "refused astray: its theta differs")
 

@@ -34,7 +34,7 @@ def grant(ranges):
 def done(**changes):
     values = {
         "batch": 1,
-        "theta_hash": "hash",
+        "theta_hash": "ab12",
         "ranges": np.array([[0, 2], [5, 6]]),
         "returns": np.array([1.0, np.nan, -np.inf]),
         "lengths": np.array([1, 2, 3], np.uint8),
@@ -152,16 +152,17 @@ def ext(code, entries, *row):
     return msgpack.ExtType(code, entries + struct.pack(f"<{len(row)}I", *row))
 
 
-RANGES = ext(37, np.array([[0, 2]], np.uint16).tobytes(), 2)  # uint16 of two dimensions
+HASH = b"\xab\x12"
+RANGES = ext(21, np.array([0, 2], np.uint16).tobytes())
 RETURNS = ext(18, np.zeros(2).tobytes())
 LENGTHS = ext(20, b"\x05\x06")
-NOBODY = ext(37, b"", 2)
+NOBODY = ext(21, b"")
 
 
 def done_frame(
     ranges=RANGES, returns=RETURNS, lengths=LENGTHS, status=None, sums=None, behaviours=None, halves=None, busy=0.5
 ):
-    return frame(5, 1, "hash", ranges, returns, lengths, status, sums, behaviours, halves, busy, [])
+    return frame(5, 1, HASH, ranges, returns, lengths, status, sums, behaviours, halves, busy, [])
 
 
 def raw(payload):
@@ -171,7 +172,7 @@ def raw(payload):
 def test_frame_made_by_hand_is_the_message():
     (got,) = decoder().feed(done_frame())
     assert_same(
-        got, done(ranges=np.array([[0, 2]]), returns=np.zeros(2), lengths=np.array([5, 6], np.uint8), theta_hash="hash")
+        got, done(ranges=np.array([[0, 2]]), returns=np.zeros(2), lengths=np.array([5, 6], np.uint8), theta_hash="ab12")
     )
 
 
@@ -215,17 +216,22 @@ def test_frame_made_by_hand_is_the_message():
         (frame(6, 5000, "text"), "Log.level: got 5000"),
         (frame(1, 2, "0.2.0", "something new"), "Hello: got protocol 2, expected 1; install the same version"),
         (frame(1, 1, "0.2.0"), "Hello: got 2 fields, expected 9"),
+        (frame(38, 1, 2, 0, "ab12"), "Open.theta_hash: got str, expected bytes"),
+        (frame(38, 1, 2, 0, bytes(9)), "Open.theta_hash: got a digest of 9 bytes, expected at most 8"),
         (done_frame(ranges=[[0, 2]]), "Done.ranges: got list, expected an array"),
-        (done_frame(ranges=RETURNS), "got float64 of 1 dimensions, expected <u2 or <u4 of 2"),
-        (done_frame(ranges=ext(37, np.arange(3, dtype=np.uint16).tobytes(), 3)), r"got shape \(1, 3\)"),
-        (done_frame(ranges=ext(37, np.array([2, 2], np.uint16).tobytes(), 2)), r"Done.ranges: got \[2, 2\)"),
-        (done_frame(ranges=ext(35, np.array([-1, 1]).tobytes(), 2)), "got int64 of 2 dimensions"),
+        (done_frame(ranges=RETURNS), "got float64 of 1 dimensions, expected <u2 or <u4 of 1"),
         (
-            done_frame(ranges=ext(37, np.array([2, 3, 1, 2], np.uint16).tobytes(), 2)),
+            done_frame(ranges=ext(21, np.arange(3, dtype=np.uint16).tobytes())),
+            "got 3 bounds of ranges, expected two of each",
+        ),
+        (done_frame(ranges=ext(21, np.array([2, 2], np.uint16).tobytes())), r"Done.ranges: got \[2, 2\)"),
+        (done_frame(ranges=ext(19, np.array([-1, 1]).tobytes())), "got int64 of 1 dimensions"),
+        (
+            done_frame(ranges=ext(21, np.array([2, 3, 1, 2], np.uint16).tobytes())),
             r"got \[1, 2\), expected ranges in \[3",
         ),
-        (done_frame(ranges=ext(38, np.array([0, 2**31 + 1], np.uint32).tobytes(), 2)), "expected ranges in"),
-        (done_frame(ranges=ext(37, bytes(4 * (2**16 + 1)), 2)), "with k <= 65536"),
+        (done_frame(ranges=ext(22, np.array([0, 2**31 + 1], np.uint32).tobytes())), "expected ranges in"),
+        (done_frame(ranges=ext(21, bytes(4 * (2**16 + 1)))), "with k <= 65536"),
         (done_frame(ranges=NOBODY), "Done.returns: got 2 rows for the 0 members"),
         (done_frame(returns=ext(18, bytes(24))), "Done.returns: got 3 rows for the 2 members"),
         (done_frame(returns=ext(18, bytes(15))), r"got 15 bytes for rows of 8, float64 of shape \(\)"),
@@ -242,9 +248,9 @@ def test_frame_made_by_hand_is_the_message():
         (done_frame(sums=ext(50, bytes(24), 3, 1)), r"Done.sums: got shape \(1, 3, 1\)"),
         (done_frame(behaviours=ext(33, bytes(4), 1)), "Done.behaviours: got 1 rows"),
         (done_frame(halves=ext(34, bytes(16), 2)), "Done.halves: got 1 rows"),
-        (frame(5, 1, "hash", RANGES, RETURNS, LENGTHS, None, None, None, None, 0.5, [7]), "Done.errors: got int"),
+        (frame(5, 1, HASH, RANGES, RETURNS, LENGTHS, None, None, None, None, 0.5, [7]), "Done.errors: got int"),
         (
-            frame(5, 1, "hash", RANGES, RETURNS, LENGTHS, None, None, None, None, 0.5, ["x"] * 17),
+            frame(5, 1, HASH, RANGES, RETURNS, LENGTHS, None, None, None, None, 0.5, ["x"] * 17),
             "17 exceeds max_array_len|got 17 texts",
         ),
         (frame(6, 30, "one line\nand another"), "Log.text: got 'one line.nand another', expected text"),
@@ -270,7 +276,7 @@ def vectors(**changes):
     values = {
         "batch": 1,
         "generation": 2,
-        "theta_hash": "hash",
+        "theta_hash": "ab12",
         "bases": np.zeros((2, 3), np.float32),
         "rows": np.array([0, 1]),
         "offsets": np.array([5, 6]),
@@ -298,9 +304,15 @@ def vectors(**changes):
         (vectors(bases=np.zeros((2, 3))), "Vectors.bases: got float64"),
         (wire.Bases(1, np.array([[0, 2]]), np.zeros((1, 3), np.float32)), "Bases.bases: got 1 rows"),
         (grant([[0, 2], [1, 3]]), "Grant.ranges"),
+        (done(behaviours=np.zeros((3, 0), np.float32)), r"got an array of shape \(3, 0\), expected at least one entry"),
         (done(returns=np.zeros(2)), "Done.returns: got 2 rows for the 3 members"),
         (done(returns=[1.0, 2.0, 3.0]), "got list, expected an array"),
         (done(returns=np.zeros(3, ">f8")), "Done.returns: got >f8"),
+        (wire.Open(1, 2, 0, "xyz"), "Open.theta_hash: got 'xyz', expected at most 16 hexadecimal digits"),
+        (wire.Open(1, 2, 0, "AB12"), "got 'AB12'"),
+        (wire.Open(1, 2, 0, "ab1"), "got 'ab1'"),
+        (wire.Open(1, 2, 0, "ab12\n"), "got 'ab12"),
+        (wire.Open(1, 2, 0, "00" * 9), "expected at most 16"),
         (wire.Close(np.int64(3)), "got int64, expected int"),
         (wire.End("\ud800"), "utf-8"),
         (wire.Job("job", {"a": 2**70}, "replay"), "Job.settings: got an integer"),

@@ -19,6 +19,7 @@ JSON = st.recursive(
     max_leaves=12,
 )
 MEMBERS = st.sets(st.integers(0, 40), max_size=12).map(lambda each: np.array(sorted(each), np.int64))
+DIGESTS = st.binary(max_size=8).map(bytes.hex)
 WIDTHS = st.integers(1, 4)
 UNSIGNED = st.sampled_from([np.uint8, np.uint16, np.uint32])
 
@@ -37,7 +38,7 @@ def outcomes(draw):
     members = draw(MEMBERS)
     n = len(members)
     return {
-        "theta_hash": draw(NAMES),
+        "theta_hash": draw(DIGESTS),
         "ranges": wire.ranges_of(members),
         "returns": draw(matrix(np.float64, n)),
         "lengths": draw(UNSIGNED.flatmap(lambda dtype: matrix(dtype, n))),
@@ -80,7 +81,7 @@ def vectors(draw):
     return wire.Vectors(
         batch=draw(BIG),
         generation=draw(WHOLE),
-        theta_hash=draw(NAMES),
+        theta_hash=draw(DIGESTS),
         bases=draw(matrix(np.float32, m, dim)),
         rows=draw(arrays(np.int64, n, elements=st.integers(0, max(0, (m or n) - 1)))),
         offsets=draw(arrays(np.int64, n, elements=st.integers(0, 2**40))),
@@ -99,7 +100,7 @@ RANGES = MEMBERS.map(wire.ranges_of)
 BY_KIND = {
     wire.Hello: st.builds(wire.Hello, WHOLE, NAMES, NAMES, NAMES, WHOLE, WHOLE, BIG, NAMES, NAMES),
     wire.Watch: st.builds(wire.Watch, WHOLE, NAMES),
-    wire.Ready: st.builds(wire.Ready, NAMES, NAMES, NAMES, NAMES, WHOLE, WHOLE),
+    wire.Ready: st.builds(wire.Ready, NAMES, NAMES, NAMES, DIGESTS, WHOLE, WHOLE),
     wire.Unable: st.builds(wire.Unable, NAMES, PROSE),
     wire.Done: done(),
     wire.Log: st.builds(wire.Log, st.integers(0, 50), PROSE),
@@ -107,8 +108,8 @@ BY_KIND = {
     wire.Refused: st.builds(wire.Refused, PROSE),
     wire.Job: st.builds(wire.Job, NAMES, st.dictionaries(TEXTS, JSON, max_size=5), NAMES),
     wire.Learn: learn(),
-    wire.Snapshot: st.builds(wire.Snapshot, WHOLE, WHOLE, NAMES, st.binary(max_size=50)),
-    wire.Open: st.builds(wire.Open, BIG, WHOLE, WHOLE, NAMES),
+    wire.Snapshot: st.builds(wire.Snapshot, WHOLE, WHOLE, DIGESTS, st.binary(max_size=50)),
+    wire.Open: st.builds(wire.Open, BIG, WHOLE, WHOLE, DIGESTS),
     wire.Vectors: vectors(),
     wire.Bases: bases(),
     wire.Grant: st.builds(wire.Grant, BIG, RANGES),

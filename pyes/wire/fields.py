@@ -9,6 +9,7 @@ entries come first so that a view of them is aligned.
 """
 
 import math
+import re
 import struct
 import sys
 from dataclasses import dataclass
@@ -162,6 +163,31 @@ class Data(Field):
 
 
 @dataclass(frozen=True)
+class Digest(Field):
+    """A digest: lower-case hexadecimal digits here, the bytes that they stand for on the wire; "" is none."""
+
+    limit: int  # bytes
+
+    def check(self, value: Any) -> None:
+        """Refuse another type, and text that is no such digest."""
+        expect(str, value)
+        if len(value) > 2 * self.limit or not re.fullmatch("([0-9a-f]{2})*", value):
+            raise ValueError(f"got {value[:80]!r}, expected at most {2 * self.limit} hexadecimal digits")
+
+    def dump(self, packer: msgpack.Packer, value: Any) -> list[Piece]:
+        """Return the digest as bytes."""
+        self.check(value)
+        return [packer.pack(bytes.fromhex(value))]
+
+    def load(self, value: Any) -> Any:
+        """Return the digits."""
+        expect(bytes, value)
+        if len(value) > self.limit:
+            raise ValueError(f"got a digest of {len(value)} bytes, expected at most {self.limit}")
+        return value.hex()
+
+
+@dataclass(frozen=True)
 class Values(Field):
     """A mapping of JSON values, which travels as MessagePack of its own within bounds of its own."""
 
@@ -286,21 +312,23 @@ class Lengths(Array):
 
 @dataclass(frozen=True)
 class RangesField(Array):
-    """Ranges of members: int64 here, on the wire the narrower of uint16 and uint32 that holds them."""
+    """Ranges of members: int64 (k, 2) here; on the wire (2k,), the narrower of uint16 and uint32 that holds them."""
 
     dtypes: tuple[str, ...] = ("<u2", "<u4")
-    dimensions: int = 2
 
     def dump(self, packer: msgpack.Packer, value: Any) -> list[Piece]:
         """Return the ranges as an extension; ValueError where they are none."""
-        if not isinstance(value, np.ndarray) or value.dtype != np.int64 or value.ndim != self.dimensions:
+        if not isinstance(value, np.ndarray) or value.dtype != np.int64 or value.ndim != 2:
             raise ValueError(f"got {getattr(value, 'dtype', type(value).__name__)}, expected ranges in int64 (k, 2)")
         ranges.check(value)
-        return super().dump(packer, value.astype(np.uint16 if value.max(initial=0) < 2**16 else np.uint32))
+        return super().dump(packer, value.ravel().astype(np.uint16 if value.max(initial=0) < 2**16 else np.uint32))
 
     def load(self, value: Any) -> Any:
         """Return ranges in int64."""
-        wide = super().load(value).astype(np.int64)
+        bounds = super().load(value).astype(np.int64)
+        if len(bounds) % 2:
+            raise ValueError(f"got {len(bounds)} bounds of ranges, expected two of each")
+        wide = bounds.reshape(-1, 2)
         ranges.check(wide)
         return wide
 

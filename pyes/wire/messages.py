@@ -14,7 +14,20 @@ from numpy.typing import NDArray
 
 from pyes.messages import Status
 from pyes.wire import ranges
-from pyes.wire.fields import Array, Data, Label, Lengths, Plain, Prose, ProseList, RangesField, Text, Values, Whole
+from pyes.wire.fields import (
+    Array,
+    Data,
+    Digest,
+    Label,
+    Lengths,
+    Plain,
+    Prose,
+    ProseList,
+    RangesField,
+    Text,
+    Values,
+    Whole,
+)
 
 #: Version of everything in this package: both ends have the same, or do not talk.
 PROTOCOL = 1
@@ -27,6 +40,7 @@ UInt63 = Annotated[int, Whole(_BIG)]
 Real = Annotated[float, Plain(float)]
 Flag = Annotated[bool, Plain(bool)]
 Name = Annotated[str, Label(_NAME_BYTES)]
+ThetaHash = Annotated[str, Digest(8)]
 Reason = Annotated[str, Prose(512)]
 Ranges = Annotated[NDArray[np.int64], RangesField()]
 Returns = Annotated[NDArray[np.float64], Array(("<f8",))]
@@ -100,7 +114,7 @@ class Ready(Message):
     job: Name
     digest: Name
     table: Name
-    theta_hash: Name
+    theta_hash: ThetaHash
     generation: UInt32
     snapshot: UInt32
 
@@ -127,7 +141,7 @@ class Done(Message):
     """
 
     batch: UInt63
-    theta_hash: Name
+    theta_hash: ThetaHash
     ranges: Ranges
     returns: Returns
     lengths: Counts
@@ -201,7 +215,7 @@ class Learn(Message):
     """
 
     generation: UInt32
-    theta_hash: Name
+    theta_hash: ThetaHash
     ranges: Ranges
     returns: Returns
     lengths: Counts
@@ -225,7 +239,7 @@ class Snapshot(Message):
 
     number: UInt32
     generation: UInt32
-    theta_hash: Name
+    theta_hash: ThetaHash
     state: Annotated[bytes, Data()]
 
 
@@ -239,7 +253,7 @@ class Open(Message):
     batch: UInt63
     generation: UInt32
     episodes: UInt32
-    theta_hash: Name
+    theta_hash: ThetaHash
 
 
 @dataclass(frozen=True)
@@ -258,7 +272,7 @@ class Vectors(Message):
 
     batch: UInt63
     generation: UInt32
-    theta_hash: Name
+    theta_hash: ThetaHash
     bases: Annotated[NDArray[np.float32], Array(("<f4",), 2)]
     rows: Integers
     offsets: Integers
