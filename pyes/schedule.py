@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 Members = NDArray[np.int64]
 
-_TURNAROUND = 0.04  # seconds, beside a round trip, from a member's end to the head's answer: nodes gather for 30 ms
+_TURNAROUND = 0.05  # seconds, beside a round trip, from a member's end to the head's answer: nodes gather for 40 ms
 _CHUNK_SECONDS = 0.1  # of work that a refill brings beyond what is needed, so that messages stay few
 _GUESS_SECONDS = 1.0  # a member is taken for, as long as nobody has returned one
 _LOOK_SHARE = 0.1  # of a member's time, between two looks at the speeds of all nodes and at who is late

@@ -345,7 +345,7 @@ def test_a_node_that_stops_at_the_end_costs_two_members_times_at_most():
     cluster = VirtualCluster([VirtualNode(4, 0.05), stopped])
     durations = np.ones(48)
     cluster.evaluate(durations)
-    assert 6.0 < cluster.now <= 6.0 + 2.6
+    assert 6.0 < cluster.now <= 6.0 + 2.0 + 7 * stopped.pace.bridge
 
 
 def test_nodes_that_join_in_the_middle_take_their_share():

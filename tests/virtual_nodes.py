@@ -1,6 +1,6 @@
 """Nodes in virtual time around a real `Schedule`, for its tests and its benchmark.
 
-A virtual node has workers, a queue, and a link; like a real one it gathers results for 30 ms, drops its queue when a
+A virtual node has workers, a queue, and a link; like a real one it gathers results for 40 ms, drops its queue when a
 batch is over or when told, and lets no running member go: what its workers run at the end of a batch they finish,
 while the next batch waits. A member takes as long wherever and whenever it is run, times the slowness of the node.
 """
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pyes.schedule import Pace, Schedule
 
-GATHER_SECONDS = 0.03
+GATHER_SECONDS = 0.04
 TICK_SECONDS = 0.05  # the head looks after its nodes, with results or without
 
 

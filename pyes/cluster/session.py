@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 1.0  # between two beats of the head
 SILENT_SECONDS = 10.0  # after which the other end counts as gone
-_COLLECT_SECONDS = 0.03  # for which results are gathered while workers are busy
+_COLLECT_SECONDS = 0.04  # for which results are gathered while workers are busy
 _LOOK_SECONDS = 0.2  # between looks for dead workers while they are not
 _RETRY_SECONDS = (0.1, 2.0)  # between attempts to find the head: at first, at most
 _MOST_UNANSWERED = 5  # connections in a row that the head closes without a word, before a node gives up
