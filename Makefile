@@ -70,7 +70,6 @@ $(VENV)/.installed-%: $(SOURCES)
 	$(install) -e '.[$*]'
 	@touch $@
 
-# Modules are compiled when they are first imported: most never are, and all of them take a minute.
-install := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
+install := $(BIN)/python -m pip install --quiet -c constraints.txt
 # The CPU build where pip has it (its version then ends in +cpu); else the version alone, as the platform's own.
 install-torch = $(install) 'torch==$(TORCH)+cpu' 2>/dev/null || $(install) 'torch==$(TORCH)'
