@@ -17,8 +17,9 @@ def table():
 
 @pytest.mark.parametrize("top", [None, 4])
 def test_equals_a_plain_numpy_implementation(table, top):
-    """Twenty generations on a noisy quadratic against the paper's algorithm 2."""
+    """Twenty generations on a noisy quadratic against the paper's algorithm 2, with weight decay."""
     settings = {"population_size": 20, "sigma": 0.1, "learning_rate": 0.05, "learning_rate_decay": 0.98}
+    settings["weight_decay"] = 0.3
     ars, theta, rate = pyes.ARS(np.ones(12), table, seed=4, top=top, **settings), np.ones(12), 0.05
     function, same = noisy_quadratic(), noisy_quadratic()
     for _ in range(20):
@@ -28,7 +29,7 @@ def test_equals_a_plain_numpy_implementation(table, top):
         returns = np.array([[same(theta + 0.1 * delta), same(theta - 0.1 * delta)] for delta in deltas])
         best = sorted(range(10), key=lambda k: -max(returns[k]))[: top or 10]
         step = sum((returns[k, 0] - returns[k, 1]) * deltas[k] for k in best) / (len(best) * np.std(returns[best]))
-        theta = theta + rate * step
+        theta = theta + rate * step - rate * 0.3 * theta
         rate *= 0.98
         np.testing.assert_allclose(ars.theta, theta, rtol=1e-3, atol=1e-4)
 

@@ -19,8 +19,8 @@ class ARS(ScheduledAlgorithm):
     """Random search along the mirrored pairs whose better member is best.
 
     The step is ``learning_rate / (top * std) * sum (r+ - r-) * eps`` over those pairs, where std is the standard
-    deviation of their returns. A member that failed has the worst return of the generation; when all returns are equal,
-    theta stays.
+    deviation of their returns; ``learning_rate * weight_decay * theta`` comes off. A member that failed has the worst
+    return of the generation; returns that are all equal say nothing of where to go.
 
     Parameters
     ----------
@@ -61,6 +61,7 @@ class ARS(ScheduledAlgorithm):
         offsets = np.ascontiguousarray(population.offsets[::2][kept])
         self._weighted_sum(offsets, weights.astype(np.float32), self._gradient)
         self.gradient_norm = float(np.linalg.norm(self._gradient))
+        self.theta *= np.float32(1 - self.learning_rate * self._config.weight_decay)
         self.theta += np.float32(self.learning_rate) * self._gradient
         self._go_on()
 

@@ -227,6 +227,7 @@ class ARSConfig(ScheduledConfig):
     name: Literal["ars"] = "ars"
     sigma: Annotated[float, Positive] = 0.05
     learning_rate: Annotated[float, Positive] = 0.02
+    weight_decay: Annotated[float, NotNegative] = 0.0
     top: Annotated[int, AtLeastOne] | None = None  # pairs that the step is made of, the best ones; None: all
 
     @property
