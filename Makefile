@@ -68,8 +68,12 @@ $(VENV)/.installed-%: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import torch; assert torch.__version__.split("+")[0] == "$(TORCH)"' 2>/dev/null || $(install-torch)
 	$(install) -e '.[$*]'
+	$(compile)
 	@touch $@
 
-install := $(BIN)/python -m pip install --quiet -c constraints.txt
+# pip compiles modules in one process, and not those of an editable install; compileall takes all of them with every core.
+# Neither minds a module that is for another Python.
+install := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
+compile := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib pyes conf || true
 # The CPU build where pip has it (its version then ends in +cpu); else the version alone, as the platform's own.
 install-torch = $(install) 'torch==$(TORCH)+cpu' 2>/dev/null || $(install) 'torch==$(TORCH)'
