@@ -265,8 +265,8 @@ def test_train_interrupt_saves_and_says_how_to_go_on(cluster: str, tmp_path: Pat
     assert (tmp_path / "run" / "policy.safetensors").exists()
 
 
-@pytest.mark.parametrize("name", ["a b,c'd", "lauf-ä", "x=y"])
-def test_train_and_resume_take_any_path(name: str, tmp_path: Path):
+def test_train_and_resume_take_any_path(tmp_path: Path):
+    name = "x=y/lauf-ä/a b,c'd"
     for arguments in (["run_dir=" + name, *TINY, "generations=1"], ["resume=" + name, "generations=2"]):
         done = pyes("train", *arguments, cwd=tmp_path)
         assert done.returncode == 0, done.stderr

@@ -46,7 +46,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build sdist and wheel from a copy of the sources; returns their folder."""
+    """Build sdist and wheel from a copy of the sources, unoptimised, which is soon done; returns their folder."""
     copy = tmp_path_factory.mktemp("source")
     for name in SOURCES:
         source = ROOT / name
@@ -57,7 +57,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         else:
             shutil.copy(source, copy / name)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(copy / "dist"), str(copy)]
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYES_DEBUG_BUILD": "1"}
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return copy / "dist"
 
