@@ -29,9 +29,9 @@ bench: $(VENV)/.installed-dev ## measure kernels, rollouts and the node against 
 
 # --- develop ---
 
-# Two processes, each with half of the files in order, until one helps the other: a file's fixtures are made once or twice.
-test: $(VENV)/.installed-dev ## run all tests but the long ones, in two processes
-	$(BIN)/pytest -n 2 --dist worksteal -m "not learning and not soak" $(ARGS)
+# One process more than cores: a tenth of the tests' time is waiting for sockets, processes and faults to be noticed.
+test: $(VENV)/.installed-dev ## run all tests but the long ones, in three processes
+	$(BIN)/pytest -n 3 --dist worksteal -m "not learning and not soak" $(ARGS)
 
 test-learning: $(VENV)/.installed-dev ## train on real tasks until policies are good (minutes)
 	$(BIN)/pytest -m learning $(ARGS)
@@ -72,8 +72,8 @@ $(VENV)/.installed-%: $(SOURCES)
 	@touch $@
 
 # pip compiles modules in one process, and not those of an editable install; compileall takes all of them with every core.
-# Neither minds a module that is for another Python.
+# Neither minds a module that is for another Python. A quarter of all modules are the libraries' own tests.
 install := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
-compile := $(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib pyes conf || true
+compile := $(BIN)/python -W ignore -m compileall -qq -j 0 -x 'site-packages/.*/tests/' $(VENV)/lib pyes conf || true
 # The CPU build where pip has it (its version then ends in +cpu); else the version alone, as the platform's own.
 install-torch = $(install) 'torch==$(TORCH)+cpu' 2>/dev/null || $(install) 'torch==$(TORCH)'

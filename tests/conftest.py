@@ -1,7 +1,7 @@
 """Shared by all tests: no test leaves a process, a shared block or an open memory file behind.
 
-With ``-n 2`` pytest-xdist runs the tests in two workers. On Linux each leads a process group of its own, so that
-neither takes what the other holds for left behind; the first process passes Ctrl-C on to them, and ends whatever they
+With ``-n 3`` pytest-xdist runs the tests in three workers. On Linux each leads a process group of its own, so that
+none takes what another holds for left behind; the first process passes Ctrl-C on to them, and ends whatever they
 leave.
 """
 

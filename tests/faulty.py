@@ -1,6 +1,7 @@
 """Environments that fail in every way there is; ``env_id`` is "faulty:Faulty-v0", with this folder on the path."""
 
 import ctypes
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -95,6 +96,7 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
         if self._fault == "oom":
             self._take_memory()
         if self._fault == "segfault":
+            faulthandler.disable()  # pytest turns it on; its report would fill the screen
             ctypes.string_at(0)
         if self._fault == "exit":
             os._exit(3)
