@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*.pyx csrc/*.pxd csrc/kernels/*)
+# Each of the tests' hundreds of processes would compile torch anew.
+unexport PYTHONDONTWRITEBYTECODE
 # pytest options, for example: make test ARGS='-k noise -x'
 ARGS ?=
 
@@ -68,12 +70,9 @@ $(VENV)/.installed-%: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import torch; assert torch.__version__.split("+")[0] == "$(TORCH)"' 2>/dev/null || $(install-torch)
 	$(install) -e '.[$*]'
-	$(compile)
 	@touch $@
 
-# pip compiles modules in one process, and not those of an editable install; compileall takes all of them with every core.
-# Neither minds a module that is for another Python. A quarter of all modules are the libraries' own tests.
+# A module is compiled when it is first imported; pip would compile all of them, in one process, and most are never used.
 install := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
-compile := $(BIN)/python -W ignore -m compileall -qq -j 0 -x 'site-packages/.*/tests/' $(VENV)/lib pyes conf || true
 # The CPU build where pip has it (its version then ends in +cpu); else the version alone, as the platform's own.
 install-torch = $(install) 'torch==$(TORCH)+cpu' 2>/dev/null || $(install) 'torch==$(TORCH)'

@@ -6,9 +6,12 @@
 import os
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # has no limited API: a wheel of its own
@@ -59,6 +62,22 @@ def core_extension() -> Extension:
     )
 
 
+class BuildSideBySide(build_ext):  # type: ignore[misc]
+    """Compiles several sources at a time: one file after the other takes twice as long, even with two cores."""
+
+    def build_extensions(self) -> None:
+        compile_all = self.compiler.compile
+
+        def compile_each(sources: list[str], **options: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                made = pool.map(lambda source: compile_all([source], **options), sources)
+                return [path for paths in made for path in paths]
+
+        if self.compiler.compiler_type == "unix":
+            self.compiler.compile = compile_each
+        super().build_extensions()
+
+
 def conf_packages() -> list[str]:
     """``pyes.conf`` and its groups: every folder of ``conf/`` that holds a configuration."""
     folders = {path.parent for path in (ROOT / "conf").rglob("*.yaml")} | {ROOT / "conf"}
@@ -72,5 +91,6 @@ setup(
     package_data={"pyes": ["py.typed", "*.pyi"], **{name: ["*.yaml"] for name in conf_packages()}},
     include_package_data=False,
     ext_modules=[core_extension()],
+    cmdclass={"build_ext": BuildSideBySide},
     options={} if FREE_THREADED else {"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -222,8 +222,8 @@ def check_training(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> 
         return
     if not any(argument.startswith("resume=") for argument in arguments):
         shutil.rmtree("runs")  # a run is only made where there is none
-    for place in (0, -1):
-        job = [one_value(argument, place) for argument in arguments if argument not in ("-m", "--cfg", "job")]
+    overrides = [argument for argument in arguments if argument not in ("-m", "--cfg", "job")]
+    for job in dict.fromkeys(tuple(one_value(each, place) for each in overrides) for place in (0, -1)):
         assert cli.main(["train", *job, "--cfg", "job"]) == 0, capsys.readouterr().err
         from_mapping(yaml.safe_load(capsys.readouterr().out))
 
