@@ -53,7 +53,7 @@ class Agent(Closing):
                 process.start()
             except OSError as error:
                 raise ClusterError(f"cannot start the process of a job: {error.strerror}; free some") from error
-        self._process = process
+            self._process = process  # before a signal that was held back ends us: who else would end the process?
 
     def check(self) -> None:
         """Replace a process that has died in the middle of its job; if that fails now, the next call tries again."""
@@ -116,6 +116,7 @@ def work(address: Address, key: str | None, workers: int, *, tied: bool = False)
 
 
 def _end(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a second one would come while things are put away
     raise SystemExit(0)
 
 
