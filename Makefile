@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*.pyx csrc/*.pxd csrc/kernels/*)
-# Each of the tests' hundreds of processes would compile torch anew.
+# Compiled modules are kept: each of the tests' hundreds of processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 # pytest options, for example: make test ARGS='-k noise -x'
 ARGS ?=

@@ -474,9 +474,7 @@ def activated(activation: int, x: Float32) -> Float32:
         4: lambda: np.where(x > zero, x, _exponential(x) - one),
         5: lambda: np.where(x < zero, np.float32(0.01) * x, x),
         6: lambda: x * _logistic(x),
-        7: lambda: (
-            np.float32(0.5) * x * (one + _tanh(np.float32(0.797884561) * (x + np.float32(0.044715) * x * x * x)))
-        ),
+        7: lambda: _gelu(x),
         8: lambda: x / (one + np.abs(x)),
     }
     values: Float32 = forms[activation]()
@@ -507,4 +505,11 @@ def _tanh(x: Float32) -> Float32:
 def _logistic(x: Float32) -> Float32:
     one = np.float32(1)
     values: Float32 = one / (one + _exponential(-x))
+    return values
+
+
+def _gelu(x: Float32) -> Float32:
+    """GELU by tanh (Hendrycks & Gimpel 2016, section 2)."""
+    inner: Float32 = np.float32(0.797884561) * (x + np.float32(0.044715) * x * x * x)
+    values: Float32 = np.float32(0.5) * x * (np.float32(1) + _tanh(inner))
     return values
