@@ -59,7 +59,7 @@ wheel: $(VENV)/.installed-dev ## build sdist and wheel into dist/
 clean: ## remove what was built, but neither runs nor .venv
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis csrc/_core.c
 	rm -f pyes/_core*.so $(VENV)/.installed-*
-	find pyes conf tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find pyes conf tests benchmarks examples tools -name __pycache__ -prune -exec rm -rf {} +
 	$(MAKE) -C csrc/tests clean
 
 # The environment: made once; made again when the build's inputs are newer. `.installed-dev` has the extra `dev`, and so on.
