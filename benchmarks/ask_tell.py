@@ -19,8 +19,8 @@ import numpy as np
 import pyes
 from pyes import algorithms
 from pyes.config import AlgorithmConfig, algorithm_config
-from pyes.metrics import read_rows
-from pyes.noise import NoiseTable
+from pyes.numerics.noise import NoiseTable
+from pyes.run.metrics import read_rows
 
 #: Timesteps a second that two cores are taken to reach; measure yours: pyes train experiment=ant_bullet.
 ANT_SPEED = 6_000

@@ -22,8 +22,8 @@ from omegaconf import OmegaConf
 
 from pyes import tasks
 from pyes.config import TrainConfig, from_mapping
-from pyes.rollout import Rollout, TaskEvaluator
-from pyes.run_state import Setup
+from pyes.episodes.rollout import Rollout, TaskEvaluator
+from pyes.run.state import Setup
 from pyes.tasks import Task
 
 GAMES = ("pong", "seaquest", "beam_rider")
@@ -118,7 +118,7 @@ def timed_steps(reset: Callable[[], Any], step: Callable[[int], Any], actions: l
 
 
 def time_rollout(rollout: Rollout, seed: int, length: int) -> float:
-    """Return the seconds of an episode as `pyes.rollout.Rollout` runs it, but without its reset."""
+    """Return the seconds of an episode as `pyes.episodes.rollout.Rollout` runs it, but without its reset."""
     rollout.runner.begin_episode(0, 0, 0, 0)
     observation, total = rollout.task.reset(seed), 0.0
     begun = time.process_time()

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pyes.metrics import read_rows
+from pyes.run.metrics import read_rows
 
 SEEDS = range(5)
 DEFAULT = ("openai_es", "nsr_es")

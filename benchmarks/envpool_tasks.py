@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import networks, tasks
+from pyes.algorithms.population import Population
 from pyes.config import NetworkConfig, TaskConfig
-from pyes.messages import Batch, Plan
+from pyes.episodes.batch import Batch, Plan
+from pyes.episodes.rollout import TaskEvaluator
+from pyes.episodes.vector_rollout import VectorEvaluator
 from pyes.networks import ActionHead, PolicySpec
-from pyes.population import Population
-from pyes.rollout import TaskEvaluator
-from pyes.vector_rollout import VectorEvaluator
 
 SIZES = (16, 64)
 NETWORK = NetworkConfig("mlp", hidden=(64, 64))

@@ -21,8 +21,9 @@ from pathlib import Path
 
 from fuzz_protocol import VALID, mutated, random_bytes, structured
 
-from pyes import selftest, wire
-from pyes.versions import version
+from pyes.node import selftest
+from pyes.remote import wire
+from pyes.system.lookup import version
 
 RUN = [
     *("task=cart_pole", "algorithm.population_size=8", "noise.entries=100000", "evaluation.every=0"),

@@ -19,10 +19,10 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from pyes import wire
 from pyes.errors import ProtocolError
-from pyes.protocol import HeadSide, NodeSide
-from pyes.wire.messages import KINDS
+from pyes.remote import wire
+from pyes.remote.wire.messages import KINDS
+from pyes.remote.wire.protocol import HeadSide, NodeSide
 
 LIMIT = 2**20
 

@@ -12,8 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pyes import replay, tasks
+from pyes import tasks
 from pyes.config import TaskConfig
+from pyes.reports import replay
 
 SEEDS = range(5)
 TRAINING = (

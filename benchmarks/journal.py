@@ -20,8 +20,9 @@ import numpy as np
 from gymnasium import spaces
 
 import pyes
-from pyes import journal, replay
-from pyes.metrics import read_rows
+from pyes.reports import replay
+from pyes.run import journal
+from pyes.run.metrics import read_rows
 
 #: Networks by their number of parameters, on eight observations and two actions.
 NETWORKS: dict[int, dict[str, Any]] = {

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pyes.metrics import read_rows
+from pyes.run.metrics import read_rows
 
 SEEDS = range(5)
 NEVER = float("inf")

@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from pyes import wire
-from pyes.addresses import Address
-from pyes.cluster import job, open_cluster
+from pyes.cluster import open_cluster
 from pyes.cluster.socket import SocketCluster
 from pyes.config import from_mapping
-from pyes.protocol import NodeSide
-from pyes.run_state import RunState, Setup
-from pyes.selftest import digest
-from pyes.versions import version
+from pyes.node.selftest import digest
+from pyes.remote import job, wire
+from pyes.remote.wire.protocol import NodeSide
+from pyes.run.state import RunState, Setup
+from pyes.system.addresses import Address
+from pyes.system.lookup import version
 
 WORKERS_OF_A_NODE = 18
 MEMBERS_OF_A_WORKER = 7  # a generation: about 10,000 members for 1,440 workers

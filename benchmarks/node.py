@@ -17,13 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pyes import networks, streams, tasks
+from pyes import networks, tasks
+from pyes.algorithms.population import Population
 from pyes.cluster import Cluster, open_cluster
 from pyes.config import ClusterConfig, NetworkConfig, TaskConfig
-from pyes.messages import Batch, Plan
+from pyes.episodes.batch import Batch, Plan
 from pyes.networks import ActionHead
-from pyes.noise import NoiseTable
-from pyes.population import Population
+from pyes.numerics import streams
+from pyes.numerics.noise import NoiseTable
 
 LANDER = TaskConfig()
 

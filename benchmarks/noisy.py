@@ -18,7 +18,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 import pyes
-import pyes.replay
+import pyes.reports.replay
 
 SEEDS, DIM, NOISE, EPISODES, POPULATION = range(5), 20, 1.0, 20_000, 20
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -86,7 +86,7 @@ def measure(algorithm: str, episodes: int, settings: dict[str, Any], seed: int) 
             "snapshot": {"every": 0}, "cluster": {"name": "inline"},
         }  # fmt: skip
         pyes.train(config, display=False)
-        with pyes.replay.open(run) as replay:
+        with pyes.reports.replay.open(run) as replay:
             spent = np.cumsum([0, *(int(replay.lengths(each).sum()) for each in range(replay.generations))])
             places = [int(np.searchsorted(spent, share * EPISODES)) for share in (0.1, 0.5, 1)]
             last = (spent[-1] - spent[-2]) / POPULATION

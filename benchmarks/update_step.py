@@ -14,7 +14,7 @@ import numpy as np
 from pyes import algorithms
 from pyes.algorithms import Algorithm
 from pyes.config import AlgorithmConfig, algorithm_config
-from pyes.noise import NoiseTable
+from pyes.numerics.noise import NoiseTable
 
 DIM, MEMBERS, TURNS = 166_000, 1000, 15
 

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from pyes import replay
+from pyes.reports import replay
 
 
 def main(run: str) -> None:

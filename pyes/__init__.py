@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyes.algorithms import ARS, CMAES, GA, NSES, NSRAES, NSRES, PGPE, SNES, Nevergrad, OpenAIES
     from pyes.blackbox import Maximum, maximize
     from pyes.networks import Policy
-    from pyes.noise import NoiseTable
-    from pyes.training import RunResult, train
+    from pyes.numerics.noise import NoiseTable
+    from pyes.training.loop import RunResult, train
 
     load = Policy.load
 
@@ -31,14 +31,14 @@ _HOMES = {
     "NSRAES": "pyes.algorithms",
     "NSRES": "pyes.algorithms",
     "Nevergrad": "pyes.algorithms",
-    "NoiseTable": "pyes.noise",
+    "NoiseTable": "pyes.numerics.noise",
     "OpenAIES": "pyes.algorithms",
     "PGPE": "pyes.algorithms",
     "Policy": "pyes.networks",
-    "RunResult": "pyes.training",
+    "RunResult": "pyes.training.loop",
     "SNES": "pyes.algorithms",
     "maximize": "pyes.blackbox",
-    "train": "pyes.training",
+    "train": "pyes.training.loop",
 }
 
 __all__ = [

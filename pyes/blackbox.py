@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pyes import algorithms
+from pyes.algorithms.population import Population
 from pyes.cluster import open_cluster
 from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, algorithm_config, refusal
+from pyes.episodes.batch import Batch, Plan
 from pyes.errors import TaskError
-from pyes.messages import Batch, Plan
-from pyes.noise import NoiseTable, usable_cores
-from pyes.population import Population
+from pyes.numerics.noise import NoiseTable
+from pyes.system.memory import usable_cores
 
 
 @dataclass(frozen=True)

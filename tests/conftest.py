@@ -27,8 +27,8 @@ _MARK = pytest.StashKey[str]()
 settings.register_profile("any_pace", settings.get_profile(settings.get_current_profile_name()), deadline=None)
 settings.load_profile("any_pace")  # no test judges time
 
-# Spawned children import a test module by the name it has here, tests.test_<module>. Last in the path, so that pyes
-# itself still comes from where it is installed.
+# Spawned children import a test module by the name it has here, tests.<folder>.test_<module>. Last in the
+# path, so that pyes itself still comes from where it is installed.
 sys.path.append(str(Path(__file__).parent.parent))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pyes.metrics import read_rows
+from pyes.run.metrics import read_rows
 
 #: Seconds to wait for what should come at once. Only a test that fails takes so long.
 DEADLINE = 60.0

@@ -26,12 +26,13 @@ from typing import Any, Self
 from heads import DEADLINE, children, hurt, members, until
 
 import pyes
-from pyes import addresses, selftest, wire
-from pyes.closing import Closing
-from pyes.cluster import agent
 from pyes.errors import PyesError
-from pyes.protocol import NodeSide
-from pyes.versions import version
+from pyes.node import selftest
+from pyes.remote import agent, wire
+from pyes.remote.wire.protocol import NodeSide
+from pyes.system import addresses
+from pyes.system.lifetime import Closing
+from pyes.system.lookup import version
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _PORT = 5555
@@ -42,7 +43,7 @@ _numbers = itertools.count(1)
 
 def start_server() -> None:
     """Start the process that the others are forked from; it stays until Python ends."""
-    _CONTEXT.set_forkserver_preload(["torch", "pytest", "pyes.training", "pyes.cluster.session", "faulty", "hosts"])
+    _CONTEXT.set_forkserver_preload(["torch", "pytest", "pyes.training.loop", "pyes.remote.session", "faulty", "hosts"])
     process = _CONTEXT.Process(target=os.getpid)
     process.start()
     process.join()

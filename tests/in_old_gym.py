@@ -1,4 +1,4 @@
-"""Tasks of Gym; test_gym.py runs this file with the environment of its own that Gym needs."""
+"""Tasks of Gym; tasks/test_gym.py runs this file with the environment of its own that Gym needs."""
 
 import json
 from pathlib import Path
@@ -11,12 +11,13 @@ import pytest
 from gymnasium import spaces
 
 import pyes
-import pyes.replay
-from pyes import cli, tasks, video
+import pyes.reports.replay
+from pyes import cli, tasks
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError
-from pyes.metrics import read_rows
-from pyes.replay import evaluate
+from pyes.reports import video
+from pyes.reports.replay import evaluate
+from pyes.run.metrics import read_rows
 from pyes.tasks import Task
 
 OLD = "old_gym_envs:Corridor-v0"
@@ -165,7 +166,7 @@ def test_run_is_the_same_on_any_cluster_and_is_replayed(env_id: str, tmp_path: P
     rows = [read_rows(tmp_path / name / "metrics.csv") for name in ("inline", "two")]
     assert [row["theta_hash"] for row in rows[0]] == [row["theta_hash"] for row in rows[1]]
     assert evaluate(tmp_path / "two", episodes=3).return_mean == pytest.approx(result.objective, rel=1e-12)
-    with pyes.replay.open(tmp_path / "two") as replay:
+    with pyes.reports.replay.open(tmp_path / "two") as replay:
         assert all(replay.play(generation, 4).exact for generation in (0, 1))
 
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from pyes.config import from_mapping, to_mapping
-from pyes.metrics import COLUMNS
+from pyes.run.metrics import COLUMNS
 
 
 def write_metrics(directory: Path, returns, evaluations=(), timesteps=1000):

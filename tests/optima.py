@@ -9,9 +9,9 @@ from heads import merge
 from numpy.typing import NDArray
 
 import pyes
-import pyes.replay
+import pyes.reports.replay
 from pyes.algorithms import Algorithm
-from pyes.metrics import read_rows
+from pyes.run.metrics import read_rows
 
 Vector = NDArray[np.float32]
 Function = Callable[[Any], float]
@@ -75,5 +75,5 @@ def check_runs_agree(path: Path, changes: dict[str, Any]) -> None:
     hashes = {name: [row["theta_hash"] for row in read_rows(path / name / "metrics.csv")] for name in clusters}
     assert len(set(hashes["one"])) == 4
     assert all(each == hashes["one"] for each in hashes.values())
-    with pyes.replay.open(path / "two") as replay:
+    with pyes.reports.replay.open(path / "two") as replay:
         assert all(replay.play(3, member).exact for member in range(replay.population_size(3)))

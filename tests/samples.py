@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from pyes.metrics import Row
+from pyes.run.metrics import Row
 
 
 def row(generation: int, **changes: Any) -> Row:

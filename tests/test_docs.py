@@ -23,13 +23,15 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import pyes
-from pyes import cli, export, training
+from pyes import cli
 from pyes.config import AlgorithmConfig, GradientConfig, NSESConfig, TrainConfig, from_mapping
 from pyes.config.section import Section
-from pyes.journal import Evaluation, Generation, Start
-from pyes.launch import head
-from pyes.metrics import COLUMNS
-from pyes.wire.messages import KINDS
+from pyes.launch import head_arguments
+from pyes.remote.wire.messages import KINDS
+from pyes.reports import export
+from pyes.run.journal import Evaluation, Generation, Start
+from pyes.run.metrics import COLUMNS
+from pyes.training import loop
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -84,7 +86,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "cluster": {"name": "inline"},
         "evaluation": {"every": 5, "episodes": 2},
     }
-    training.train(config, display=False)
+    loop.train(config, display=False)
     for run in others:
         shutil.copytree(first, run)
     export.export(folder / "runs/cart_pole", folder / "policy.pt")
@@ -191,7 +193,7 @@ def test_command_of_a_page_is_accepted(
     elif words[0] == "pyes" and words[1] == "train":
         check_training(words[2:], capsys)
     elif words[:2] == ["pyes", "launch"]:
-        assert head.split(words[words.index("--") + 1 :])
+        assert head_arguments.split(words[words.index("--") + 1 :])
         check_training(words[words.index("--") + 2 :], capsys)
     elif words[0] == "pyes" and words[1] in COMMANDS_THAT_RUN:
         skip_without_extra(words)
@@ -380,7 +382,7 @@ def test_faults_page_names_tests_that_exist_and_all_of_test_faults():
     table = re.findall(r"^\|.*\|$", (DOCS / "explanation" / "faults.md").read_text(encoding="utf-8"), re.MULTILINE)
     named = set(re.findall(r"`(test_\w+)`", "\n".join(table)))
     assert named - set().union(*map(functions, (ROOT / "tests").glob("test_*.py"))) == set()
-    assert functions(ROOT / "tests" / "test_faults.py") - named == set()
+    assert functions(ROOT / "tests" / "cluster" / "test_faults.py") - named == set()
 
 
 def test_files_page_has_every_key_of_the_journal():

@@ -11,17 +11,12 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "pyes"
 
-# A module imports from its own layer or from those above it in this list, never from one below it.
-LAYERS = """
-basics   _core errors hashing closing counting interrupts packing versions
-leaves   files streams memory noise shaping optimizers running_stats reference config lookup functions addresses keys
-nouns    population networks tasks messages board wire
-verbs    rollout vector_rollout reference_batch algorithms protocol selftest schedule
-runtime  worker cluster journal run_state history metrics logs run_directory
-loop     resume training display figures wording runs groups aggregates plots
-edge     replay maps tables video export launch blackbox bench status cli __main__
-"""
-RANKS = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()[1:]}
+# From the top to the ground: a folder (or module) imports from itself and from those after it, never from one before.
+LAYERS = (
+    "__main__", "cli", "bench", "launch", "blackbox", "training", "reports", "cluster", "remote", "node", "run",
+    "episodes", "algorithms", "tasks", "networks", "numerics", "config", "system", "reference", "_core", "errors",
+)  # fmt: skip
+RANKS = {name: len(LAYERS) - index for index, name in enumerate(LAYERS)}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TORCH_AT_TOP = {
     "networks/modules.py",
@@ -29,7 +24,6 @@ TORCH_AT_TOP = {
     "networks/recurrent.py",
     "networks/images.py",
     "networks/torch_network.py",
-    "export.py",
 }
 
 
@@ -68,12 +62,32 @@ def at_top(path: Path) -> set[str]:
     return {name.split(".")[0] for node in body for name in imported(node)}
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if module_name(path)], ids=module_name)
-def test_module_imports_only_its_own_layer_and_those_before_it(path: Path):
-    top = module_name(path).split(".")[0]
-    assert top in RANKS, f"give {top} a layer in {Path(__file__).name}"
-    for name in imported_from_pyes(path):
-        assert RANKS[name.split(".")[0]] <= RANKS[top], f"{module_name(path)} imports {name}"
+def test_imports_run_downward():
+    unknown = {module_name(path).split(".")[0] for path in MODULES if module_name(path)} - RANKS.keys()
+    assert not unknown, f"give {unknown} a layer in {Path(__file__).name}"
+    upward = [
+        f"{module_name(path)} imports {name}"
+        for path in MODULES
+        if module_name(path)
+        for name in imported_from_pyes(path)
+        if RANKS[name.split(".")[0]] > RANKS[module_name(path).split(".")[0]]
+    ]
+    assert upward == []
+
+
+def test_top_level_holds_what_users_import_and_the_folders():
+    top = {path.stem for path in PACKAGE.glob("*.py")}
+    assert top == {"__init__", "__main__", "blackbox", "errors", "reference"}
+    assert len({path.parent for path in PACKAGE.glob("*/__init__.py")}) <= 16
+
+
+def test_no_module_is_too_small_to_be_a_room():
+    lines = {
+        path.relative_to(PACKAGE).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for path in MODULES
+        if path.name not in ("__init__.py", "__main__.py")
+    }
+    assert [name for name, count in lines.items() if count < 25] == []
 
 
 def test_modules_have_no_import_cycle():
@@ -81,24 +95,25 @@ def test_modules_have_no_import_cycle():
     tuple(TopologicalSorter(graph).static_order())  # raises CycleError
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_hydra_is_imported_by_the_command_train_alone(path: Path):
-    names = {name.split(".")[0] for name in imported(ast.parse(path.read_text(encoding="utf-8")))}
-    if path.relative_to(PACKAGE).as_posix() != "cli/train.py":
-        assert not names & {"hydra", "omegaconf"}
+def test_hydra_is_imported_by_the_command_train_alone():
+    users = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in MODULES
+        if {name.split(".")[0] for name in imported(ast.parse(path.read_text(encoding="utf-8")))}
+        & {"hydra", "omegaconf"}
+    }
+    assert users == {"cli/train.py"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_torch_is_imported_at_the_top_of_few_modules(path: Path):
-    if path.relative_to(PACKAGE).as_posix() not in TORCH_AT_TOP:
-        assert "torch" not in at_top(path)
+def test_torch_is_imported_at_the_top_of_few_modules():
+    assert {path.relative_to(PACKAGE).as_posix() for path in MODULES if "torch" in at_top(path)} == TORCH_AT_TOP
 
 
 #: What tells the wall clock, which may jump; `time` names are of that module, the others of datetime's classes.
 WALL_CLOCK = {"time": {"time", "time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime", "clock_gettime"}}
 OF_DATETIME = {"now", "utcnow", "today", "fromtimestamp"}
 #: Where people are told the time: the lines of a node, and the name of a new run's directory.
-TELLS_THE_TIME = {"cluster/agent.py": ["time.strftime"], "config/run.py": ["time.strftime"]}
+TELLS_THE_TIME = {"remote/agent.py": ["time.strftime"], "config/run.py": ["time.strftime"]}
 
 
 def wall_clocks(tree: ast.AST) -> Iterator[str]:
@@ -124,7 +139,7 @@ def test_wall_clocks_are_found_however_they_are_spelt():
     assert sorted(found) == ["datetime.now", "from time import time", "time.time", "time.time_ns"]
 
 
-@pytest.mark.parametrize("module", ["pyes", "pyes.cli", "pyes.networks", "pyes.worker", "pyes.config"])
+@pytest.mark.parametrize("module", ["pyes", "pyes.cli", "pyes.networks", "pyes.node.worker_process", "pyes.config"])
 def test_import_does_not_bring_torch_or_hydra(module: str):
     code = f"import sys, {module}; print(sorted({{'torch', 'hydra', 'matplotlib'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pyes import replay, tasks
+from pyes import tasks
 from pyes.config import TaskConfig
+from pyes.reports import replay
 
 pytestmark = [pytest.mark.learning, pytest.mark.timeout(3600)]
 

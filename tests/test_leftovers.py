@@ -12,7 +12,7 @@ import leftovers
 import pytest
 from heads import until
 
-from pyes.cluster.process import state_of
+from pyes.node.process import state_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 

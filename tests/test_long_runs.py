@@ -12,7 +12,7 @@ import pytest
 from heads import Head, count_of, judge, merge, size_of
 
 import pyes
-from pyes import replay
+from pyes.reports import replay
 
 pytestmark = [
     pytest.mark.soak,

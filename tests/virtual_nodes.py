@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.schedule import Pace, Schedule
+from pyes.remote.scheduler import Pace, Schedule
 
 GATHER_SECONDS = 0.04
 TICK_SECONDS = 0.05  # the head looks after its nodes, with results or without

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pyes import wire
+from pyes.remote import wire
 
 WHOLE = st.one_of(st.sampled_from([0, 1, 2**32 - 1]), st.integers(0, 2**32 - 1))
 BIG = st.one_of(WHOLE, st.integers(0, 2**63 - 1))

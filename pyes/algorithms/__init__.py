@@ -19,7 +19,7 @@ from pyes.algorithms.openai_es import OpenAIES
 from pyes.algorithms.pgpe import PGPE
 from pyes.algorithms.snes import SNES
 from pyes.config import AlgorithmConfig, OptimizerConfig
-from pyes.noise import NoiseTable
+from pyes.numerics.noise import NoiseTable
 
 __all__ = [
     "ARS",

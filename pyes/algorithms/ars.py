@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import shaping
+from pyes.algorithms.population import Population
 from pyes.algorithms.scheduled import ScheduledAlgorithm
 from pyes.config import ARSConfig
-from pyes.noise import NoiseTable
-from pyes.population import Population
+from pyes.numerics import shaping
+from pyes.numerics.noise import NoiseTable
 
 
 class ARS(ScheduledAlgorithm):

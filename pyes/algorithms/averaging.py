@@ -9,8 +9,8 @@ evaluated again: the two halves of a member's episodes are two evaluations of it
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import shaping
 from pyes.config import AveragingConfig
+from pyes.numerics import shaping
 
 #: Members of which a correlation says something.
 _FEWEST = 3

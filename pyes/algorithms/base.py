@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import noise, streams
-from pyes.noise import NoiseTable
-from pyes.population import Population
+from pyes.algorithms.population import Population
+from pyes.numerics import noise, streams
+from pyes.numerics.noise import NoiseTable
 
 Vector = NDArray[np.float32]
 

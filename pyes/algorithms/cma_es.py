@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import memory
 from pyes.algorithms.base import Vector
 from pyes.algorithms.library import LibraryAlgorithm
 from pyes.config import CMAESConfig, refusal, unknown_key
 from pyes.errors import ConfigError, missing
+from pyes.system import memory
 
 #: With more parameters than this, the covariance matrix is a diagonal unless told otherwise.
 _MOST_FULL = 2_000

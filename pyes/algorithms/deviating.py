@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import noise, shaping
 from pyes.algorithms.base import TableAlgorithm, Vector
-from pyes.noise import NoiseTable
+from pyes.numerics import noise, shaping
+from pyes.numerics.noise import NoiseTable
 
 
 class DeviatingAlgorithm(TableAlgorithm):

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import streams
 from pyes.algorithms import lineage
 from pyes.algorithms.base import TableAlgorithm
 from pyes.algorithms.lineage import Lineage
+from pyes.algorithms.population import Population
 from pyes.config import GAConfig
-from pyes.noise import NoiseTable
-from pyes.population import Population
+from pyes.numerics import streams
+from pyes.numerics.noise import NoiseTable
 
 
 class GA(TableAlgorithm):

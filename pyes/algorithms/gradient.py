@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms.base import Vector
+from pyes.algorithms.optimizers import Optimizer
 from pyes.algorithms.scheduled import ScheduledAlgorithm
 from pyes.config import GradientConfig
-from pyes.noise import NoiseTable
-from pyes.optimizers import Optimizer
+from pyes.numerics.noise import NoiseTable
 
 
 class GradientAlgorithm(ScheduledAlgorithm):

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import streams
 from pyes.algorithms.base import Algorithm, Vector
+from pyes.algorithms.population import Population
 from pyes.errors import ConfigError
-from pyes.lookup import reason
-from pyes.population import Population
+from pyes.numerics import streams
+from pyes.system.text import reason
 
 
 class LibraryAlgorithm(Algorithm):

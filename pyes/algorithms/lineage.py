@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import noise
-from pyes.noise import NoiseTable
+from pyes.numerics import noise
+from pyes.numerics.noise import NoiseTable
 
 Vector = NDArray[np.float32]
 

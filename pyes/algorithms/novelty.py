@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import optimizers, shaping, streams
+from pyes.algorithms import optimizers
 from pyes.algorithms.archive import Archive
 from pyes.algorithms.gradient import GradientAlgorithm
+from pyes.algorithms.population import Population
 from pyes.config import NoveltyConfig, NSESConfig, NSRAESConfig, NSRESConfig, OptimizerConfig
 from pyes.errors import ConfigError
-from pyes.noise import NoiseTable
-from pyes.population import Population
+from pyes.numerics import shaping, streams
+from pyes.numerics.noise import NoiseTable
 
 _UNIT = 2**53
 

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import optimizers, shaping
+from pyes.algorithms import optimizers
 from pyes.algorithms.gradient import GradientAlgorithm
+from pyes.algorithms.population import Population
 from pyes.config import OpenAIESConfig, OptimizerConfig
-from pyes.noise import NoiseTable
-from pyes.population import Population
+from pyes.numerics import shaping
+from pyes.numerics.noise import NoiseTable
 
 
 class OpenAIES(GradientAlgorithm):

@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import _core, optimizers, shaping
+from pyes import _core
+from pyes.algorithms import optimizers
 from pyes.algorithms.deviating import DeviatingAlgorithm
+from pyes.algorithms.population import Population
 from pyes.config import OptimizerConfig, PGPEConfig
-from pyes.noise import NoiseTable
-from pyes.population import Population
+from pyes.numerics import shaping
+from pyes.numerics.noise import NoiseTable
 
 
 class PGPE(DeviatingAlgorithm):

@@ -4,7 +4,7 @@ from typing import Any
 
 from pyes.algorithms.base import TableAlgorithm, Vector
 from pyes.config import ScheduledConfig
-from pyes.noise import NoiseTable
+from pyes.numerics.noise import NoiseTable
 
 
 class ScheduledAlgorithm(TableAlgorithm):

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes import _core, shaping
+from pyes import _core
 from pyes.algorithms.deviating import DeviatingAlgorithm
+from pyes.algorithms.population import Population
 from pyes.config import SNESConfig
-from pyes.noise import NoiseTable
-from pyes.population import Population
+from pyes.numerics import shaping
+from pyes.numerics.noise import NoiseTable
 
 
 class SNES(DeviatingAlgorithm):

@@ -13,8 +13,8 @@ import numpy as np
 
 from pyes import networks, tasks
 from pyes.config import NetworkConfig, TaskConfig
+from pyes.episodes.rollout import Rollout
 from pyes.networks import ActionHead
-from pyes.rollout import Rollout
 
 LINEAR, MLP, LSTM = (
     NetworkConfig("linear"),

@@ -23,14 +23,15 @@ def _add_worker(parser: argparse.ArgumentParser) -> None:
 
 
 def _worker(options: argparse.Namespace) -> None:
-    from pyes import addresses, keys, noise
-    from pyes.cluster import agent
+    from pyes.remote import agent
+    from pyes.remote.wire import keys
+    from pyes.system import addresses, memory
 
     address = addresses.parse(options.head)
     with contextlib.ExitStack() as stack:
         read = options.key == "-"
         key = str(stack.enter_context(keys.in_memory(keys.from_standard_input()))) if read else options.key
-        agent.work(address, key, options.workers or noise.usable_cores(), tied=options.tied)
+        agent.work(address, key, options.workers or memory.usable_cores(), tied=options.tied)
 
 
 def _add_status(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +40,8 @@ def _add_status(parser: argparse.ArgumentParser) -> None:
 
 
 def _status(options: argparse.Namespace) -> None:
-    from pyes import addresses, status
+    from pyes.reports import status
+    from pyes.system import addresses
 
     report = status.ask(addresses.parse(options.head), options.key)
     if options.json:
@@ -49,7 +51,7 @@ def _status(options: argparse.Namespace) -> None:
 
 
 def _keygen(options: argparse.Namespace) -> None:
-    from pyes import keys
+    from pyes.remote.wire import keys
 
     keys.generate(options.output)
     print(options.output)

@@ -8,7 +8,7 @@ import argparse
 
 from pyes.cli import cluster, launch, playing, results, this_machine
 from pyes.cli.arguments import Command, Parser
-from pyes.versions import version
+from pyes.system.lookup import version
 
 _TRAIN_HELP = "train a policy: pyes train [KEY=VALUE ...] [-m]; pyes train --help lists what there is"
 

@@ -37,10 +37,10 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
 
 
 def _launch_ssh(options: argparse.Namespace) -> None:
-    from pyes import addresses
-    from pyes.launch import head, hosts, ssh
+    from pyes.launch import head_arguments, hosts, ssh
+    from pyes.system import addresses
 
-    where = options.head or head.address_for_nodes()
+    where = options.head or head_arguments.address_for_nodes()
     address = addresses.parse(f"tcp://[{where}]:{options.port}" if ":" in where else f"tcp://{where}:{options.port}")
     again = shlex.join(["pyes", *options.before, "--", "train"])
     status = ssh.run(hosts.read(options.hosts), address, options.key, options.training, again)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyes.errors import PyesError
+from pyes.system.text import one_line
 
 
 @contextlib.contextmanager
@@ -49,8 +50,3 @@ def describe(error: Exception) -> str:
         return " ".join([one_line(str(error)), *getattr(error, "__notes__", [])])
     text = one_line(str(error))
     return f"{type(error).__name__}{': ' if text else ''}{text}; run again with --debug for the traceback"
-
-
-def one_line(text: str) -> str:
-    """Return a text's lines as one, with semicolons between them."""
-    return "; ".join(line.strip().rstrip(";") for line in text.splitlines() if line.strip())

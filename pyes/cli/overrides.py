@@ -38,7 +38,7 @@ def directed(arguments: list[str]) -> list[str]:
         return arguments
     if sweeps:
         return _inserted([f"hydra.sweep.dir={_new_path(directory)}"], arguments)
-    from pyes.run_directory import RunDirectory
+    from pyes.run.directory import RunDirectory
 
     RunDirectory(directory).check_free()  # before Hydra writes into it
     return arguments
@@ -77,8 +77,8 @@ def _new_path(path: str) -> str:
 
 def _resumed(run: Path, arguments: list[str]) -> list[str]:
     """Return a run's whole configuration as overrides, less the groups that the command line chooses anew."""
-    from pyes import resume
-    from pyes.run_directory import RunDirectory
+    from pyes.run.directory import RunDirectory
+    from pyes.training import resume
 
     chosen = {text.partition("=")[0] for text in arguments}
     for group in chosen.intersection(GROUPS_WITHOUT_KEYS):

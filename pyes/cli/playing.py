@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_run, index
 from pyes.cli.output import print_json, standard_output
-from pyes.counting import counted
 from pyes.errors import PyesError
+from pyes.system.text import counted
 
 
 def add_commands(add: Add) -> None:
@@ -23,7 +23,7 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    from pyes import replay
+    from pyes.reports import replay
 
     with standard_output():
         evaluation = replay.evaluate(
@@ -48,7 +48,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def _replay(options: argparse.Namespace) -> None:
-    from pyes import replay, video
+    from pyes.reports import replay, video
 
     with standard_output():
         if options.video is None:

@@ -28,7 +28,7 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
 
 
 def _plot(options: argparse.Namespace) -> None:
-    from pyes import plots
+    from pyes.reports import plots
 
     plots.plot(options.run, options.output, x=options.x, band=options.band)
     print(options.output)
@@ -50,7 +50,7 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
-    from pyes import tables
+    from pyes.reports import tables
 
     made = tables.table(options.run, options.targets)
     print(json.dumps(made.to_mapping(), allow_nan=False) if options.json else made.to_markdown())
@@ -64,7 +64,7 @@ def _add_map(parser: argparse.ArgumentParser) -> None:
 
 
 def _map(options: argparse.Namespace) -> None:
-    from pyes import maps
+    from pyes.reports import maps
 
     with standard_output():
         maps.draw(options.run, options.output, method=options.method)
@@ -79,7 +79,7 @@ def _add_video(parser: argparse.ArgumentParser) -> None:
 
 
 def _video(options: argparse.Namespace) -> None:
-    from pyes import video
+    from pyes.reports import video
 
     with standard_output():
         video.record(
@@ -94,6 +94,6 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    from pyes import export
+    from pyes.reports import export
 
     print(export.export(options.run, options.output))

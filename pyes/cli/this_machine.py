@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from pyes.cli.arguments import Add
-from pyes.versions import version
+from pyes.system.lookup import version
 
 
 def add_commands(add: Add) -> None:
@@ -23,7 +23,10 @@ def _info(options: argparse.Namespace) -> None:
 def _facts() -> Iterator[tuple[str, str]]:
     import platform
 
-    from pyes import _core, memory, noise, selftest
+    from pyes import _core
+    from pyes.node import selftest
+    from pyes.numerics import noise
+    from pyes.system import memory
 
     yield "pyes", version("pyes-rl")
     yield "python", f"{platform.python_version()} ({sys.executable})"
@@ -33,7 +36,7 @@ def _facts() -> Iterator[tuple[str, str]]:
     levels = _core.levels()
     yield "cpu level", f"{levels[-1]} (of {', '.join(levels)})"
     yield "kernels", selftest.digest()
-    yield "cores", str(noise.usable_cores())
+    yield "cores", str(memory.usable_cores())
     yield "memory", f"{memory.available() / 2**30:.1f} GiB available to this process"
     yield "shared memory", memory.default_kind()
     entries = noise.default_entries(1)

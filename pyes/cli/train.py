@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from pyes.cli.output import describe, one_line, standard_output
+from pyes.cli.output import describe, standard_output
 from pyes.cli.overrides import GROUPS_WITHOUT_KEYS, directed, path_of
 from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
+from pyes.system.text import one_line
 
 #: Groups whose options have keys of their own, and a name among them.
 _NAMED_GROUPS = ("algorithm", "task", "network", "optimizer")
@@ -70,10 +71,10 @@ def _run_job(config: Any) -> float | None:
     run_dir = Path(HydraConfig.get().runtime.output_dir)
     try:
         checked = _checked(config, run_dir)
-        from pyes import training
+        from pyes.training import loop
 
         with standard_output():
-            result = training.train(checked)
+            result = loop.train(checked)
     except Exception as error:
         _log_failure(run_dir, error)
         if _sweeping():

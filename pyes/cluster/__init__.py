@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 
 from pyes.cluster.base import Abandoned, Cluster
 from pyes.config import ClusterConfig, TaskConfig, refusal
-from pyes.rollout import Workload
+from pyes.episodes.rollout import Workload
 
 __all__ = ["Abandoned", "Cluster", "open_cluster"]
 
@@ -39,6 +39,5 @@ def open_cluster(
 
         return InlineCluster(workload)
     from pyes.cluster.local import LocalCluster
-    from pyes.cluster.start import start_method
 
-    return LocalCluster(config, start_method(config), workload, prepare)
+    return LocalCluster(config, workload, prepare)

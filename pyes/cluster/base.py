@@ -1,12 +1,11 @@
 """What every cluster offers to the training loop, which never knows which one it has."""
 
-from pyes.closing import Closing
-from pyes.interrupts import Interrupt
-from pyes.journal import Generation
-from pyes.messages import Batch, Plan, Results
-from pyes.metrics import NodeRow
-from pyes.noise import NoiseTable
-from pyes.run_state import RunState
+from pyes.episodes.batch import Batch, Plan, Results
+from pyes.numerics.noise import NoiseTable
+from pyes.run.journal import Generation
+from pyes.run.metrics import NodeRow
+from pyes.run.state import RunState
+from pyes.system.lifetime import Closing, Interrupt
 
 
 class Abandoned(Exception):

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from pyes.board import Board
 from pyes.cluster.base import Cluster
-from pyes.messages import Batch, Plan, Results
-from pyes.noise import NoiseTable
-from pyes.rollout import Workload
-from pyes.run_state import RunState
-from pyes.worker import BaseWorker, open_worker
+from pyes.episodes.batch import Batch, Plan, Results
+from pyes.episodes.rollout import Workload
+from pyes.node.board import Board
+from pyes.node.worker import BaseWorker
+from pyes.node.worker_process import open_worker
+from pyes.numerics.noise import NoiseTable
+from pyes.run.state import RunState
 
 
 class InlineCluster(Cluster):

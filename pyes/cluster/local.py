@@ -1,23 +1,39 @@
 """The local cluster: the worker processes of this machine, and nobody else."""
 
+from collections.abc import Callable
+from typing import Self
+
 from pyes.cluster.base import Cluster
-from pyes.cluster.pool import Pool
-from pyes.messages import Batch, Plan, Results
-from pyes.noise import NoiseTable
-from pyes.run_state import RunState
+from pyes.config import ClusterConfig
+from pyes.episodes.batch import Batch, Plan, Results
+from pyes.episodes.rollout import Workload
+from pyes.node.pool import Pool
+from pyes.numerics.noise import NoiseTable
+from pyes.run.state import RunState
 
 
-class LocalCluster(Pool, Cluster):
+class LocalCluster(Cluster):
     """One pool, which evaluates whole batches; see `pyes.cluster.base.Cluster`."""
+
+    def __init__(self, config: ClusterConfig, workload: Workload, prepare: Callable[[], None] | None = None) -> None:
+        self._pool = Pool(config, workload, prepare)
+        self.workers = self._pool.workers
+
+    def __enter__(self) -> Self:
+        self._pool.__enter__()
+        return self
 
     def start(self, plan: Plan, table: NoiseTable, state: RunState | None = None) -> None:
         """Start the workers; they make their environments while the head goes on."""
-        super().start(plan, table)
+        self._pool.start(plan, table)
 
     def evaluate(self, batch: Batch) -> Results:
         """Evaluate a batch on all workers."""
-        self.open(batch, offered=True)
-        while self.remaining():
-            self.wait()
-        assert self._board is not None
-        return self._board.results()
+        self._pool.open(batch, offered=True)
+        while self._pool.remaining():
+            self._pool.wait()
+        return self._pool.results()
+
+    def close(self) -> None:
+        """End the workers, and give the shared memory back."""
+        self._pool.close()

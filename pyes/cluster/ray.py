@@ -18,13 +18,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pyes import addresses, keys
-from pyes.addresses import Address
-from pyes.closing import Closing
 from pyes.cluster.base import Cluster
 from pyes.cluster.socket import SocketCluster
 from pyes.config import ClusterConfig
 from pyes.errors import ConfigError, missing
+from pyes.remote.wire import keys
+from pyes.system import addresses
+from pyes.system.addresses import Address
+from pyes.system.lifetime import Closing
 
 logger = logging.getLogger(__name__)
 

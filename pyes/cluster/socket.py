@@ -1,6 +1,6 @@
 """The socket cluster: this process is the head, nodes come and go over TCP.
 
-Owns the listening socket and the thread that talks with the nodes (`pyes.cluster.head`). The training loop's thread
+Owns the listening socket and the thread that talks with the nodes (`pyes.remote.head`). The training loop's thread
 only hands over batches and waits. Invariant: while a batch is open, the latter leaves the state of the run alone.
 """
 
@@ -11,21 +11,22 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
 
-from pyes import addresses, wire
-from pyes.cluster import job
-from pyes.cluster.agent import Agent
 from pyes.cluster.base import Abandoned, Cluster
-from pyes.cluster.door import Door
-from pyes.cluster.head import Assignment, Head
-from pyes.cluster.open_batch import OpenBatch
 from pyes.config import ClusterConfig
-from pyes.counting import counted
+from pyes.episodes.batch import Batch, Plan, Results
 from pyes.errors import ClusterError, ConfigError
-from pyes.journal import Generation
-from pyes.messages import Batch, Plan, Results
-from pyes.metrics import NodeRow
-from pyes.noise import NoiseTable, usable_cores
-from pyes.run_state import RunState
+from pyes.numerics.noise import NoiseTable
+from pyes.remote import job, wire
+from pyes.remote.agent import Agent
+from pyes.remote.door import Door
+from pyes.remote.head import Assignment, Head
+from pyes.remote.open_batch import OpenBatch
+from pyes.run.journal import Generation
+from pyes.run.metrics import NodeRow
+from pyes.run.state import RunState
+from pyes.system import addresses
+from pyes.system.memory import usable_cores
+from pyes.system.text import counted
 
 _LOOK_SECONDS = 0.5  # between looks whether the user wants to wait any longer
 

@@ -37,7 +37,7 @@ from pyes.config.run import (
     deciding,
     from_mapping,
 )
-from pyes.config.section import changes, flat, literal, refusal, to_mapping, unknown_key
+from pyes.config.section import changes, flat, refusal, to_mapping, unknown_key
 from pyes.config.task import TaskConfig
 
 __all__ = [
@@ -75,7 +75,6 @@ __all__ = [
     "deciding",
     "flat",
     "from_mapping",
-    "literal",
     "refusal",
     "to_mapping",
     "unknown_key",

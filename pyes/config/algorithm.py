@@ -15,10 +15,10 @@ from pyes.config.section import (
     Section,
     Share,
     is_json,
-    literal,
     parse,
     refusal,
 )
+from pyes.system.text import literal
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class AlgorithmConfig(Section):
 
     @property
     def bases(self) -> int:
-        """Most vectors that the members of one generation are perturbations of; see `pyes.population`."""
+        """Most vectors that the members of one generation are perturbations of; see `pyes.algorithms.population`."""
         return 1
 
     def check(self) -> None:
@@ -190,7 +190,7 @@ class NoveltyConfig(GradientConfig):
 
     @property
     def bases(self) -> int:
-        """Most vectors that the members of one generation are perturbations of; see `pyes.population`."""
+        """Most vectors that the members of one generation are perturbations of; see `pyes.algorithms.population`."""
         return self.parents
 
 
@@ -290,7 +290,7 @@ class GAConfig(AlgorithmConfig):
 
     @property
     def bases(self) -> int:
-        """Most vectors that the members of one generation are perturbations of; see `pyes.population`."""
+        """Most vectors that the members of one generation are perturbations of; see `pyes.algorithms.population`."""
         return self.parents
 
     def check(self) -> None:
@@ -315,7 +315,7 @@ class LibraryConfig(AlgorithmConfig):
 
     @property
     def bases(self) -> int:
-        """Most vectors that the members of one generation are perturbations of; see `pyes.population`."""
+        """Most vectors that the members of one generation are perturbations of; see `pyes.algorithms.population`."""
         return self.population_size
 
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pyes.config.section import JSON_MAPPING, AtLeastOne, Section, is_json, literal, refusal
+from pyes.config.section import JSON_MAPPING, AtLeastOne, Section, is_json, refusal
+from pyes.system.text import literal
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pyes import addresses
 from pyes.config.algorithm import AlgorithmConfig, OpenAIESConfig, OptimizerConfig
 from pyes.config.network import NetworkConfig
-from pyes.config.section import AtLeastOne, NotNegative, Positive, Section, Seed, literal, parse, refusal, to_mapping
+from pyes.config.section import AtLeastOne, NotNegative, Positive, Section, Seed, parse, refusal, to_mapping
 from pyes.config.task import TaskConfig
+from pyes.system import addresses
+from pyes.system.text import literal
 
 
 @dataclass(frozen=True)

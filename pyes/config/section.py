@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pyes.errors import ConfigError
+from pyes.system.text import literal
 
 
 @dataclass(frozen=True)
@@ -87,15 +88,6 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         result |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key: value}
     return result
-
-
-def literal(value: Any) -> str:
-    """Return a value as a message has it, in YAML's words: 'linear', false, null, 1, [64, 64], {'a': true}."""
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
-    return f"[{', '.join(map(literal, value))}]" if isinstance(value, list | tuple) else repr(value)
 
 
 def refusal(key: str, got: object, expected: str) -> ConfigError:

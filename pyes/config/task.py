@@ -11,9 +11,9 @@ from pyes.config.section import (
     Section,
     Share,
     is_json,
-    literal,
     refusal,
 )
+from pyes.system.text import literal
 
 
 @dataclass(frozen=True)

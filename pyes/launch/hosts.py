@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from pyes.addresses import Address
 from pyes.errors import ConfigError
+from pyes.system.addresses import Address
 
 #: What a host prints just before it becomes a node: whatever went before was ssh's, or its shell's.
 REACHED = "pyes: here"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyes.errors import ClusterError, ConfigError
-from pyes.launch import head
+from pyes.launch import head_arguments
 
 _SCRIPT = """\
 #!/bin/bash
@@ -96,7 +96,7 @@ def script(resources: Resources, training: list[str]) -> str:
     ------
     ConfigError    an option has a line break, or ``training`` cannot be used
     """
-    before, after = head.split(training)
+    before, after = head_arguments.split(training)
     directives = resources.directives()
     for each in directives:
         if not each.startswith("-") or not each.isprintable():

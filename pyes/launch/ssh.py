@@ -14,13 +14,13 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyes import keys
-from pyes.addresses import Address
-from pyes.cluster.process import die_with
 from pyes.errors import ClusterError, ConfigError
-from pyes.interrupts import COMMAND
-from pyes.launch import head
+from pyes.launch import head_arguments
 from pyes.launch.hosts import REACHED, Host
+from pyes.node.process import die_with
+from pyes.remote.wire import keys
+from pyes.system.addresses import Address
+from pyes.system.lifetime import COMMAND
 
 _OPTIONS = {
     "BatchMode": "yes",  # nobody is asked for a password
@@ -52,9 +52,9 @@ def run(hosts: Sequence[Host], address: Address, key: Path | None, training: lis
     """
     if os.name != "posix":
         raise ConfigError("launch ssh: expected Linux or macOS here; start pyes train and pyes worker by hand")
-    before, after = head.split(training)
+    before, after = head_arguments.split(training)
     with _key_file(key) as path:
-        ours = head.overrides(head.listening(address), str(path))
+        ours = head_arguments.overrides(head_arguments.listening(address), str(path))
         return asyncio.run(_run(hosts, address, path.read_bytes(), [*before, *ours, *after], again))
 
 

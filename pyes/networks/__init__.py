@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.networks.head import ActionHead
+from pyes.networks.action import ActionHead
 from pyes.networks.named import NamedModule
 from pyes.networks.policy import Policy
 from pyes.networks.program import ACTIVATIONS, Activation, Instruction, Op, Program

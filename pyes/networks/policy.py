@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError
 
 from pyes.errors import RunDirectoryError
-from pyes.files import write_file
-from pyes.hashing import array_hash, theta_hash
 from pyes.networks.spec import PolicySpec
+from pyes.system.files import write_file
+from pyes.system.packing import array_hash, theta_hash
 
 FORMAT = 1
 WEIGHTS_FILE = "policy.safetensors"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pyes import _core
-from pyes.networks.head import ActionHead
+from pyes.networks.action import ActionHead
 from pyes.networks.named import NamedModule
 from pyes.networks.program import Program
 

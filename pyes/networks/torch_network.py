@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from pyes.errors import ConfigError
-from pyes.lookup import find, reason
 from pyes.networks.compiler import compile_module
 from pyes.networks.images import VirtualBatchNorm
 from pyes.networks.named import NamedModule
 from pyes.networks.program import Program
+from pyes.system.lookup import find
+from pyes.system.text import reason
 
 logger = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pyes.closing import Closing
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError, TaskError, missing
-from pyes.lookup import reason
+from pyes.system.lifetime import Closing
+from pyes.system.text import reason
 from pyes.tasks.base import Step, VectorStep
 
 #: Arguments of EnvPool that are not the environment's.

@@ -11,10 +11,10 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.closing import Closing
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError
-from pyes.lookup import find
+from pyes.system.lifetime import Closing
+from pyes.system.lookup import find
 from pyes.tasks.base import Step
 
 _ONE = np.ones(1, np.float32)

@@ -17,10 +17,10 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from pyes.closing import Closing
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError, PyesError, TaskError
-from pyes.lookup import reason
+from pyes.system.lifetime import Closing
+from pyes.system.text import reason
 from pyes.tasks.base import Step
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pyes.closing import Closing
 from pyes.config import TaskConfig
 from pyes.errors import ConfigError
+from pyes.system.lifetime import Closing
 from pyes.tasks.base import Step, Task, VectorStep, VectorTask
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import gymnasium
 
 from pyes.errors import ConfigError, TaskError
-from pyes.lookup import find, reason
+from pyes.system.lookup import find
+from pyes.system.text import reason
 from pyes.tasks.gymnasium import GymnasiumTask
 
 

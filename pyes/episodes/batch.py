@@ -1,0 +1,107 @@
+"""What the head and the nodes tell each other: plain values, no code.
+
+A `Plan` is told once a run, a `Batch` goes out and `Results` come back once a generation or evaluation.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.algorithms.population import Population
+from pyes.networks.spec import PolicySpec
+
+
+class Status(IntEnum):
+    """How the evaluation of a member ended."""
+
+    OK = 0
+    RAISED = 1  # the environment or the function raised
+    NOT_FINITE = 2  # its return was NaN or infinite
+    KILLED = 3  # it crashed or hung its worker, or took all memory, as often as cluster.attempts allows
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a node must know to evaluate members of one run."""
+
+    seed: int
+    dim: int
+    capacity: int  # members of the largest batch
+    episodes: int  # of a member, at most
+    observation_size: int
+    statistics_rows: int  # members of a batch whose observations are summed, at most
+    policy: PolicySpec | None  # None: members are plain vectors for a function
+    vector: int = 1  # members that a worker evaluates at once, at most, where the task can
+    reference: NDArray[Any] | None = None  # what virtual batch normalisation takes its statistics over
+    bases: int = 1  # vectors that the members of a batch are perturbations of, at most
+    scaled: bool = False  # whether populations have a deviation
+    behaviour_size: int = 0  # numbers that characterise an episode; 0: none are wanted
+    halves: bool = False  # whether what each half of a member's episodes came to is wanted
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Members to evaluate, and how.
+
+    Attributes
+    ----------
+    population : Population
+    seeds : int64 (n, episodes)        environment seed of each member's episodes
+    mean, inverse_std : float32 (observation_size,) or None    how observations are normalised
+    limit : int                        timesteps of an episode, at most
+    statistics_stride : int            every so-many-th member's observations are summed; 0: nobody's
+    action_noise : bool                whether the policy's action noise is on
+    evaluation : bool                  whether these are evaluation episodes of the center
+    """
+
+    population: Population
+    seeds: NDArray[np.int64]
+    limit: int
+    mean: NDArray[np.float32] | None = None
+    inverse_std: NDArray[np.float32] | None = None
+    statistics_stride: int = 0
+    action_noise: bool = False
+    evaluation: bool = False
+
+    @property
+    def generation(self) -> int:
+        """The generation that the members belong to."""
+        return self.population.generation
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a batch, or some members of one, came to, in member order.
+
+    Attributes
+    ----------
+    members : int64 (n,)               which of the batch these are
+    returns : float64 (n,)             mean undiscounted return over the member's episodes; NaN where it failed
+    lengths : int64 (n,)               timesteps of all its episodes together
+    status : uint8 (n,)                see `Status`
+    sums : float64 (rows, 2, observation_size)    sums of observations and of their squares
+    sum_lengths : int64 (rows,)        timesteps behind each row of sums
+    behaviours : float32 (n, behaviour_size)    mean behaviour over the member's episodes; NaN where it failed
+    halves : float64 (n, 2)            mean return over each half of the member's episodes, of which the second one may
+                                       be longer by one; NaN where it failed or has one episode; (n, 0): not wanted
+    busy_seconds : float               time that all workers together spent on members
+    """
+
+    members: NDArray[np.int64]
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    status: NDArray[np.uint8]
+    sums: NDArray[np.float64]
+    sum_lengths: NDArray[np.int64]
+    behaviours: NDArray[np.float32]
+    halves: NDArray[np.float64]
+    busy_seconds: float
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        """Members that failed."""
+        return int(np.count_nonzero(self.status))

@@ -1,0 +1,70 @@
+"""The reference batch of virtual batch normalisation: observations that a random policy sees in the task.
+
+Owns how the batch is drawn. Knows no network. Invariant: task settings and seed decide it, bit for bit, wherever the
+task is deterministic; so a run never stores it to go on, only its digest to prove it.
+"""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import tasks
+from pyes.config import TaskConfig
+from pyes.errors import PyesError, TaskError
+from pyes.numerics import streams
+from pyes.system.text import reason
+from pyes.tasks import Task
+
+#: Observations in the batch, as in Salimans et al. 2016 and Such et al. 2017.
+SIZE = 128
+#: One observation of so many is taken: neighbours are alike. 2,048 timesteps of an Atari game take about two seconds.
+INTERVAL = 16
+
+
+def draw(config: TaskConfig, seed: int) -> NDArray[Any]:
+    """Return the reference batch of a run: (SIZE, observation_size), read-only.
+
+    It is uint8 where the task's observations are, else float32.
+
+    Raises
+    ------
+    ConfigError, TaskError    the environment cannot be made, or raised
+    """
+    places = streams.reference_places(seed, SIZE, INTERVAL)
+    taken = iter(np.arange(SIZE) * INTERVAL + places)
+    batch: list[NDArray[Any]] = []
+    with tasks.make(config) as task:
+        try:
+            due = next(taken)
+            for timestep, observation in enumerate(_observations(task, seed)):
+                if timestep == due:
+                    batch.append(np.array(observation).reshape(-1))  # a copy: the environment may use its own again
+                    if (due := next(taken, None)) is None:
+                        break
+        except PyesError:
+            raise
+        except Exception as error:
+            raise TaskError(f"{config.title} raised while the reference batch was drawn: {reason(error)}") from error
+    array = np.stack(batch)
+    array = array if array.dtype == np.uint8 else array.astype(np.float32)
+    array.flags.writeable = False
+    return array
+
+
+def _observations(task: Task, seed: int) -> Iterator[Any]:
+    """Yield what a random policy sees, episode after episode."""
+    episode = 0
+    while True:
+        environment_seed, action_seed = streams.reference_seeds(seed, episode)
+        space = copy.deepcopy(task.action_space)  # of environments of one kind it may be one and the same
+        space.seed(action_seed)
+        yield task.reset(environment_seed)
+        timestep, ended = 0, False
+        while not ended and timestep != task.max_timesteps:
+            observation, _, terminated, truncated, _ = task.step(space.sample())
+            yield observation
+            timestep, ended = timestep + 1, terminated or truncated
+        episode += 1

@@ -1,0 +1,143 @@
+"""Episodes: a policy in a task, or a plain function, evaluated for one parameter vector.
+
+Owns the loop over timesteps. Knows nothing of populations, processes or where theta comes from.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import tasks
+from pyes.config import TaskConfig
+from pyes.episodes.batch import Batch, Plan
+from pyes.networks import Runner
+from pyes.tasks import Task
+
+Function = Callable[[NDArray[np.float32]], float]
+
+
+class Rollout:
+    """A policy in a task."""
+
+    def __init__(self, task: Task, runner: Runner) -> None:
+        self.task = task
+        self.runner = runner
+        self._observation: Any = None  # the last one
+
+    def run(self, seed: int, limit: int | None) -> tuple[float, int]:
+        """Run the episode of ``seed`` for at most ``limit`` timesteps; return (return, length).
+
+        The runner must be loaded and its episode begun.
+        """
+        observation = self.task.reset(seed)
+        act, step = self.runner.act, self.task.step  # after the reset, which may have made a new environment
+        total = 0.0
+        length = 0
+        for length in range(1, (limit or sys.maxsize) + 1):  # noqa: B007
+            observation, reward, terminated, truncated, _ = step(act(observation))
+            # A float32 reward would drag the sum down to float32 (NumPy's promotion of Python floats).
+            total += float(reward)
+            if terminated or truncated:
+                break
+        self._observation = observation
+        return total, length
+
+    def behaviour(self) -> NDArray[Any]:
+        """Return what characterises the episode that was run last: (task.behaviour_size,)."""
+        return self.task.behaviour(self._observation)
+
+
+class Evaluator(Protocol):
+    """What a worker needs to evaluate members."""
+
+    def begin(self, batch: Batch) -> None:
+        """Take the settings of a new batch."""
+
+    def load(self, theta: NDArray[np.float32], sums: NDArray[np.float64] | None) -> None:
+        """Take a member's parameters, and where to sum its observations."""
+
+    def episode(self, member: int, episode: int, seed: int) -> tuple[float, int]:
+        """Run one episode of the loaded member; return (return, length)."""
+
+    def behaviour(self) -> NDArray[Any]:
+        """Return what characterises that episode: (plan.behaviour_size,)."""
+
+    def close(self) -> None:
+        """Release what it holds."""
+
+
+class TaskEvaluator:
+    """Members are policies in a task, which belongs to the evaluator."""
+
+    def __init__(self, task: Task, plan: Plan) -> None:
+        assert plan.policy is not None
+        self._seed = plan.seed
+        self._rollout = Rollout(task, plan.policy.runner(reference=plan.reference))
+        self._clip = plan.policy.observation_clip
+        self._limit = 0
+        self._generation = 0
+
+    def begin(self, batch: Batch) -> None:
+        """Freeze the normalisation, the episode limit and the action noise of this batch."""
+        self._limit, self._generation = batch.limit, batch.generation
+        runner = self._rollout.runner
+        runner.normalize(batch.mean, batch.inverse_std, self._clip)
+        runner.set_action_noise(batch.action_noise)
+
+    def load(self, theta: NDArray[np.float32], sums: NDArray[np.float64] | None) -> None:
+        """Load a member's parameters into the policy."""
+        self._rollout.runner.load(theta)
+        self._rollout.runner.collect(sums)
+
+    def episode(self, member: int, episode: int, seed: int) -> tuple[float, int]:
+        """Run one episode of the loaded member."""
+        self._rollout.runner.begin_episode(self._seed, self._generation, member, episode)
+        return self._rollout.run(seed, self._limit)
+
+    def behaviour(self) -> NDArray[Any]:
+        """Return what characterises that episode."""
+        return self._rollout.behaviour()
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._rollout.task.close()
+
+
+class FunctionEvaluator:
+    """Members are arguments of a plain function."""
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._theta: NDArray[Any] = np.empty(0, np.float32)
+
+    def begin(self, batch: Batch) -> None:
+        """Nothing changes between batches."""
+
+    def load(self, theta: NDArray[np.float32], sums: NDArray[np.float64] | None) -> None:
+        """Keep a copy: the function may do with it what it likes."""
+        self._theta = theta.copy()
+
+    def episode(self, member: int, episode: int, seed: int) -> tuple[float, int]:
+        """Call the function once."""
+        return float(self._function(self._theta)), 1
+
+    def behaviour(self) -> NDArray[Any]:
+        """Return nothing: a call has a value and no more."""
+        return np.empty(0)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+#: What members are evaluated on: a task, or a function of theta.
+Workload = TaskConfig | Function
+
+
+def open_evaluator(workload: Workload, plan: Plan) -> Evaluator:
+    """Make the evaluator of a workload."""
+    if isinstance(workload, TaskConfig):
+        return TaskEvaluator(tasks.make(workload), plan)
+    return FunctionEvaluator(workload)

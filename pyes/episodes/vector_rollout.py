@@ -1,0 +1,83 @@
+"""Episodes of many members at once: one call steps all environments, another computes all actions.
+
+Owns the loop over timesteps of a vector of environments. Knows nothing of populations or processes. Invariant: each
+episode is, bit for bit, the one that `pyes.episodes.rollout` runs for the same member and seed.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import _core
+from pyes.episodes.batch import Batch, Plan
+from pyes.tasks import VectorTask
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An episode that has ended: in which slot, what it came to, and what characterises it, if that is wanted."""
+
+    slot: int
+    return_: float
+    length: int
+    behaviour: NDArray[Any] | None
+
+
+class VectorEvaluator:
+    """Policies in a vector of environments, a slot each; the task belongs to the evaluator."""
+
+    def __init__(self, task: VectorTask, plan: Plan) -> None:
+        assert plan.policy is not None
+        self._task = task
+        self._seed = plan.seed
+        self._clip = plan.policy.observation_clip
+        self._runners: list[Any] = [plan.policy.runner(reference=plan.reference) for _ in range(plan.vector)]
+        self._policies = _core.PolicyBatch(self._runners)
+        self._characterised = plan.behaviour_size > 0
+        self._limit = self._generation = 0
+
+    def begin(self, batch: Batch) -> None:
+        """Freeze the normalisation, the episode limit and the action noise of this batch."""
+        self._limit, self._generation = batch.limit, batch.generation
+        for runner in self._runners:
+            runner.normalize(batch.mean, batch.inverse_std, self._clip)
+            runner.set_action_noise(batch.action_noise)
+
+    def load(self, slot: int, theta: NDArray[np.float32], sums: NDArray[np.float64] | None) -> None:
+        """Load a member's parameters, and where to sum its observations, into the policy of a slot."""
+        self._runners[slot].load(theta)
+        self._runners[slot].collect(sums)
+
+    def episode(self, members: Sequence[int], episode: int, seeds: Sequence[int]) -> Iterator[Ended]:
+        """Run one episode of each of the loaded members; yield each as it ends.
+
+        Parameters
+        ----------
+        members    whose policies the first slots hold
+        seeds      environment seed of each
+        """
+        for slot, member in enumerate(members):
+            self._runners[slot].begin_episode(self._seed, self._generation, member, episode)
+        observations = self._task.reset(seeds)
+        slots, totals = np.arange(len(members)), np.zeros(len(members))
+        for length in range(1, (self._limit or sys.maxsize) + 1):
+            actions = self._policies.act(observations, slots)
+            observations, rewards, ended = self._task.step(slots, actions)
+            totals[slots] += rewards
+            if length == self._limit:
+                ended = np.ones_like(ended)
+            if ended.any():
+                for row in np.flatnonzero(ended).tolist():
+                    behaviour = np.ravel(observations[row]) if self._characterised else None
+                    yield Ended(int(slots[row]), float(totals[slots[row]]), length, behaviour)
+                slots, observations = slots[~ended], observations[~ended]
+                if not len(slots):
+                    return
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._task.close()

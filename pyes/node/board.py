@@ -1,0 +1,318 @@
+"""The board: one block of shared memory through which a node's processes hand each other members and results.
+
+The head writes a batch and opens it; workers claim members by index, write each result into the member's own place and
+mark it done. No lock is held at any time, so a process may be killed between any two instructions: what it had claimed
+is set free again by the supervisor and evaluated by another, with the same result.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import _core
+from pyes.algorithms.population import Population
+from pyes.episodes.batch import Batch, Plan, Results, Status
+from pyes.system import memory
+from pyes.system.text import counted
+
+_ERROR_BYTES = 1024
+
+# Places in the header (int64).
+_TICKET, _COUNT, _GENERATION, _EPISODES, _LIMIT, _STRIDE, _NORMALIZED, _NOISE, _FATAL, _BEAT, _SCALED = range(11)
+
+
+class Board:
+    """Views of the shared block that a `Plan` describes.
+
+    Parameters
+    ----------
+    plan : Plan        sizes of everything
+    workers : int      worker processes of this node
+    handle : Handle    of the block, when another process owns it
+    """
+
+    def __init__(self, plan: Plan, workers: int, handle: memory.Handle | None = None) -> None:
+        self._plan = plan
+        fields = _fields(plan, workers)
+        places, size = _layout(fields)
+        self._block = memory.SharedBlock(size) if handle is None else memory.SharedBlock.attach(handle, writable=True)
+        view = {name: self._block.array(dtype, shape, places[name]) for name, dtype, shape in fields}
+        self._header: NDArray[np.int64] = view["header"]
+        self._cursor: NDArray[np.int64] = view["cursor"]
+        self._states: NDArray[np.int32] = view["states"]
+        self._offsets: NDArray[np.int64] = view["offsets"]
+        self._scales: NDArray[np.float32] = view["scales"]
+        self._seeds: NDArray[np.int64] = view["seeds"]
+        self._bases: NDArray[np.float32] = view["bases"]
+        self._rows: NDArray[np.int64] = view["rows"]
+        self._deviation: NDArray[np.float32] = view["deviation"]
+        self._mean: NDArray[np.float32] = view["mean"]
+        self._inverse_std: NDArray[np.float32] = view["inverse_std"]
+        self._returns: NDArray[np.float64] = view["returns"]
+        self._lengths: NDArray[np.int64] = view["lengths"]
+        self._status: NDArray[np.uint8] = view["status"]
+        self._sums: NDArray[np.float64] = view["sums"]
+        self._errors: NDArray[np.uint8] = view["errors"]
+        #: Mean behaviour of each member of the open batch; NaN until it is known.
+        self.behaviours: NDArray[np.float32] = view["behaviours"]
+        #: Mean return of each half of a member's episodes; NaN until it is known.
+        self.halves: NDArray[np.float64] = view["halves"]
+        #: Process of each worker; 0 before it is ready to claim, and once its death is settled.
+        self.pids: NDArray[np.int64] = view["pids"]
+        #: Times (monotonic seconds) at which each worker began its current episode; 0 between episodes.
+        self.started: NDArray[np.float64] = view["started"]
+        #: Seconds each worker has spent on the open batch.
+        self.busy: NDArray[np.float64] = view["busy"]
+        #: How often each member of the open batch has killed or hung its worker.
+        self.attempts: NDArray[np.int32] = view["attempts"]
+        #: Members of the open batch that are to be evaluated alone: their worker died while it held several.
+        self.alone: NDArray[np.bool_] = view["alone"]
+        if handle is None:
+            self._states[:] = -1  # nothing can be claimed before a batch is open
+
+    @property
+    def handle(self) -> memory.Handle:
+        """How other processes of this machine attach."""
+        return self._block.handle
+
+    # --- the head's side
+
+    def open(self, batch: Batch, *, offered: bool = True) -> None:
+        """Put up a batch. No member of the one before may be held.
+
+        Parameters
+        ----------
+        offered : bool    whether all its members can be claimed from here on, or only those that `offer` names
+        """
+        population, header = batch.population, self._header
+        count = len(population)
+        self._bases[: len(population.bases)] = population.bases
+        self._rows[:count] = population.rows
+        self._offsets[:count] = population.offsets
+        self._scales[:count] = population.scales
+        if population.deviation is not None:
+            self._deviation[:] = population.deviation
+        self._seeds[:count, : batch.seeds.shape[1]] = batch.seeds
+        if batch.mean is not None and batch.inverse_std is not None:
+            self._mean[:], self._inverse_std[:] = batch.mean, batch.inverse_std
+        self.behaviours[:count] = self.halves[:count] = np.nan
+        self.attempts[:count] = 0
+        self.alone[:count] = False
+        self._errors[:] = 0
+        self.busy[:] = 0.0
+        header[_COUNT], header[_GENERATION], header[_EPISODES] = count, batch.generation, batch.seeds.shape[1]
+        header[_SCALED] = population.deviation is not None
+        header[_LIMIT], header[_STRIDE] = batch.limit, batch.statistics_stride
+        header[_NORMALIZED], header[_NOISE] = batch.mean is not None, batch.action_noise
+        header[_TICKET] += 1
+        if offered:
+            _core.board_open(self._cursor, self._states, count)
+        else:
+            _core.board_withhold(self._states, count)
+
+    def set_bases(self, rows: NDArray[np.int64], bases: NDArray[np.float32]) -> None:
+        """Write rows of the open batch's bases; no member of theirs may be offered yet."""
+        self._bases[rows] = bases
+
+    def offer(self, begin: int, end: int) -> None:
+        """Let members begin .. end-1 be claimed."""
+        _core.board_offer(self._cursor, self._states, begin, end)
+
+    def withdraw(self, begin: int, end: int) -> int:
+        """Take those of members begin .. end-1 back that nobody has claimed; return how many these were."""
+        return _core.board_withdraw(self._states, begin, end)
+
+    def collect(self) -> Results:
+        """Return what those members came to, in member order, that were done since the last call."""
+        return self._results(_core.board_collect(self._states, int(self._header[_COUNT])))
+
+    def results(self) -> Results:
+        """Return what the batch came to, copied; call it when `remaining` is 0."""
+        return self._results(np.arange(int(self._header[_COUNT])))
+
+    def _results(self, members: NDArray[np.int64]) -> Results:
+        stride = int(self._header[_STRIDE])
+        lengths, status = self._lengths[members], self._status[members]
+        summed = members % stride == 0 if stride else np.zeros(len(members), np.bool_)
+        return Results(
+            members=members,
+            returns=self._returns[members],
+            lengths=lengths,
+            status=status,
+            sums=self._sums[members[summed] // max(1, stride)],
+            sum_lengths=np.where(status == Status.OK, lengths, 0)[summed],
+            behaviours=self.behaviours[members],
+            halves=self.halves[members],
+            busy_seconds=float(self.busy.sum()),
+            errors=self.errors(),
+        )
+
+    def remaining(self) -> int:
+        """Return how many members of the open batch can be claimed or are held."""
+        return _core.board_remaining(self._states, int(self._header[_COUNT]))
+
+    # --- the workers' side
+
+    @property
+    def ticket(self) -> int:
+        """Number of the open batch."""
+        return int(self._header[_TICKET])
+
+    def batch(self) -> Batch:
+        """Return the open batch; its arrays are views, which stay as they are while a member is claimed."""
+        header = self._header
+        count, normalized = int(header[_COUNT]), bool(header[_NORMALIZED])
+        population = Population(
+            int(header[_GENERATION]),
+            self._bases,
+            self._rows[:count],
+            self._offsets[:count],
+            self._scales[:count],
+            self._deviation if header[_SCALED] else None,
+        )
+        return Batch(
+            population,
+            seeds=self._seeds[:count, : int(header[_EPISODES])],
+            limit=int(header[_LIMIT]),
+            mean=self._mean if normalized else None,
+            inverse_std=self._inverse_std if normalized else None,
+            statistics_stride=int(header[_STRIDE]),
+            action_noise=bool(header[_NOISE]),
+        )
+
+    def claim(self, worker: int) -> int:
+        """Claim a member for this worker; -1 when none is free."""
+        return _core.board_claim(self._cursor, self._states, int(self._header[_COUNT]), worker)
+
+    def wave(self, most: int) -> int:
+        """Return how many members a worker claims at once, at most ``most``: in equal waves, so that none is idle."""
+        share = -(-int(self._header[_COUNT]) // len(self.pids))
+        return -(-share // -(-share // most)) if share else 0
+
+    def sums_of(self, member: int) -> NDArray[np.float64] | None:
+        """Return the place for this member's observation sums, cleared; None when it keeps none."""
+        stride = int(self._header[_STRIDE])
+        if not stride or member % stride:
+            return None
+        row: NDArray[np.float64] = self._sums[member // stride]
+        row[:] = 0.0
+        return row
+
+    def finish(self, worker: int, member: int, result: tuple[float, int, Status]) -> None:
+        """Write a member's (return, length, status) and mark it done."""
+        self._returns[member], self._lengths[member], self._status[member] = result
+        _core.board_finish(self._states, member, worker)
+
+    def report(self, worker: int, text: str) -> None:
+        """Leave this worker's latest error, one line, for the head."""
+        data = text.encode()[:_ERROR_BYTES]
+        self._errors[worker, : len(data)] = np.frombuffer(data, np.uint8)
+        self._errors[worker, len(data) :] = 0
+
+    # --- the supervisor's side
+
+    def held(self, worker: int) -> list[int]:
+        """Return the members that a worker has claimed and not finished, in order."""
+        members: list[int] = np.flatnonzero(self._states[: self._header[_COUNT]] == worker + 1).tolist()
+        return members
+
+    def recover(self, worker: int, attempts: int = 0, blame: str = "") -> list[int]:
+        """Settle the members that a dead worker had claimed; return them.
+
+        They are set free for other workers. One that was alone is recorded as failed once it has cost ``attempts``
+        workers; of several, nobody knows which it was, so each is to be evaluated alone from here on.
+
+        Parameters
+        ----------
+        blame : str    what the member did to its worker; empty: the worker died of something else, which costs nothing
+        """
+        self.pids[worker], self.started[worker] = 0, 0.0
+        members = self.held(worker)
+        if blame and len(members) > 1:
+            self.alone[members] = True
+        elif blame and members:
+            self.attempts[members[0]] += 1
+            if self.attempts[members[0]] >= attempts:
+                self._give_up(worker, members[0], blame)
+        for _ in self.held(worker):
+            _core.board_release(self._states, int(self._header[_COUNT]), worker)
+        return members
+
+    def _give_up(self, worker: int, member: int, blame: str) -> None:
+        """Record a member as failed."""
+        where = f"generation {self._header[_GENERATION]}, member {member}"
+        self.report(worker, f"{blame} ({where}, which has cost {counted(self.attempts[member], 'worker')})")
+        self.sums_of(member)
+        self.behaviours[member] = self.halves[member] = np.nan
+        self.finish(worker, member, (np.nan, 0, Status.KILLED))
+
+    @property
+    def fatal(self) -> bool:
+        """Whether workers cannot be kept alive."""
+        return bool(self._header[_FATAL])
+
+    @fatal.setter
+    def fatal(self, value: bool) -> None:
+        self._header[_FATAL] = value
+
+    @property
+    def beat(self) -> int:
+        """How often the supervisor has looked after the workers."""
+        return int(self._header[_BEAT])
+
+    def count_beat(self) -> None:
+        """Tell the head that the supervisor is at work."""
+        self._header[_BEAT] += 1
+
+    def errors(self) -> list[str]:
+        """Return the workers' latest errors."""
+        return [text for text in map(_read_text, self._errors) if text]
+
+    def close(self) -> None:
+        """Give the block back (the owner) or detach from it."""
+        for name in [name for name, value in vars(self).items() if isinstance(value, np.ndarray)]:
+            delattr(self, name)
+        self._block.close()
+
+
+def _fields(plan: Plan, workers: int) -> list[tuple[str, Any, tuple[int, ...]]]:
+    members, observations = plan.capacity, plan.observation_size
+    return [
+        ("header", np.int64, (16,)),
+        ("cursor", np.int64, (1,)),
+        ("states", np.int32, (members,)),
+        ("attempts", np.int32, (members,)),
+        ("alone", np.bool_, (members,)),
+        ("offsets", np.int64, (members,)),
+        ("scales", np.float32, (members,)),
+        ("seeds", np.int64, (members, plan.episodes)),
+        ("bases", np.float32, (plan.bases, plan.dim)),
+        ("rows", np.int64, (members,)),
+        ("deviation", np.float32, (plan.dim if plan.scaled else 0,)),
+        ("mean", np.float32, (observations,)),
+        ("inverse_std", np.float32, (observations,)),
+        ("returns", np.float64, (members,)),
+        ("lengths", np.int64, (members,)),
+        ("status", np.uint8, (members,)),
+        ("sums", np.float64, (plan.statistics_rows, 2, observations)),
+        ("behaviours", np.float32, (members, plan.behaviour_size)),
+        ("halves", np.float64, (members, 2 if plan.halves else 0)),
+        ("pids", np.int64, (workers,)),
+        ("started", np.float64, (workers,)),
+        ("busy", np.float64, (workers,)),
+        ("errors", np.uint8, (workers, _ERROR_BYTES)),
+    ]
+
+
+def _layout(fields: list[tuple[str, Any, tuple[int, ...]]]) -> tuple[dict[str, int], int]:
+    """Place each field at a cache line of its own; return the places and the whole size in bytes."""
+    places, size = {}, 0
+    for name, dtype, shape in fields:
+        places[name] = size
+        size += -(-np.dtype(dtype).itemsize * int(np.prod(shape)) // 64) * 64
+    return places, size
+
+
+def _read_text(row: NDArray[np.uint8]) -> str:
+    return row.tobytes().rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,149 @@
+"""The nursery: the process that workers are forked from.
+
+Owns that process and its control pipe. The first one is forked early, while the head has neither threads nor torch; one
+that dies, or is at nothing, is replaced by another, which may have both. Knows nothing of batches. Invariant: no worker
+outlives its nursery (the kernel sees to it), and a new nursery waits for that before it frees what they had claimed.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import time
+import warnings
+from multiprocessing import connection, get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+from pyes.errors import ClusterError
+from pyes.node.board import Board
+from pyes.node.process import holding_signals, prepare
+from pyes.node.supervisor import POLL_SECONDS, Supervisor
+from pyes.node.watch import Watch
+from pyes.node.worker_process import Site
+from pyes.system.lifetime import Closing
+
+logger = logging.getLogger(__name__)
+
+_SILENT_SECONDS = 5.0  # without a look at the workers, after which a nursery is replaced: stopped, or hung
+_MOST_LOST = 20  # nurseries in a row without any progress
+
+
+class Nursery(Closing):
+    """A supervisor in a process of its own.
+
+    Raises
+    ------
+    ClusterError    no process can be started
+    """
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._site: Site | None = None
+        self._board: Board | None = None
+        self._watch = Watch()
+        self._lost = 0
+        self._progress = (0, 0)
+        self._process: Any = None
+        self._fork()
+
+    def _fork(self) -> None:
+        context = get_context("fork")
+        self._control, control = context.Pipe()
+        process = context.Process(
+            target=_run, args=(self._supervisor, control, self._control, os.getpid()), name="nursery"
+        )
+        with holding_signals(), warnings.catch_warnings(), control:
+            # Newer Pythons warn of forks beside threads; a nursery uses nothing that a thread of the head may hold.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            try:
+                process.start()
+            except OSError as error:
+                self._control.close()
+                raise ClusterError(f"cannot start the parent of the workers: {error.strerror}; free some") from error
+            self._process = process
+
+    def start(self, site: Site) -> None:
+        """Have the workers started."""
+        self._site = site
+        self._board = Board(site.plan, site.workers, site.board)
+        self._tell(site)
+
+    def _tell(self, site: Site | None) -> None:
+        with contextlib.suppress(OSError):  # it has died, which the next check sees
+            self._control.send(site)
+
+    @property
+    def sentinels(self) -> list[int]:
+        """What becomes ready when the process dies."""
+        return [self._process.sentinel]
+
+    def check(self) -> None:
+        """Replace the process if it has died, or has not looked after its workers for some seconds.
+
+        Raises
+        ------
+        ClusterError    it dies again and again, and no member gets done
+        """
+        assert self._board is not None
+        (silent,) = self._watch.look(time.monotonic(), [self._board.beat + 1])
+        if silent > _SILENT_SECONDS:
+            logger.warning("the parent of the workers has been silent for %g s: ended", _SILENT_SECONDS)
+            self._process.kill()
+            self._process.join()
+        if self._process.exitcode is not None:
+            self._replace()
+
+    def _replace(self) -> None:
+        assert self._board is not None
+        if sys.platform != "linux":  # where workers may outlive it
+            raise ClusterError("the parent of the workers was killed; run again, or resume the run")
+        progress = (self._board.ticket, self._board.remaining())
+        self._lost = self._lost + 1 if progress == self._progress else 1
+        self._progress = progress
+        if self._lost > _MOST_LOST:
+            raise ClusterError(
+                f"the parent of the workers died {self._lost} times and no member got done; see train.log for who ends"
+                " it (is there enough memory?), and resume the run"
+            )
+        logger.warning("the parent of the workers ended (exit code %d): replaced", self._process.exitcode)
+        self._control.close()
+        self._process.close()
+        self._process = None
+        self._fork()
+        self._tell(self._site)
+
+    def close(self) -> None:
+        """End the workers and their parent."""
+        if self._process is not None:
+            self._tell(None)
+            self._control.close()
+            self._process.join(5.0)
+            if self._process.exitcode is None:
+                self._process.kill()  # the kernel ends the workers with it
+                self._process.join()
+            self._process.close()
+            self._process = None
+        if self._board is not None:
+            self._board.close()
+            self._board = None
+
+
+def _run(supervisor: Supervisor, control: Connection, head_end: Connection, head: int) -> None:
+    """Fork the workers of one run, and keep them alive until the head closes its end of the pipe or dies."""
+    prepare(head)
+    head_end.close()
+    try:
+        site: Site | None = control.recv()
+    except EOFError:
+        return
+    if site is None:
+        return
+    try:
+        supervisor.start(site)
+        while control not in connection.wait([control, *supervisor.sentinels], POLL_SECONDS):
+            supervisor.check()
+        supervisor.close()
+    except Exception as error:  # no more processes, or no more memory: the head tries again with another nursery
+        logger.warning("the parent of the workers failed: %s: %s", type(error).__name__, error)
+        sys.exit(1)

@@ -1,0 +1,177 @@
+"""The pool: one machine's worker processes, whoever hands them their members.
+
+On Linux the workers are forked from a *nursery*, a process that is itself forked as soon as the pool is entered, before
+the head imports torch. Elsewhere, and on request, this process spawns them. Knows nothing of whole batches: members are
+offered and collected, all at once or bit by bit.
+"""
+
+import sys
+from collections.abc import Callable
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.config import ClusterConfig
+from pyes.episodes.batch import Batch, Plan, Results
+from pyes.episodes.rollout import Workload
+from pyes.errors import ClusterError
+from pyes.node.board import Board
+from pyes.node.nursery import Nursery
+from pyes.node.pipes import WAKE, open_pipe, receive, send
+from pyes.node.supervisor import POLL_SECONDS, StartMethod, Supervisor
+from pyes.node.worker_process import Site
+from pyes.numerics.noise import NoiseTable
+from pyes.system.lifetime import Closing
+from pyes.system.memory import usable_cores
+
+
+class Pool(Closing):
+    """Worker processes on this machine.
+
+    Parameters
+    ----------
+    config : ClusterConfig
+    workload : TaskConfig or function    what members are evaluated on
+    log : callable                       run first in every worker process (its logging)
+
+    Attributes
+    ----------
+    workers : int
+    done : Connection    becomes ready when a worker has nothing more to do; `drain` empties it
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        workload: Workload,
+        log: Callable[[], None] | None = None,
+    ) -> None:
+        self.workers = usable_cores() if config.workers == "auto" else config.workers
+        self.start_method = _start_method(config)
+        self.done: Connection
+        self._config = config
+        self._workload = workload
+        self._log = log
+        self._board: Board | None = None
+        self._parent: Nursery | Supervisor | None = None  # of the workers
+
+    def __enter__(self) -> Self:
+        self._wakes = [open_pipe(self.start_method) for _ in range(self.workers)]
+        self.done, self._done_writer = open_pipe(self.start_method)
+        supervisor = Supervisor(
+            self.start_method,
+            self._workload,
+            self._wakes,
+            self._done_writer,
+            episode_time_limit=self._config.episode_time_limit,
+            attempts=self._config.attempts,
+            log=self._log,
+        )
+        try:
+            self._parent = Nursery(supervisor) if self.start_method == "fork" else supervisor
+        except ClusterError:
+            self._close_pipes()
+            raise
+        return self
+
+    def start(self, plan: Plan, table: NoiseTable) -> None:
+        """Start the workers; they make their environments while the caller goes on."""
+        assert self._parent is not None, "the pool is entered first"
+        self._board = Board(plan, self.workers)
+        self._parent.start(Site(plan, self.workers, self._board.handle, table.handle, table.seed, table.dtype))
+
+    def open(self, batch: Batch, *, offered: bool) -> None:
+        """Put up a batch, of which all members are offered, or none; no member of the one before may be held."""
+        assert self._board is not None, "start comes first"
+        self._board.open(batch, offered=offered)
+        if offered:
+            self._wake()
+
+    def set_bases(self, rows: NDArray[np.int64], bases: NDArray[np.float32]) -> None:
+        """Write rows of the open batch's bases: float32 (n, dim); no member of theirs may be offered yet."""
+        assert self._board is not None
+        self._board.set_bases(rows, bases)
+
+    def offer(self, begin: int, end: int) -> None:
+        """Have members begin .. end-1 of the open batch evaluated."""
+        assert self._board is not None
+        self._board.offer(begin, end)
+        self._wake()
+
+    def withdraw(self, begin: int, end: int) -> int:
+        """Take those of members begin .. end-1 back that nobody has claimed; return how many these were."""
+        assert self._board is not None
+        return self._board.withdraw(begin, end)
+
+    def collect(self) -> Results:
+        """Return what those members came to that were done since the last call."""
+        assert self._board is not None
+        return self._board.collect()
+
+    def results(self) -> Results:
+        """Return what all members of the open batch came to."""
+        assert self._board is not None
+        return self._board.results()
+
+    def remaining(self) -> int:
+        """Return how many members of the open batch are offered or held."""
+        return 0 if self._board is None else self._board.remaining()
+
+    def _wake(self) -> None:
+        for _, writer in self._wakes:
+            send(writer, WAKE)
+
+    def wait(self) -> None:
+        """Sleep until a worker or its parent has something to say, or for a moment; then `check`.
+
+        Raises
+        ------
+        ClusterError    the workers are lost and cannot be replaced
+        """
+        assert self._parent is not None
+        connection.wait([self.done, *self._parent.sentinels], POLL_SECONDS)
+        self.check()
+
+    def check(self) -> None:
+        """Replace what has died.
+
+        Raises
+        ------
+        ClusterError    the workers are lost and cannot be replaced
+        """
+        assert self._board is not None
+        assert self._parent is not None
+        self._parent.check()
+        self.drain()
+        if self._board.fatal:
+            reasons = self._board.errors() or ["see train.log"]
+            raise ClusterError(f"workers die as soon as they start: {reasons[0]}")
+
+    def drain(self) -> None:
+        """Forget what made `done` ready."""
+        while self.done.poll():
+            receive(self.done)
+
+    def close(self) -> None:
+        """End the workers and their parent, and give the shared memory back."""
+        if self._parent is not None:
+            self._parent.close()
+            self._parent = None
+            self._close_pipes()
+        if self._board is not None:
+            self._board.close()
+            self._board = None
+
+    def _close_pipes(self) -> None:
+        for end in (self.done, self._done_writer, *(end for pipe in self._wakes for end in pipe)):
+            end.close()
+
+
+def _start_method(config: ClusterConfig) -> StartMethod:
+    """Return how workers are started: forked on Linux, spawned elsewhere, unless the configuration says."""
+    if config.start_method != "auto":
+        return config.start_method
+    return "fork" if sys.platform == "linux" else "spawn"

@@ -1,0 +1,190 @@
+"""The parent of a node's workers: starts them, replaces the dead, ends the hung and the stopped.
+
+Runs in the nursery where workers are forked and in the head where they are spawned. It settles the member of a dead
+worker on the board before it starts the replacement, so no member is lost and none is counted twice.
+"""
+
+import errno
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, Literal
+
+from pyes.episodes.rollout import Workload
+from pyes.node.board import Board
+from pyes.node.pipes import STOP, WAKE, send
+from pyes.node.process import holding_signals, kernel_memory_kills, state_of
+from pyes.node.watch import OutOfMemory, Watch
+from pyes.node.worker_process import Site, run_worker
+
+logger = logging.getLogger(__name__)
+
+StartMethod = Literal["fork", "spawn"]
+
+POLL_SECONDS = 0.2  # how often the hung and the stopped are looked for
+_DYING_SECONDS = 60.0  # that a killed process takes at most
+_STOPPED_SECONDS = 3.0  # after which a stopped worker is replaced
+
+
+class Supervisor:
+    """Keeps a fixed number of workers alive.
+
+    Parameters
+    ----------
+    start_method : "fork" or "spawn"
+    wakes : pipes      (reader, writer) per worker; the head and the supervisor write, the worker reads
+    done : Connection  the pipe on which the head waits for the end of a batch
+    episode_time_limit : float    seconds after which a worker's episode counts as hung
+    attempts : int     workers that a member may cost before it is recorded as failed
+    log : callable     run first in a new worker (its logging)
+    """
+
+    def __init__(
+        self,
+        start_method: StartMethod,
+        workload: Workload,
+        wakes: list[tuple[Connection, Connection]],
+        done: Connection,
+        *,
+        episode_time_limit: float,
+        attempts: int,
+        log: Callable[[], None] | None = None,
+    ) -> None:
+        self._context: Any = get_context(start_method)
+        self._workload, self._wakes, self._done, self._log = workload, wakes, done, log
+        self._episode_time_limit, self._attempts = episode_time_limit, attempts
+        self._processes: list[Any] = []
+        self._site: Site | None = None
+        self._board: Board | None = None
+        self._looked = 0.0
+        self._episodes, self._stops = Watch(), Watch()
+        self._fruitless = 0  # workers in a row that died without a member in hand, and nobody got one done
+        self._busy = 0.0
+
+    def start(self, site: Site) -> None:
+        """Start all workers, once those of a dead supervisor are gone."""
+        self._site = site
+        self._board = Board(site.plan, site.workers, site.board)
+        self._out_of_memory = OutOfMemory(kernel_memory_kills())
+        for slot in range(site.workers):
+            self._take_over(slot)
+        self._processes = [self._start_worker(slot) for slot in range(site.workers)]
+
+    def _take_over(self, slot: int) -> None:
+        """Wait for the end of a worker whose supervisor died (the kernel kills it), and free its member."""
+        assert self._board is not None
+        deadline = time.monotonic() + _DYING_SECONDS  # by then, the number is another process's
+        while (pid := int(self._board.pids[slot])) and state_of(pid) not in ("", "Z", "X"):
+            if time.monotonic() > deadline:
+                break
+            self._board.count_beat()
+            time.sleep(0.002)
+        self._board.recover(slot)
+
+    def _start_worker(self, slot: int) -> Any:
+        assert self._board is not None
+        process = self._context.Process(
+            target=run_worker,
+            args=(slot, self._site, self._workload, self._wakes[slot][0], self._done, self._log, os.getpid()),
+            name=f"worker-{slot}",
+            # A daemon may have no children of its own, but environments may want some (a simulator's server).
+            daemon=False,
+        )
+        with holding_signals():
+            process.start()
+        self._board.count_beat()
+        return process
+
+    @property
+    def sentinels(self) -> list[int]:
+        """What becomes ready when a worker dies."""
+        return [process.sentinel for process in self._processes]
+
+    def check(self) -> None:
+        """Replace the dead, end the hung and the stopped."""
+        assert self._board is not None
+        now = time.monotonic()
+        ended: dict[int, tuple[str, bool]] = {}
+        if now - self._looked >= POLL_SECONDS:
+            self._looked = now
+            self._board.count_beat()
+            self._out_of_memory.look(now, kernel_memory_kills())
+            ended = self._end_the_late(now)
+        for slot, process in enumerate(self._processes):
+            if process.exitcode is not None and not self._board.fatal:
+                self._replace(slot, process, *(ended.get(slot) or self._cause(process.exitcode)))
+
+    def _end_the_late(self, now: float) -> dict[int, tuple[str, bool]]:
+        """Kill who hangs in an episode or was stopped for too long; return the slots with why, and if to be blamed."""
+        assert self._board is not None
+        stopped = [process.pid if state_of(process.pid) == "T" else 0 for process in self._processes]
+        running = [0.0 if stop else began for stop, began in zip(stopped, self._board.started.tolist(), strict=True)]
+        ended = {}
+        for slot, seconds in enumerate(self._stops.look(now, stopped)):
+            if seconds > _STOPPED_SECONDS:
+                ended[slot] = (f"stopped for more than {_STOPPED_SECONDS:g} s", False)
+        for slot, seconds in enumerate(self._episodes.look(now, running)):
+            if seconds > self._episode_time_limit * max(1, len(self._board.held(slot))):
+                ended[slot] = (f"its episode ran for more than {self._episode_time_limit:g} s", True)
+        for slot in ended:
+            self._processes[slot].kill()
+            self._processes[slot].join()
+        return ended
+
+    def _cause(self, code: int) -> tuple[str, bool]:
+        """Return why a worker ended, and whether the member in its hands may be to blame."""
+        if sys.platform != "win32" and code == -signal.SIGKILL:
+            # Killed by somebody, as long as it was not the kernel for want of memory.
+            if self._out_of_memory.look(time.monotonic(), kernel_memory_kills()):
+                return "killed: out of memory", True
+            return "killed from outside", False
+        if code == errno.ENOMEM:
+            return "MemoryError", True
+        if code < 0:
+            return f"killed by signal {-code} ({signal.strsignal(-code)})", True
+        return f"exit code {code}", True
+
+    def _replace(self, slot: int, process: Any, why: str, blamed: bool) -> None:
+        assert self._board is not None
+        members = self._board.recover(slot, self._attempts, why if blamed else "")
+        # Batches may come and go without these workers: only time spent on members that got done is progress.
+        busy = float(self._board.busy.sum())
+        self._fruitless = self._fruitless + 1 if not members and busy == self._busy else 0
+        self._busy = busy
+        if self._fruitless > 10 + 3 * len(self._processes):
+            self._board.fatal = True
+            send(self._done, WAKE)
+            return
+        holding = f"over {_listed(members)}" if members else "between members"
+        logger.warning("worker %d ended %s (%s): replaced", slot, holding, why)
+        process.close()
+        self._processes[slot] = self._start_worker(slot)
+        # A member may be free again, and the batch may have ended here.
+        for _, writer in self._wakes:
+            send(writer, WAKE)
+        send(self._done, WAKE)
+
+    def close(self) -> None:
+        """End all workers: ask, then kill."""
+        for _, writer in self._wakes:
+            send(writer, STOP)
+        deadline = time.monotonic() + 2.0
+        for process in self._processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.exitcode is None:
+                process.kill()
+                process.join()
+            process.close()
+        self._processes = []
+        if self._board is not None:
+            self._board.close()
+
+
+def _listed(members: list[int]) -> str:
+    """Return members as they stand in a message."""
+    return f"member{'s' * (len(members) > 1)} {', '.join(map(str, members))}"

@@ -1,0 +1,95 @@
+"""The worker that evaluates many members side by side, for tasks that step a vector of environments in one call.
+
+It claims members in *waves*: the episodes of a wave begin together, and each ends on its own. Invariant: results are
+those that each member alone would have. Where it cannot be told which member of a wave cost a worker or raised, each
+of them is evaluated again in a wave of its own, so that none fails for another.
+"""
+
+import logging
+import time
+
+from pyes import tasks
+from pyes.config import TaskConfig
+from pyes.episodes.batch import Batch
+from pyes.episodes.vector_rollout import VectorEvaluator
+from pyes.node.worker import BaseWorker, Sums
+
+logger = logging.getLogger(__name__)
+
+
+class VectorWorker(BaseWorker[VectorEvaluator]):
+    """Evaluates up to ``plan.vector`` members at a time."""
+
+    def _open_evaluator(self) -> VectorEvaluator:
+        assert isinstance(self._workload, TaskConfig)
+        return VectorEvaluator(tasks.make_vector(self._workload), self._plan)
+
+    def work(self) -> None:
+        """Evaluate members until none can be claimed."""
+        self._begun = time.perf_counter()
+        while waves := self._claim():
+            for members in waves:
+                self._evaluate(members, self._open_batch())
+
+    def _claim(self) -> list[list[int]]:
+        """Claim members; return the waves to evaluate them in.
+
+        One that may have cost a worker is the last to be claimed, and comes after all others: a worker that dies over
+        it then holds no other.
+        """
+        together: list[int] = []
+        for _ in range(self._board.wave(self._plan.vector)):
+            member = self._board.claim(self._slot)
+            if member < 0:
+                break
+            if self._board.alone[member]:
+                return [together, [member]] if together else [[member]]
+            together.append(member)
+        return [together] if together else []
+
+    def _evaluate(self, members: list[int], batch: Batch) -> None:
+        """Run the episodes of a wave; of one that raises, the members that are not done get waves of their own.
+
+        Raises
+        ------
+        MemoryError    there was too little memory; in a process of its own only
+        """
+        wave = _Wave(members, [self._sums(batch) for _ in members])
+        try:
+            self._run(wave, batch)
+        except (Exception, SystemExit) as error:
+            if self._is_fatal(error):
+                raise
+            if len(members) == 1:
+                self._finish(wave.unfinished.pop(), self._failed(error, members[0], batch, wave.episode))
+            else:
+                logger.warning("%d members at once failed: now each alone", len(members), exc_info=error)
+            self._renew(batch)
+        finally:
+            self._board.started[self._slot] = 0.0
+        for member in wave.unfinished:
+            self._evaluate([member], batch)
+
+    def _run(self, wave: "_Wave", batch: Batch) -> None:
+        members, last = wave.members, batch.seeds.shape[1] - 1
+        for slot, member in enumerate(members):
+            self._evaluator.load(slot, self._perturbed(member, batch), self._board.sums_of(member))
+        for wave.episode in range(last + 1):
+            self._board.started[self._slot] = time.monotonic()
+            seeds = batch.seeds[members, wave.episode].tolist()
+            for ended in self._evaluator.episode(members, wave.episode, seeds):
+                self._board.started[self._slot] = time.monotonic()
+                wave.sums[ended.slot].add(ended.return_, ended.length, ended.behaviour)
+                if wave.episode == last:
+                    member = members[ended.slot]
+                    self._finish(member, self._summed_up(member, batch, wave.sums[ended.slot]))
+                    wave.unfinished.remove(member)
+
+
+class _Wave:
+    """Members that are evaluated together, and what each has come to so far."""
+
+    def __init__(self, members: list[int], sums: list[Sums]) -> None:
+        self.members, self.sums = members, sums
+        self.unfinished = list(members)
+        self.episode = 0

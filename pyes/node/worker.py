@@ -1,0 +1,226 @@
+"""Workers: they claim members on the board, evaluate them, and write results and failures to it.
+
+`BaseWorker` is what every worker shares and does not know how members are evaluated; `Worker` evaluates one member
+after another. Invariant: an environment that raises makes a member fail, not the worker.
+"""
+
+import logging
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.episodes.batch import Batch, Plan, Status
+from pyes.episodes.rollout import Evaluator, Workload, open_evaluator
+from pyes.node.board import Board
+from pyes.system.text import reason
+
+
+class Sums:
+    """Sums over the episodes of a member, in their order.
+
+    Parameters
+    ----------
+    episodes : int          that it will have
+    behaviour_size : int    numbers that characterise each
+
+    Attributes
+    ----------
+    total : float                             return
+    length : int                              timesteps
+    behaviour : float64 (behaviour_size,)     what characterises the episodes
+    """
+
+    def __init__(self, episodes: int, behaviour_size: int) -> None:
+        self.episodes = episodes
+        self.total, self.length, self.behaviour = 0.0, 0, np.zeros(behaviour_size)
+        self._first = episodes // 2  # episodes of the first half
+        self._halves = [0.0, 0.0]
+        self._added = 0
+
+    def add(self, episode_return: float, length: int, behaviour: NDArray[Any] | None) -> None:
+        """Add the next episode; its behaviour is None where none is wanted."""
+        self.total += episode_return
+        self.length += length
+        if behaviour is not None:
+            self.behaviour += behaviour
+        self._halves[int(self._added >= self._first)] += episode_return
+        self._added += 1
+
+    @property
+    def halves(self) -> NDArray[np.float64]:
+        """Mean return over each half of the episodes, (2,); NaN where there are no two."""
+        if not self._first:
+            return np.full(2, np.nan)
+        return np.array(self._halves) / (self._first, self.episodes - self._first)
+
+
+logger = logging.getLogger(__name__)
+
+Result = tuple[float, int, Status]
+
+
+class _Evaluator(Protocol):
+    def begin(self, batch: Batch) -> None: ...
+
+    def close(self) -> None: ...
+
+
+E = TypeVar("E", bound=_Evaluator)
+
+
+class BaseWorker(ABC, Generic[E]):
+    """Evaluates members for one slot of a board.
+
+    Parameters
+    ----------
+    slot : int           this worker's number on the board
+    workload : Workload  a task's configuration, or a function of theta
+    table : array        the noise table
+    own_process : bool   whether want of memory ends the worker, since the process may be damaged, and not the member
+    """
+
+    def __init__(
+        self,
+        slot: int,
+        workload: Workload,
+        plan: Plan,
+        board: Board,
+        table: NDArray[np.generic],
+        *,
+        own_process: bool = False,
+    ) -> None:
+        self._slot, self._workload, self._plan, self._board, self._table = slot, workload, plan, board, table
+        self._own_process = own_process
+        self._theta = np.empty(plan.dim, np.float32)
+        self._ticket = -1
+        self._batch: Batch | None = None
+        self._begun = 0.0  # the time that counts as work
+        self._evaluator: E = self._open_evaluator()
+
+    @abstractmethod
+    def _open_evaluator(self) -> E:
+        """Make what evaluates members."""
+
+    @abstractmethod
+    def work(self) -> None:
+        """Evaluate members until none can be claimed."""
+
+    def _open_batch(self) -> Batch:
+        """Return the batch on the board, with the evaluator ready for it; a member of it must be claimed."""
+        if self._board.ticket != self._ticket or self._batch is None:
+            self._ticket, self._batch = self._board.ticket, self._board.batch()
+            self._evaluator.begin(self._batch)
+        return self._batch
+
+    def _perturbed(self, member: int, batch: Batch) -> NDArray[np.float32]:
+        """Return a member's parameters: float32 (dim,), until the next call."""
+        batch.population.member(member, self._table, self._theta)
+        return self._theta
+
+    def _finish(self, member: int, result: Result) -> None:
+        """Write a member's result, and the time since the last one."""
+        now = time.perf_counter()
+        self._board.busy[self._slot] += now - self._begun
+        self._begun = now
+        self._board.finish(self._slot, member, result)
+
+    def _sums(self, batch: Batch) -> Sums:
+        """Return what the episodes of a member are added to."""
+        return Sums(batch.seeds.shape[1], self._plan.behaviour_size)
+
+    def _summed_up(self, member: int, batch: Batch, sums: Sums) -> Result:
+        """Return the result of a member whose episodes are done; its behaviour and its halves go to the board."""
+        total = sums.total
+        if not math.isfinite(total):
+            where = f"generation {batch.generation}, member {member}, seeds {batch.seeds[member].tolist()}"
+            self._board.report(self._slot, f"the return is {total} ({where})")
+            logger.warning("the return is %s (%s)", total, where)
+            self._board.sums_of(member)  # what a failed member observed does not count
+            return math.nan, sums.length, Status.NOT_FINITE
+        if self._plan.behaviour_size:
+            self._board.behaviours[member] = sums.behaviour / sums.episodes
+        if self._plan.halves:
+            self._board.halves[member] = sums.halves
+        return total / sums.episodes, sums.length, Status.OK
+
+    def _failed(self, error: BaseException, member: int, batch: Batch, episode: int) -> Result:
+        """Return the result of a member whose episode raised; the head is told."""
+        where = f"generation {batch.generation}, member {member}, seed {batch.seeds[member, episode]}"
+        self._board.report(self._slot, f"{reason(error)} ({where})")
+        logger.warning("an episode failed: %s", where, exc_info=error)
+        self._board.sums_of(member)
+        return math.nan, 0, Status.RAISED
+
+    def _is_fatal(self, error: BaseException) -> bool:
+        """Whether an error ends the worker."""
+        return self._own_process and isinstance(error, MemoryError)
+
+    def _renew(self, batch: Batch) -> None:
+        """Go on with a new environment: one that raised may be in any state."""
+        try:
+            self._evaluator.close()
+        except Exception as failure:
+            logger.warning("closing the failed environment raised %s", failure)
+        self._evaluator = self._open_evaluator()
+        self._evaluator.begin(batch)
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._evaluator.close()
+
+
+def serve(worker: BaseWorker[E], wait: Callable[[], bool], done: Callable[[], None]) -> None:
+    """Work whenever woken, until ``wait`` says that it is over.
+
+    A new worker works before it first waits: it may be the replacement of one that died over a member.
+    """
+    while True:
+        worker.work()
+        done()
+        if not wait():
+            return
+
+
+class Worker(BaseWorker[Evaluator]):
+    """Evaluates one member at a time."""
+
+    def _open_evaluator(self) -> Evaluator:
+        return open_evaluator(self._workload, self._plan)
+
+    def work(self) -> None:
+        """Evaluate members until none can be claimed."""
+        self._begun = time.perf_counter()
+        while (member := self._board.claim(self._slot)) >= 0:
+            self._finish(member, self._evaluate(member, self._open_batch()))
+
+    def _evaluate(self, member: int, batch: Batch) -> Result:
+        """Run the member's episodes; an environment that raises makes the member fail, not the worker.
+
+        Raises
+        ------
+        MemoryError    there was too little memory; in a process of its own only
+        """
+        seeds = batch.seeds[member].tolist()
+        episode = 0
+        try:
+            self._evaluator.load(self._perturbed(member, batch), self._board.sums_of(member))
+            sums = self._sums(batch)
+            for episode, seed in enumerate(seeds):
+                self._board.started[self._slot] = time.monotonic()
+                episode_return, length = self._evaluator.episode(member, episode, seed)
+                behaviour = self._evaluator.behaviour() if self._plan.behaviour_size else None
+                sums.add(episode_return, length, behaviour)
+        except (Exception, SystemExit) as error:
+            if self._is_fatal(error):
+                raise
+            result = self._failed(error, member, batch, episode)
+            self._renew(batch)
+            return result
+        finally:
+            self._board.started[self._slot] = 0.0
+        return self._summed_up(member, batch, sums)

@@ -1,0 +1,210 @@
+"""The noise table: standard normals, drawn once a machine and read by everyone.
+
+Owns the table's memory, its size and its fingerprint. Entry ``k`` depends on ``(seed, k)`` alone, so every machine
+that builds a table of one seed and dtype has the same bytes, however it splits the work.
+"""
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import _core
+from pyes.errors import ConfigError
+from pyes.system import memory
+from pyes.system.lifetime import Closing
+
+DtypeName = Literal["float32", "bfloat16", "int8"]
+
+#: How each table dtype is held by NumPy, which has no bfloat16: its bits lie in uint16.
+STORAGE: dict[DtypeName, type[np.generic]] = {"float32": np.float32, "bfloat16": np.uint16, "int8": np.int8}
+
+_DEFAULT_ENTRIES = 2**26
+_SLICES = 256  # the default table holds at least this many disjoint slices of theta
+
+
+class NoiseTable(Closing):
+    """A table of standard normals.
+
+    Parameters
+    ----------
+    entries : int     length of the table
+    seed : int        0 <= seed < 2**64; the table is a function of seed and dtype
+    dtype : str       "float32", "bfloat16" (half the memory traffic) or "int8" (a quarter; steps of 1/32, |x| < 4)
+    shared : bool     put it where other processes of this machine can attach (see ``handle``)
+    threads : int     threads that fill it; the bytes do not depend on it
+
+    Raises
+    ------
+    ConfigError    the dtype is unknown, entries is not positive, or the memory limit leaves too little
+    """
+
+    def __init__(
+        self, entries: int, seed: int, dtype: DtypeName = "float32", shared: bool = False, *, threads: int = 1
+    ) -> None:
+        if dtype not in STORAGE:
+            raise ConfigError(f"noise.dtype: got {dtype!r}, expected one of {', '.join(STORAGE)}")
+        if entries < 1:
+            raise ConfigError(f"noise.entries: got {entries}, expected at least 1")
+        self.seed = seed
+        self.dtype = dtype
+        self._block: memory.SharedBlock | None = None
+        storage = np.dtype(STORAGE[dtype])
+        if shared:
+            self._block = memory.SharedBlock(entries * storage.itemsize)
+            try:
+                _fill(self._block.array(storage, (entries,)), seed, threads)
+                self._block.seal()
+            except BaseException:  # Ctrl-C, most likely
+                self._block.close()
+                raise
+            self.array: NDArray[Any] = self._block.array(storage, (entries,))
+        else:
+            memory.check_fits(entries * storage.itemsize)
+            self.array = np.empty(entries, storage)
+            _fill(self.array, seed, threads)
+        self.array.flags.writeable = False
+
+    @classmethod
+    def attach(cls, handle: memory.Handle, seed: int, dtype: DtypeName) -> Self:
+        """Attach to a shared table of another process of this machine; nothing is copied."""
+        table = cls.__new__(cls)
+        table.seed, table.dtype = seed, dtype
+        table._block = memory.SharedBlock.attach(handle, writable=False)
+        storage = np.dtype(STORAGE[dtype])
+        table.array = table._block.array(storage, (handle.size // storage.itemsize,))
+        table.array.flags.writeable = False
+        return table
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @property
+    def handle(self) -> memory.Handle:
+        """How other processes of this machine attach; only of a shared table."""
+        if self._block is None:
+            raise ValueError("the table is private: build it with shared=True")
+        return self._block.handle
+
+    def offset_bound(self, dim: int) -> int:
+        """Return the number of offsets at which a slice of ``dim`` entries fits: offsets are in [0, bound).
+
+        Raises
+        ------
+        ConfigError    the table is smaller than one slice
+        """
+        if dim > len(self):
+            raise ConfigError(
+                f"noise.entries: the table has {len(self):,} entries, theta has {dim:,} parameters; "
+                f"try noise.entries={_SLICES * dim}"
+            )
+        return len(self) - dim + 1
+
+    def slice(self, offset: int, dim: int) -> NDArray[np.float32]:
+        """Return the slice at ``offset`` as float32 (dim,), a new array, whatever the table's dtype."""
+        out = np.empty(dim, np.float32)
+        _core.perturb(np.zeros(dim, np.float32), self.array, offset, 1.0, out)
+        return out
+
+    @property
+    def fingerprint(self) -> str:
+        """Hex digest (16 characters) of the table's size, dtype and bytes at both ends and between."""
+        digest = hashlib.blake2b(f"{len(self)} {self.dtype} {self.seed}".encode(), digest_size=8)
+        chunk = min(4096, len(self))
+        for start in np.linspace(0, len(self) - chunk, 64).astype(np.int64):
+            digest.update(self.array[start : start + chunk].astype(self.array.dtype.newbyteorder("<")).tobytes())
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """Give the memory back; the table cannot be read afterwards."""
+        self.array = np.empty(0, STORAGE[self.dtype])
+        if self._block is not None:
+            self._block.close()
+
+
+def default_entries(dim: int, dtype: DtypeName = "float32") -> int:
+    """Return the length of the default table: a power of two, at least 2**26 entries and 256 slices of theta.
+
+    On a machine or in a container where that is more than a quarter of the available memory, it is halved until it
+    fits, but not below two slices.
+    """
+    itemsize = np.dtype(STORAGE[dtype]).itemsize
+    entries = max(_DEFAULT_ENTRIES, 1 << (_SLICES * dim - 1).bit_length())
+    while entries * itemsize > memory.available() // 4 and entries > 2 * dim:
+        entries //= 2
+    return max(entries, 2 * dim)
+
+
+def weighted_sum(
+    table: NoiseTable, offsets: NDArray[np.int64], weights: NDArray[np.float32], out: NDArray[np.float32], threads: int
+) -> None:
+    """Sum noise slices, ``out[j] = sum_i weights[i] * table[offsets[i] + j]``, on several threads."""
+    _over_ranges(_core.weighted_sum, table, offsets, weights, out, threads)
+
+
+def add_slices(
+    table: NoiseTable, offsets: NDArray[np.int64], weights: NDArray[np.float32], out: NDArray[np.float32], threads: int
+) -> None:
+    """Add noise slices to ``out`` in the order given, on several threads."""
+    _over_ranges(_core.add_slices, table, offsets, weights, out, threads)
+
+
+def _over_ranges(
+    kernel: Callable[..., None],
+    table: NoiseTable,
+    offsets: NDArray[np.int64],
+    weights: NDArray[np.float32],
+    out: NDArray[np.float32],
+    threads: int,
+) -> None:
+
+    def part(start: int, stop: int) -> None:
+        kernel(table.array, offsets + start, weights, out[start:stop])
+
+    _by_parameters(part, len(out), len(offsets), threads)
+
+
+def weighted_moments(
+    table: NoiseTable,
+    offsets: NDArray[np.int64],
+    weights: NDArray[np.float32],
+    spread_weights: NDArray[np.float32],
+    mean: NDArray[np.float32],
+    spread: NDArray[np.float32],
+    threads: int,
+) -> None:
+    """Sum noise slices and, under other weights, their squares less 1, on several threads; they are read once."""
+
+    def part(start: int, stop: int) -> None:
+        _core.weighted_moments(
+            table.array, offsets + start, weights, spread_weights, mean[start:stop], spread[start:stop]
+        )
+
+    _by_parameters(part, len(mean), len(offsets), threads)
+
+
+def _by_parameters(part: Callable[[int, int], None], dim: int, slices: int, threads: int) -> None:
+    """Run a sum over slices for ranges of the parameters.
+
+    The parameters are split among the threads, not the slices, so every parameter sees the same additions in the same
+    order: equal bits for any number of threads.
+    """
+    # Below this many multiply-adds, starting threads costs more than it saves.
+    if threads == 1 or dim * slices < 2**22:
+        part(0, dim)
+        return
+    bounds = np.linspace(0, dim, threads + 1).astype(np.int64).tolist()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(part, bounds[:-1], bounds[1:]))
+
+
+def _fill(out: NDArray[Any], seed: int, threads: int) -> None:
+    if threads == 1:
+        _core.fill_noise(out, seed)
+        return
+    bounds = np.linspace(0, len(out), threads + 1).astype(np.int64)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda start, stop: _core.fill_noise(out[start:stop], seed, int(start)), bounds[:-1], bounds[1:]))

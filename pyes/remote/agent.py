@@ -1,0 +1,170 @@
+"""``pyes worker``: this machine's part in one job after another, for as long as it runs.
+
+Each job has a process of its own, forked from this one, which imports nothing of torch or of a task: when a job ends,
+its memory, its modules and whatever an environment left behind end with it. The kernel ends that process, and with it
+its workers, should this one be killed.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing import connection, get_context
+from typing import Any
+
+from pyes.errors import ClusterError, ConfigError, PyesError, RefusedError
+from pyes.node.process import holding_signals, prepare
+from pyes.run.logs import gathered
+from pyes.system.addresses import Address
+from pyes.system.lifetime import Closing
+
+_AGAIN_SECONDS = 1.0  # after which a process that failed is replaced
+
+
+class Agent(Closing):
+    """Runs the process of one job, and the next.
+
+    Parameters
+    ----------
+    address : Address    of the head
+    key : str or None    file with the cluster's key
+    workers : int        processes
+    """
+
+    def __init__(self, address: Address, key: str | None, workers: int) -> None:
+        self._arguments = (address, key, workers)
+        self._context: Any = get_context("fork" if sys.platform == "linux" else "spawn")
+        self._process: Any = None
+
+    def start(self) -> None:
+        """Start a process for the next job.
+
+        Raises
+        ------
+        ClusterError    there can be no more processes
+        """
+        process = self._context.Process(target=_take_part, args=(*self._arguments, os.getpid()), name="node")
+        with holding_signals():
+            try:
+                process.start()
+            except OSError as error:
+                raise ClusterError(f"cannot start the process of a job: {error.strerror}; free some") from error
+            self._process = process  # before a signal that was held back ends us: who else would end the process?
+
+    def check(self) -> None:
+        """Replace a process that has died in the middle of its job; if that fails now, the next call tries again."""
+        dead = self._process
+        if dead is not None and dead.exitcode not in (None, 0, RefusedError.exit_status):
+            with contextlib.suppress(ClusterError):
+                self.start()
+                dead.close()
+
+    def serve(self, *, tied: bool = False) -> None:
+        """Take part in one job after another, until this process is ended; ``tied``: or standard input is closed.
+
+        Raises
+        ------
+        RefusedError    a head does not let this node in; the process of the job has said why
+        """
+        while True:
+            self.start()
+            if tied and not self._outlived_by_standard_input():
+                return
+            self._process.join()
+            code = self._process.exitcode
+            if code == RefusedError.exit_status:
+                raise SystemExit(code)
+            if code:
+                time.sleep(_AGAIN_SECONDS)
+
+    def _outlived_by_standard_input(self) -> bool:
+        """Wait for the end of the process of the job, or of standard input; return whether it was the process's."""
+        standard_input = 0
+        while self._process.sentinel not in connection.wait([self._process.sentinel, standard_input]):
+            if not os.read(standard_input, 2**12):
+                return False
+        return True
+
+    def close(self) -> None:
+        """End the process of the job, and with it the workers."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+            self._process = None
+
+
+def work(address: Address, key: str | None, workers: int, *, tied: bool = False) -> None:
+    """Run an agent until Ctrl-C or SIGTERM, or until standard input is closed if it is ``tied`` to that.
+
+    Raises
+    ------
+    ConfigError    this system cannot be a node
+    """
+    if os.name != "posix":
+        raise ConfigError("pyes worker: this system cannot wait for pipes and connections at once; use Linux or macOS")
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        with Agent(address, key, workers) as agent:
+            agent.serve(tied=tied)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a second one would come while things are put away
+    raise SystemExit(0)
+
+
+def _take_part(address: Address, key: str | None, workers: int, parent: int) -> None:
+    """Take part in one job, in a process of its own."""
+    prepare(parent)
+    root = logging.getLogger()
+    root.handlers[:] = []  # a forked process has its parent's
+    to_head = _ToHead()
+    with gathered(to_head) as log:
+        sys.exit(asyncio.run(_session(address, key, workers, log, to_head)))
+
+
+async def _session(address: Address, key: str | None, workers: int, log: Callable[[], None], to_head: "_ToHead") -> int:
+    from pyes.remote.session import Session
+
+    try:
+        session = Session(address, key, workers, log, _say)
+        to_head.send = session.tell
+        to_head.loop = asyncio.get_running_loop()
+        await session.run()
+    except PyesError as error:
+        _say(str(error))
+        return error.exit_status
+    finally:
+        to_head.loop = None
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+class _ToHead(logging.Handler):
+    """Shows warnings here, and sends them to the head's log, each line for itself: no text passes for two records."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.setFormatter(logging.Formatter("%(processName)s %(name)s: %(message)s"))
+        self.send: Callable[[int, str], None] | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show and send a record; called by a thread of its own."""
+        text = self.format(record)
+        _say(text)
+        loop, send = self.loop, self.send
+        if loop is not None and send is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has just been closed
+                for line in text.splitlines():
+                    loop.call_soon_threadsafe(send, record.levelno, line)

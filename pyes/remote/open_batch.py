@@ -1,0 +1,126 @@
+"""A batch at the head while nodes evaluate it: who holds what, and the results that have come."""
+
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.episodes.batch import Batch, Plan, Results, Status
+from pyes.remote import wire
+from pyes.remote.scheduler import Schedule
+
+
+class OpenBatch:
+    """A batch and what it has come to so far.
+
+    Parameters
+    ----------
+    number : int            of the batch, counted by the head
+    theta_hash : str        of the center that it is drawn around
+    plan : Plan             of the job
+
+    Attributes
+    ----------
+    apart : bool           each member has a base of its own, which travels with its grant
+    """
+
+    def __init__(self, number: int, batch: Batch, theta_hash: str, plan: Plan) -> None:
+        count, stride = len(batch.population), batch.statistics_stride
+        self.number, self.batch, self.theta_hash = number, batch, theta_hash
+        rows = batch.population.rows
+        self.apart = len(batch.population.bases) == count > 1 and bool((rows == np.arange(count)).all())
+        self.schedule = Schedule(count)
+        self.future: Future[Results] = Future()
+        self.packed_state: bytes | None = None  # that it follows from, once somebody needs it
+        self._returns = np.empty(count)
+        self._lengths = np.empty(count, np.int64)
+        self._status = np.empty(count, np.uint8)
+        self._sums = np.empty((-(-count // stride) if stride else 0, 2, plan.observation_size))
+        self._behaviours = np.empty((count, plan.behaviour_size), np.float32)
+        self._halves = np.empty((count, 2 if plan.halves else 0))
+        self._busy = 0.0
+        self._errors: list[str] = []
+
+    def opening(self) -> wire.Open:
+        """Return what opens it on a node that draws the members itself."""
+        members = self.batch
+        episodes = len(members.population) if members.evaluation else 0
+        return wire.Open(self.number, members.generation, episodes, self.theta_hash)
+
+    def vectors(self) -> wire.Vectors:
+        """Return what opens it on a node that is sent the members, but for bases that travel with the grants."""
+        members, population = self.batch, self.batch.population
+        return wire.Vectors(
+            batch=self.number,
+            generation=members.generation,
+            theta_hash=self.theta_hash,
+            bases=population.bases[:0] if self.apart else population.bases,
+            rows=population.rows,
+            offsets=population.offsets,
+            scales=population.scales,
+            deviation=population.deviation,
+            seeds=members.seeds,
+            limit=members.limit,
+            mean=members.mean,
+            inverse_std=members.inverse_std,
+            statistics_stride=members.statistics_stride,
+            action_noise=members.action_noise,
+        )
+
+    def take(self, node: int, done: wire.Done, now: float) -> NDArray[np.int64]:
+        """Take a node's results; return the members that nobody had returned before.
+
+        Raises
+        ------
+        ValueError    they are not what the node was asked for
+        """
+        if done.theta_hash != self.theta_hash:
+            raise ValueError(f"its theta is {done.theta_hash}, expected {self.theta_hash}")
+        if len(done.ranges) and done.ranges[-1, 1] > len(self._returns):
+            raise ValueError(f"it returned member {done.ranges[-1, 1] - 1} of {len(self._returns)}")
+        members = wire.members_of(done.ranges)
+        stride = self.batch.statistics_stride
+        summed = members % stride == 0 if stride else np.zeros(len(members), np.bool_)
+        sums = np.empty((0, *self._sums.shape[1:])) if done.sums is None else done.sums
+        expected = (int(np.count_nonzero(summed)), *self._sums.shape[1:])
+        if sums.shape != expected:
+            raise ValueError(f"its sums have shape {sums.shape}, expected {expected}")
+        behaviours = _rows_of("behaviours", done.behaviours, members, self._behaviours)
+        halves = _rows_of("halves", done.halves, members, self._halves)
+        new = self.schedule.done(node, members, now)
+        fresh = members[new]
+        self._returns[fresh], self._lengths[fresh] = done.returns[new], done.lengths[new]
+        self._status[fresh] = 0 if done.status is None else done.status[new]
+        self._behaviours[fresh], self._halves[fresh] = behaviours[new], halves[new]
+        if stride:
+            self._sums[members[summed & new] // stride] = sums[new[summed]]
+        self._busy += done.busy
+        self._errors += done.errors
+        return fresh
+
+    def results(self) -> Results:
+        """Return the results of a complete batch."""
+        stride = self.batch.statistics_stride
+        counted = np.where(self._status == Status.OK, self._lengths, 0)
+        return Results(
+            members=np.arange(len(self._returns)),
+            returns=self._returns,
+            lengths=self._lengths,
+            status=self._status,
+            sums=self._sums,
+            sum_lengths=counted[::stride] if stride else counted[:0],
+            behaviours=self._behaviours,
+            halves=self._halves,
+            busy_seconds=self._busy,
+            errors=self._errors,
+        )
+
+
+def _rows_of(name: str, got: NDArray[Any] | None, members: NDArray[np.int64], kept: NDArray[Any]) -> NDArray[Any]:
+    """Return what came of some members for an array that is kept of all; ValueError where it is of another shape."""
+    rows = np.empty((len(members), 0)) if got is None else got
+    expected = (len(members), kept.shape[1])
+    if rows.shape != expected:
+        raise ValueError(f"its {name} have shape {rows.shape}, expected {expected}")
+    return rows

@@ -1,0 +1,154 @@
+"""One node, as the head sees it: its connection, its speed, and what it knows."""
+
+import asyncio
+import contextlib
+import time
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.remote import wire
+from pyes.remote.scheduler import Pace
+from pyes.remote.standing import Place, Standing
+from pyes.remote.wire.protocol import HeadSide, State
+from pyes.run.metrics import NodeRow
+
+_MOST_WAITING = 2**22  # bytes that may wait to be sent to who gets another batch
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a node has done since it is here."""
+
+    members: int = 0
+    timesteps: int = 0
+    busy_seconds: float = 0.0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+    def since(self, before: "Figures") -> "Figures":
+        """Return what has been added to an earlier state."""
+        return Figures(*(getattr(self, each.name) - getattr(before, each.name) for each in fields(self)))
+
+
+@dataclass(eq=False)
+class Peer:
+    """A node that has been let in.
+
+    Attributes
+    ----------
+    number : int           of the connection
+    below : WriteTransport the connection's own, below TLS
+    standing : Standing    where it is, compared with the run
+    unable : str           why it cannot take part in the job; "" where it can
+    known : bool (n,)      members of the last generation's batch whose results are those that it reported
+    heard : float          monotonic seconds of the last sign of life
+    since : float          monotonic seconds at which it was first ready; 0: not yet
+    """
+
+    number: int
+    hello: wire.Hello
+    side: HeadSide
+    writer: asyncio.StreamWriter
+    below: asyncio.WriteTransport
+    pace: Pace
+    standing: Standing = field(default_factory=Standing)
+    unable: str = ""
+    known: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    heard: float = field(default_factory=time.monotonic)
+    since: float = 0.0
+    members: int = 0
+    timesteps: int = 0
+    busy_seconds: float = 0.0
+    told: Figures = Figures()
+    _lessons: int = 0  # bytes of them sent since the connection last kept up, or since the last snapshot
+
+    @property
+    def figures(self) -> Figures:
+        """What the node has done up to now."""
+        side = self.side
+        return Figures(self.members, self.timesteps, self.busy_seconds, side.bytes_sent, side.bytes_received)
+
+    def row(self, generation: int, seconds: float) -> NodeRow:
+        """Return what the node has done since the last row, for a generation that took so many seconds."""
+        before, self.told = self.told, self.figures
+        new, workers = self.told.since(before), self.pace.workers
+        return NodeRow(
+            generation=generation,
+            node=self.name,
+            workers=workers,
+            members=new.members,
+            timesteps=new.timesteps,
+            steps_per_second=new.timesteps / seconds,
+            idle_fraction=max(0.0, 1.0 - new.busy_seconds / (workers * seconds)),
+            round_trip=self.pace.round_trip,
+            bytes_sent=new.bytes_sent,
+            bytes_received=new.bytes_received,
+        )
+
+    def report(self, now: float) -> dict[str, Any]:
+        """Return how the node is doing, as JSON values."""
+        return {
+            "node": self.name,
+            "state": self._state,
+            "workers": self.pace.workers,
+            "cores": self.hello.cores,
+            "memory": self.hello.memory,
+            "round_trip": self.pace.round_trip,
+            "heard": now - self.heard,
+            "seconds": now - self.since if self.since else 0.0,
+            **asdict(self.figures),
+        }
+
+    @property
+    def _state(self) -> str:
+        if self.standing.in_step:
+            return "at work"
+        return "ready" if self.standing.ready else self.unable or "preparing"
+
+    @property
+    def congested(self) -> bool:
+        """Whether so much waits to be sent that more would only pile up."""
+        waiting = self.below.get_write_buffer_size()
+        if self.writer.transport is not self.below:
+            waiting += self.writer.transport.get_write_buffer_size()
+        return waiting > _MOST_WAITING
+
+    @property
+    def name(self) -> str:
+        """What the node calls itself."""
+        return self.hello.node
+
+    def send(self, message: wire.Message, encoded: bytes | None = None) -> None:
+        """Send a message, which may be encoded already; not if the connection is closed or the node was sent away."""
+        if self.side.state is not State.OVER and not self.writer.is_closing():
+            self.writer.write(self.side.send(message, encoded))
+
+    def teach(self, lesson: wire.Learn, encoded: bytes | None = None) -> None:
+        """Send what a generation came to; unless too much of that waits already: then the node needs a snapshot."""
+        if not self.congested:
+            self._lessons = 0
+        if self._lessons > _MOST_WAITING:
+            self.standing.miss()
+            return
+        before = self.side.bytes_sent
+        self.send(lesson, encoded)
+        self._lessons += self.side.bytes_sent - before
+
+    def correct(self, place: Place, packed_state: bytes) -> None:
+        """Send the state that the node should be in."""
+        self._lessons = 0
+        self.send(wire.Snapshot(self.standing.correct(place), *place, packed_state))
+
+    async def farewell(self) -> None:
+        """Close the connection when all has been sent."""
+        with contextlib.suppress(OSError):
+            await self.writer.drain()
+            self.writer.close()
+            await self.writer.wait_closed()
+
+    def leave(self) -> None:
+        """Close the connection at once."""
+        self.writer.transport.abort()

@@ -1,0 +1,268 @@
+"""One machine's part in a job: its pool, its noise table and, where nodes learn themselves, the state of the run.
+
+Answers messages of the head with messages; does no input and no output. Knows nothing of connections: it may be spoken
+to over one after another. Invariant: what it reports as done under a center's hash was drawn around that center.
+"""
+
+import logging
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.algorithms.population import Population
+from pyes.episodes.batch import Batch, Results
+from pyes.errors import JournalError
+from pyes.node.pool import Pool
+from pyes.numerics.noise import NoiseTable
+from pyes.remote import job, wire
+from pyes.run.journal import Generation
+from pyes.run.state import Interface, RunState, Setup
+from pyes.system import packing
+from pyes.system.lifetime import Closing
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Reported:
+    """What this node has told the head of one batch: of a generation's, or of another one (None)."""
+
+    generation: int | None
+    known: NDArray[np.bool_]
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    status: NDArray[np.uint8]
+    behaviours: NDArray[np.float32]
+
+    @classmethod
+    def nothing(cls, generation: int | None, members: int, behaviour_size: int) -> "_Reported":
+        return cls(
+            generation,
+            np.zeros(members, np.bool_),
+            np.empty(members),
+            np.empty(members, np.int64),
+            np.empty(members, np.uint8),
+            np.empty((members, behaviour_size), np.float32),
+        )
+
+    def add(self, members: NDArray[np.int64], what: Results | wire.Learn) -> None:
+        self.known[members] = True
+        self.returns[members], self.lengths[members] = what.returns, what.lengths
+        self.status[members] = 0 if what.status is None else what.status
+        if what.behaviours is not None:
+            self.behaviours[members] = what.behaviours
+
+
+class Node(Closing):
+    """A node in one job.
+
+    Parameters
+    ----------
+    told : Job       what the head says the job is
+    workers : int    processes
+    log : callable   run first in every worker process (its logging)
+
+    Raises
+    ------
+    ConfigError, TaskError    the job cannot be done here
+    """
+
+    def __init__(self, told: wire.Job, workers: int, log: Callable[[], None] | None = None) -> None:
+        self.job = told.job
+        self.config = job.config_of(told.settings, workers)
+        self._learns = told.sync == "replay"
+        self._log = log
+        self._stack = ExitStack()
+        self._batch = -1  # number of the open one
+        self._snapshot = 0  # number of the last one
+        self._busy = 0.0
+        self._told_errors: list[str] = []
+
+    def fork(self) -> None:
+        """Fork the workers' parent: before this process has threads, and before it imports torch."""
+        self._interface = Interface.of(self.config.task)
+        config = self.config.cluster
+        self._outer = self._stack.enter_context(ExitStack())  # closed after the pool, which reads the table
+        self._pool = self._stack.enter_context(Pool(config, self.config.task, self._log))
+
+    def prepare(self) -> wire.Ready:
+        """Make the policy, the noise table and the first state, and start the workers: seconds."""
+        setup = Setup.of(self.config, self._interface)
+        self._setup = setup
+        self._table: NoiseTable = self._outer.enter_context(setup.make_table())
+        self._state = RunState(setup, self._table) if self._learns else None
+        self._plan = setup.plan(self.config.evaluation.episodes)
+        self._reported = _Reported.nothing(None, 0, setup.behaviour_size)
+        self._pool.start(self._plan, self._table)
+        self._digest = job.digest_of(setup)
+        return self.ready()
+
+    def ready(self) -> wire.Ready:
+        """Return where this node stands."""
+        generation, theta_hash = (0, "") if self._state is None else (self._state.generation, self._state.theta_hash)
+        return wire.Ready(self.job, self._digest, self._table.fingerprint, theta_hash, generation, self._snapshot)
+
+    @property
+    def done(self) -> Any:
+        """What becomes ready when a worker has nothing more to do."""
+        return self._pool.done
+
+    @property
+    def busy(self) -> bool:
+        """Whether members of the open batch are offered or held."""
+        return self._pool.remaining() > 0
+
+    def drain(self) -> None:
+        """Forget what made `done` ready."""
+        self._pool.drain()
+
+    def check(self) -> None:
+        """Replace workers that have died.
+
+        Raises
+        ------
+        ClusterError    they cannot be replaced
+        """
+        self._pool.check()
+
+    def disconnect(self) -> None:
+        """Forget what belongs to a connection that is over: its batch, and the count of its snapshots."""
+        self.close_batch()
+        self._snapshot = 0
+
+    # --- theta
+
+    def load(self, message: wire.Snapshot) -> wire.Ready:
+        """Go on from a state of the head's."""
+        if self._state is not None:
+            self._state.load_state_dict(packing.unpack(message.state))
+        self._snapshot = message.number
+        return self.ready()
+
+    def learn(self, message: wire.Learn) -> wire.Ready | None:
+        """Go on by what a generation came to; None, or where this node stands if it cannot."""
+        state = self._state
+        if state is None:
+            return None
+        members = wire.members_of(message.ranges)
+        if message.generation != self._reported.generation:  # left out of its batch, and so told all of it
+            self._reported = _Reported.nothing(message.generation, len(members), self._setup.behaviour_size)
+        reported = self._reported
+        if len(members) and members[-1] >= len(reported.known):
+            return self.ready()
+        reported.add(members, message)
+        if message.generation != state.generation or not reported.known.all():
+            return self.ready()
+        record = Generation(
+            generation=message.generation,
+            theta_hash=message.theta_hash,
+            returns=reported.returns,
+            lengths=reported.lengths.astype(np.uint64),
+            status=reported.status,
+            observations=message.observations,
+            sums=message.sums,
+            behaviours=reported.behaviours.ravel() if self._setup.behaviour_size else None,
+            agreement=None if math.isnan(message.agreement) else message.agreement,
+        )
+        try:
+            state.apply(record)
+        except JournalError as error:
+            logger.warning("%s", error)
+            return self.ready()
+        return None
+
+    # --- batches
+
+    def close_batch(self) -> None:
+        """Take all members back that no worker has begun."""
+        self._pool.withdraw(0, self._plan.capacity)
+        self._batch = -1
+
+    def open(self, message: wire.Open) -> wire.Ready | None:
+        """Put up a batch that follows from the state; None, or where this node stands if that is another one.
+
+        No member may be held any more.
+        """
+        state = self._state
+        if state is None or (message.generation, message.theta_hash) != (state.generation, state.theta_hash):
+            return self.ready()
+        if message.episodes:
+            self._open(message.batch, state.center_batch(message.episodes), None)
+        else:
+            self._open(message.batch, state.batch(), message.generation)
+        self._theta_hash = message.theta_hash
+        return None
+
+    def open_vectors(self, message: wire.Vectors) -> None:
+        """Put up a batch that came whole, but perhaps for the bases of members that were not granted yet."""
+        population = Population(
+            message.generation, message.bases, message.rows, message.offsets, message.scales, message.deviation
+        )
+        batch = Batch(
+            population,
+            seeds=message.seeds,
+            limit=message.limit,
+            mean=message.mean,
+            inverse_std=message.inverse_std,
+            statistics_stride=message.statistics_stride,
+            action_noise=message.action_noise,
+        )
+        self._open(message.batch, batch, None)
+        self._theta_hash = message.theta_hash
+
+    def _open(self, number: int, batch: Batch, generation: int | None) -> None:
+        self._pool.collect()  # results that nobody waits for any more
+        self._pool.open(batch, offered=False)
+        self._batch, self._busy, self._told_errors = number, 0.0, []
+        self._reported = _Reported.nothing(generation, len(batch.population), self._setup.behaviour_size)
+
+    def add_bases(self, message: wire.Bases) -> None:
+        """Take vectors of members that are about to be granted."""
+        if message.batch == self._batch:
+            self._pool.set_bases(wire.members_of(message.ranges), message.bases)  # of such members, their numbers
+
+    def grant(self, message: wire.Grant) -> None:
+        """Have members evaluated."""
+        if message.batch == self._batch:
+            for begin, end in message.ranges.tolist():
+                self._pool.offer(begin, end)
+
+    def withdraw(self, message: wire.Withdraw) -> None:
+        """Forget members that no worker has begun."""
+        if message.batch == self._batch:
+            for begin, end in message.ranges.tolist():
+                self._pool.withdraw(begin, end)
+
+    def collect(self) -> wire.Done | None:
+        """Return what has been done since the last call, if anything."""
+        if self._batch < 0:
+            return None
+        results = self._pool.collect()
+        if not len(results.members):
+            return None
+        self._reported.add(results.members, results)
+        errors = [each for each in results.errors if each not in self._told_errors]
+        self._told_errors += errors
+        busy, self._busy = results.busy_seconds - self._busy, results.busy_seconds
+        return wire.Done(
+            batch=self._batch,
+            theta_hash=self._theta_hash,
+            ranges=wire.ranges_of(results.members),
+            returns=results.returns,
+            lengths=results.lengths.astype(np.min_scalar_type(int(results.lengths.max()))),
+            status=results.status if results.status.any() else None,
+            sums=results.sums if len(results.sums) else None,
+            behaviours=results.behaviours if self._setup.behaviour_size else None,
+            halves=results.halves if self._plan.halves else None,
+            busy=busy,
+            errors=errors,
+        )
+
+    def close(self) -> None:
+        """End the workers and give the memory back."""
+        self._stack.close()

@@ -1,0 +1,412 @@
+"""The messages of a head and its nodes: plain values, no code.
+
+Owns what may be said, field by field; knows neither who may say it when (`pyes.remote.wire.protocol`) nor how fields
+are written (`pyes.remote.wire.fields`). Fields travel in the order they have here. Arrays of a message from outside are
+read-only.
+
+Members are named by ranges, int64 (k, 2), and the rows of the arrays beside them are these members in ascending order.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.episodes.batch import Status
+from pyes.remote.wire import ranges
+from pyes.remote.wire.fields import (
+    Array,
+    Data,
+    Digest,
+    Label,
+    Lengths,
+    Plain,
+    Prose,
+    ProseList,
+    RangesField,
+    Text,
+    Values,
+    Whole,
+)
+
+#: Version of everything in this package: both ends have the same, or do not talk.
+PROTOCOL = 1
+
+_NAME_BYTES = 128  # five of them and some numbers fit into the 1 KiB of a handshake
+_BIG = 2**63 - 1
+
+UInt32 = Annotated[int, Whole()]
+UInt63 = Annotated[int, Whole(_BIG)]
+Real = Annotated[float, Plain(float)]
+Flag = Annotated[bool, Plain(bool)]
+Name = Annotated[str, Label(_NAME_BYTES)]
+ThetaHash = Annotated[str, Digest(8)]
+Reason = Annotated[str, Prose(512)]
+Ranges = Annotated[NDArray[np.int64], RangesField()]
+Returns = Annotated[NDArray[np.float64], Array(("<f8",))]
+Counts = Annotated[NDArray[np.unsignedinteger[Any]], Lengths()]
+Statuses = Annotated[NDArray[np.uint8] | None, Array(("|u1",), optional=True)]
+Behaviours = Annotated[NDArray[np.float32] | None, Array(("<f4",), 2, optional=True)]
+Halves = Annotated[NDArray[np.float64] | None, Array(("<f8",), 2, optional=True)]
+Integers = Annotated[NDArray[np.int64], Array(("<i8",))]
+Vector = Annotated[NDArray[np.float32], Array(("<f4",))]
+OptionalVector = Annotated[NDArray[np.float32] | None, Array(("<f4",), optional=True)]
+
+
+@dataclass(frozen=True)
+class Message:
+    """What one end says to the other."""
+
+    def check(self) -> None:
+        """Refuse fields that do not fit each other; ValueError says why."""
+
+
+# --- from a node to the head ---
+
+
+@dataclass(frozen=True)
+class Hello(Message):
+    """A node asks to be let in.
+
+    Attributes
+    ----------
+    protocol : int         its `PROTOCOL`
+    package, python : str  versions
+    node : str             its name
+    workers : int          its worker processes
+    cores : int            that it may use
+    memory : int           bytes available to it
+    kernels : str          digest of its kernels' self-test
+    job : str              the job it is still in; "" when in none
+    """
+
+    protocol: UInt32
+    package: Name
+    python: Name
+    node: Name
+    workers: UInt32
+    cores: UInt32
+    memory: UInt63
+    kernels: Name
+    job: Name
+
+
+@dataclass(frozen=True)
+class Watch(Message):
+    """Somebody asks to be told how the head is doing."""
+
+    protocol: UInt32
+    package: Name
+
+
+@dataclass(frozen=True)
+class Ready(Message):
+    """The node is in the job, and says where: as it comes, after each snapshot, and when it cannot follow.
+
+    Attributes
+    ----------
+    digest : str        of the settings, as the node has them
+    table : str         fingerprint of its noise table
+    theta_hash : str    of the center of ``generation``
+    snapshot : int      number of the last snapshot that came by this connection; 0: none
+    """
+
+    job: Name
+    digest: Name
+    table: Name
+    theta_hash: ThetaHash
+    generation: UInt32
+    snapshot: UInt32
+
+
+@dataclass(frozen=True)
+class Unable(Message):
+    """The node cannot take part in the job."""
+
+    job: Name
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class Done(Message):
+    """What some members of a batch came to; see `pyes.episodes.batch.Results`.
+
+    Attributes
+    ----------
+    theta_hash : str                  of the center that they were drawn around
+    status : uint8 (n,)               None: all 0
+    sums : float64 (rows, 2, size)    of those members whose observations are summed; None: nobody's are
+    busy : float                      seconds that workers spent on them
+    errors : list of str              the first few
+    """
+
+    batch: UInt63
+    theta_hash: ThetaHash
+    ranges: Ranges
+    returns: Returns
+    lengths: Counts
+    status: Statuses
+    sums: Annotated[NDArray[np.float64] | None, Array(("<f8",), 3, optional=True)]
+    behaviours: Behaviours
+    halves: Halves
+    busy: Real
+    errors: Annotated[list[str], ProseList(Prose(2048))]
+
+    def check(self) -> None:
+        """Refuse arrays that are not of the members of ``ranges``."""
+        _check_members(self)
+        _check_rows("halves", self.halves, ranges.count(self.ranges))
+        if self.sums is not None and self.sums.shape[1] != 2:
+            raise ValueError(f"sums: got shape {self.sums.shape}, expected (rows, 2, size)")
+
+
+@dataclass(frozen=True)
+class Log(Message):
+    """A line of the node's log, with its level as `logging` counts them."""
+
+    level: Annotated[int, Whole(1000)]
+    text: Annotated[str, Prose(8192)]
+
+
+# --- from the head to a node ---
+
+
+@dataclass(frozen=True)
+class Welcome(Message):
+    """The node is let in."""
+
+    head: Name
+
+
+@dataclass(frozen=True)
+class Refused(Message):
+    """The other end is not let in."""
+
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class Job(Message):
+    """What the node is to take part in.
+
+    Attributes
+    ----------
+    settings : dict    the configuration, JSON values
+    sync : str         how theta reaches the nodes
+    """
+
+    job: Name
+    settings: Annotated[dict[str, Any], Values()]
+    sync: Name
+
+
+@dataclass(frozen=True)
+class Learn(Message):
+    """What a generation came to, without the members that the node itself reported; see `pyes.run.journal.Generation`.
+
+    Attributes
+    ----------
+    theta_hash : str                 of the center that they were drawn around
+    ranges : int64 (k, 2)            which members are here
+    status : uint8 (n,)              None: all 0
+    observations : int               counted so far, this generation included
+    sums : float64 (2 * size,)       their sums so far, then the sums of their squares
+    agreement : float                NaN: none
+    """
+
+    generation: UInt32
+    theta_hash: ThetaHash
+    ranges: Ranges
+    returns: Returns
+    lengths: Counts
+    status: Statuses
+    observations: UInt63
+    sums: Returns
+    behaviours: Behaviours
+    agreement: Real
+
+    def check(self) -> None:
+        """Refuse arrays that are not of the members of ``ranges``."""
+        _check_members(self)
+
+
+@dataclass(frozen=True)
+class Snapshot(Message):
+    """The whole state at the begin of a generation, packed: for a node that is late, or out of step.
+
+    ``number`` counts those that one connection has brought, from 1.
+    """
+
+    number: UInt32
+    generation: UInt32
+    theta_hash: ThetaHash
+    state: Annotated[bytes, Data()]
+
+
+@dataclass(frozen=True)
+class Open(Message):
+    """A batch begins whose members every node can make by itself.
+
+    ``episodes`` is 0 for the generation's population, else the number of episodes of an evaluation of its center.
+    """
+
+    batch: UInt63
+    generation: UInt32
+    episodes: UInt32
+    theta_hash: ThetaHash
+
+
+@dataclass(frozen=True)
+class Vectors(Message):
+    """A batch begins, with all that its members are; see `pyes.algorithms.population` and `pyes.episodes.batch`.
+
+    Attributes
+    ----------
+    bases : float32 (m, dim)       none where each member brings its own: these come with the grants, as `Bases`
+    rows, offsets : int64 (n,)
+    scales : float32 (n,)
+    deviation : float32 (dim,)     or None
+    seeds : int64 (n, episodes)
+    mean, inverse_std : float32 (observation_size,)    both or none
+    """
+
+    batch: UInt63
+    generation: UInt32
+    theta_hash: ThetaHash
+    bases: Annotated[NDArray[np.float32], Array(("<f4",), 2)]
+    rows: Integers
+    offsets: Integers
+    scales: Vector
+    deviation: OptionalVector
+    seeds: Annotated[NDArray[np.int64], Array(("<i8",), 2)]
+    limit: UInt63
+    mean: OptionalVector
+    inverse_std: OptionalVector
+    statistics_stride: UInt32
+    action_noise: Flag
+
+    def check(self) -> None:
+        """Refuse arrays that do not make a population."""
+        n = len(self.rows)
+        for name in ("offsets", "scales", "seeds"):
+            if len(getattr(self, name)) != n:
+                raise ValueError(f"{name}: got {len(getattr(self, name))} rows, expected {n} as in rows")
+        bases = len(self.bases) or n
+        if n and not (self.rows.min() >= 0 and self.rows.max() < bases and self.offsets.min() >= 0):
+            raise ValueError(f"rows, offsets: got numbers out of bounds, expected rows below {bases}")
+        if self.deviation is not None and len(self.deviation) != self.bases.shape[1]:
+            raise ValueError(f"deviation: got {len(self.deviation)} numbers, expected {self.bases.shape[1]}")
+        if _size(self.mean) != _size(self.inverse_std):
+            raise ValueError("mean, inverse_std: got two lengths, expected both or none, of equal length")
+
+
+@dataclass(frozen=True)
+class Bases(Message):
+    """What some members of a batch are, which are about to be granted: float32 (n, dim)."""
+
+    batch: UInt63
+    ranges: Ranges
+    bases: Annotated[NDArray[np.float32], Array(("<f4",), 2)]
+
+    def check(self) -> None:
+        """Refuse another number of vectors than the ranges have members."""
+        _check_rows("bases", self.bases, ranges.count(self.ranges))
+
+
+@dataclass(frozen=True)
+class Grant(Message):
+    """The node is to evaluate these members of the batch."""
+
+    batch: UInt63
+    ranges: Ranges
+
+
+@dataclass(frozen=True)
+class Withdraw(Message):
+    """The node need not evaluate these members any more."""
+
+    batch: UInt63
+    ranges: Ranges
+
+
+@dataclass(frozen=True)
+class Close(Message):
+    """The batch is over."""
+
+    batch: UInt63
+
+
+@dataclass(frozen=True)
+class End(Message):
+    """The job is over; the node waits for another one."""
+
+    job: Name
+
+
+@dataclass(frozen=True)
+class Report(Message):
+    """How the head and its nodes are doing, as JSON."""
+
+    text: Annotated[str, Text(2**24)]
+
+
+# --- either way ---
+
+
+@dataclass(frozen=True)
+class Beat(Message):
+    """The sender lives; ``time`` is its own clock's."""
+
+    time: Real
+
+
+@dataclass(frozen=True)
+class Echo(Message):
+    """The answer to a `Beat`, with its time."""
+
+    time: Real
+
+
+#: Numbers of messages on the wire.
+KINDS: dict[int, type[Message]] = {
+    1: Hello,
+    2: Watch,
+    3: Ready,
+    4: Unable,
+    5: Done,
+    6: Log,
+    33: Welcome,
+    34: Refused,
+    35: Job,
+    36: Learn,
+    37: Snapshot,
+    38: Open,
+    39: Vectors,
+    40: Bases,
+    41: Grant,
+    42: Withdraw,
+    43: Close,
+    44: End,
+    45: Report,
+    65: Beat,
+    66: Echo,
+}
+
+
+def _check_members(message: Done | Learn) -> None:
+    """Refuse arrays that have another number of rows than the ranges have members, and unknown statuses."""
+    n = ranges.count(message.ranges)
+    for name in ("returns", "lengths", "status", "behaviours"):
+        _check_rows(name, getattr(message, name), n)
+    if message.status is not None and message.status.max(initial=0) > max(Status):
+        raise ValueError(f"status: got {message.status.max()}, expected at most {max(Status):d}")
+
+
+def _check_rows(name: str, array: NDArray[Any] | None, n: int) -> None:
+    if array is not None and len(array) != n:
+        raise ValueError(f"{name}: got {len(array)} rows for the {n} members of its ranges")
+
+
+def _size(array: NDArray[Any] | None) -> int | None:
+    return None if array is None else len(array)

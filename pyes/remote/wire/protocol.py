@@ -1,0 +1,177 @@
+"""What head and node may say to each other, and when; bytes in and out, no input and no output.
+
+Owns the states of a connection; knows neither sockets nor what messages do. Invariant: what ``receive`` gives is a
+message that the other end may send now, and until the head has let it in, no more than a kibibyte of it is kept.
+
+    NEW      nothing has been said; the node speaks first
+    HELLO    a node has asked to be let in       WATCH      somebody has asked to watch
+    NODE     it is in: the job's messages        WATCHER    it is in: reports
+    OVER     the head has refused it; whatever comes is dropped
+
+The head may refuse at any time. Both ends walk through the same states, each by what it sends and receives.
+"""
+
+from enum import Enum, auto
+
+from pyes.errors import ProtocolError
+from pyes.remote import wire
+from pyes.remote.wire import Decoder, Hello, Message, Refused, Watch, Welcome
+
+
+class State(Enum):
+    """How far a connection is."""
+
+    NEW = auto()
+    HELLO = auto()
+    WATCH = auto()
+    NODE = auto()
+    WATCHER = auto()
+    OVER = auto()
+
+
+Said = dict[State, frozenset[type[Message]]]
+
+_NODE_SAYS: Said = {
+    State.NEW: frozenset({Hello, Watch}),
+    State.HELLO: frozenset(),
+    State.WATCH: frozenset(),
+    State.NODE: frozenset({wire.Ready, wire.Unable, wire.Done, wire.Log, wire.Beat, wire.Echo}),
+    State.WATCHER: frozenset({wire.Beat, wire.Echo}),
+    State.OVER: frozenset(),
+}
+_HEAD_SAYS: Said = {
+    State.NEW: frozenset({Refused}),
+    State.HELLO: frozenset({Welcome, Refused}),
+    State.WATCH: frozenset({Welcome, Refused}),
+    State.NODE: frozenset(
+        {
+            Refused,
+            wire.Job,
+            wire.Learn,
+            wire.Snapshot,
+            wire.Open,
+            wire.Vectors,
+            wire.Bases,
+            wire.Grant,
+            wire.Withdraw,
+            wire.Close,
+            wire.End,
+            wire.Beat,
+            wire.Echo,
+        }
+    ),
+    State.WATCHER: frozenset({Refused, wire.Report, wire.Beat, wire.Echo}),
+    State.OVER: frozenset(),
+}
+_NEXT: dict[tuple[State, type[Message]], State] = {
+    (State.NEW, Hello): State.HELLO,
+    (State.NEW, Watch): State.WATCH,
+    (State.HELLO, Welcome): State.NODE,
+    (State.WATCH, Welcome): State.WATCHER,
+    **{(state, Refused): State.OVER for state in State},
+}
+
+
+class _Side:
+    """One end of a connection.
+
+    Parameters
+    ----------
+    limit : int    bytes of a message from the other end, once the handshake is over
+    """
+
+    _says: Said
+    _hears: Said
+    _raised: frozenset[State]  # where the limit is the caller's
+
+    def __init__(self, limit: int) -> None:
+        self.state = State.NEW
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self._limit = limit
+        self._decoder = Decoder()
+        self._failed = False
+
+    def receive(self, data: bytes) -> list[Message]:
+        """Take what came in and return the messages that are complete.
+
+        Raises
+        ------
+        ProtocolError    the other end may not send this, or not now; whatever comes afterwards is dropped
+        """
+        self.bytes_received += len(data)
+        if self._failed or self.state is State.OVER:
+            return []
+        try:
+            return self._receive(data)
+        except ProtocolError:
+            self._failed = True
+            raise
+
+    def _receive(self, data: bytes) -> list[Message]:
+        messages = []
+        self._decoder.append(data)
+        # One by one: a message may raise the limit for the next one, which came in with it.
+        while self.state is not State.OVER and (message := self._decoder.next()) is not None:
+            self._move(message, self._hears, "got")
+            messages.append(message)
+        return messages
+
+    def send(self, message: Message, encoded: bytes | None = None) -> bytes:
+        """Return the bytes to send for a message.
+
+        Parameters
+        ----------
+        encoded : bytes    what ``wire.encode`` gave for it, where it goes to many
+
+        Raises
+        ------
+        ProtocolError    this end may not say that now, or a field holds what the other end would refuse
+        """
+        data = wire.encode(message) if encoded is None else encoded
+        self._move(message, self._says, "cannot send")
+        self.bytes_sent += len(data)
+        return data
+
+    def _move(self, message: Message, allowed: Said, what: str) -> None:
+        """Check that a message may be said now, and go to the state that it leads to."""
+        kind = type(message)
+        if kind not in allowed[self.state]:
+            expected = " or ".join(sorted(each.__name__ for each in allowed[self.state])) or "nothing"
+            raise ProtocolError(f"{what} {kind.__name__} in state {self.state.name}, expected {expected}")
+        self.state = _NEXT.get((self.state, kind), self.state)
+        if self.state in self._raised:
+            self._decoder.limit = self._limit
+
+
+class HeadSide(_Side):
+    """The head's end of a connection; a watcher never gets past the limit of the handshake."""
+
+    _says = _HEAD_SAYS
+    _hears = _NODE_SAYS
+    _raised = frozenset({State.NODE})
+
+
+class NodeSide(_Side):
+    """The end of a node, or of a watcher: which of them, its first message says."""
+
+    _says = _NODE_SAYS
+    _hears = _HEAD_SAYS
+    _raised = frozenset({State.NODE, State.WATCHER})
+
+
+def check_hello(hello: Hello | Watch, package: str, kernels: str) -> str | None:
+    """Return why a head with this package version and digest of kernels refuses whoever said this; None: it does not.
+
+    A watcher has no kernels of interest.
+    """
+    if hello.protocol != wire.PROTOCOL:
+        return f"protocol {hello.protocol} here, {wire.PROTOCOL} at the head; install the head's version of pyes-rl"
+    if hello.package != package:
+        return f"pyes-rl {hello.package} here, {package} at the head; install the same version on both"
+    if isinstance(hello, Hello) and hello.kernels != kernels:
+        return (
+            f"kernels {hello.kernels} here, {kernels} at the head: their numbers differ (pyes info shows the digest); "
+            "install the same build on both"
+        )
+    return None

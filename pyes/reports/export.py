@@ -1,0 +1,316 @@
+"""The policy in formats that other programs read.
+
+    .safetensors    the arrays, and a .json beside them; ``pyes.load`` takes them too
+    .pt, .pth       state dict of the torch module ``pyes.networks.modules.PolicyModule``: the keys of the plain
+                    ``nn.Sequential``, and ``observation_mean``, ``observation_inverse_std`` where there are any;
+                    normalised layers with the statistics of the center over its reference batch
+    .onnx           observations in, actions out: normalisation, network and the choice of the action; of a network
+                    with memory one timestep, states in and out
+
+Owns the translation; knows nothing of tasks or runs. Invariant: what is exported acts as the policy does, without
+action noise, to within rounding.
+"""
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.errors import ConfigError, missing
+from pyes.networks import Activation, Instruction, NamedModule, Op, Policy, Program
+from pyes.system.files import write_file
+
+if TYPE_CHECKING:
+    import onnx
+
+# Version 13 (2020) has all operators that are used, so that old runtimes read the file too.
+_OPSET = 13
+_IR_VERSION = 7
+#: sqrt(2 / pi) and the cubic coefficient of GELU's tanh form (Hendrycks & Gimpel 2016).
+_GELU_SCALE, _GELU_CUBIC = 0.7978845608028654, 0.044715
+
+
+def export(run: str | Path, output: str | Path) -> Path:
+    """Write the center policy of a run in the format that the suffix of ``output`` names; return the path.
+
+    Raises
+    ------
+    ConfigError          the suffix is unknown, a package is missing, or the file cannot be written
+    RunDirectoryError    the policy is missing or damaged
+    """
+    output = Path(output)
+    if output.suffix not in _WRITERS:
+        raise ConfigError(f"cannot export to {output}: suffix {output.suffix!r}, expected one of {', '.join(_WRITERS)}")
+    _WRITERS[output.suffix](Policy.load(run), output)
+    return output
+
+
+def state_dict(policy: Policy) -> dict[str, Any]:
+    """Return the policy's torch tensors under the names that ``PolicyModule.load_state_dict`` takes.
+
+    For a module of the user's own: under the module's names, and the observation statistics beside them.
+    """
+    from pyes.networks.modules import policy_module
+    from pyes.networks.torch_network import state_dict_of
+
+    statistics = (policy.observation_mean, policy.observation_inverse_std)
+    if isinstance(policy.spec.program, NamedModule):
+        return state_dict_of(policy.spec.program, policy.theta, *statistics)
+    return dict(policy_module(policy.spec, policy.theta, *statistics, policy.reference).state_dict())
+
+
+def onnx_model(policy: Policy) -> "onnx.ModelProto":
+    """Return the policy as an ONNX model.
+
+    Input ``observation`` float32 (batch, observation_size); output ``action``, int64 (batch,) for discrete actions
+    and float32 (batch, *shape) for others; output ``network_output`` float32 (batch, outputs), before the action is
+    chosen. A network with memory also has an input ``hidden_K`` and an output ``next_hidden_K`` for the K-th recurrent
+    layer, from 0, and an LSTM ``cell_K`` and ``next_cell_K``: float32 (batch, units), zeros at the begin of an episode.
+
+    Raises
+    ------
+    ConfigError    the package onnx is not installed, or torch runs the network
+    """
+    return _Graph(policy).model()
+
+
+def _write_safetensors(policy: Policy, output: Path) -> None:
+    policy.save_as(output)
+
+
+def _write_torch(policy: Policy, output: Path) -> None:
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(state_dict(policy), buffer)
+    write_file(output, buffer.getvalue())
+
+
+def _write_onnx(policy: Policy, output: Path) -> None:
+    write_file(output, onnx_model(policy).SerializeToString(deterministic=True))
+
+
+_WRITERS: dict[str, Callable[[Policy, Path], None]] = {
+    ".safetensors": _write_safetensors,
+    ".pt": _write_torch,
+    ".pth": _write_torch,
+    ".onnx": _write_onnx,
+}
+
+
+def _folded(
+    row: Instruction, theta: NDArray[np.float32], mean: NDArray[np.float32], variance: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return weight and bias of a normalised row that needs its statistics no more."""
+    from pyes.networks.images import EPSILON
+
+    scale, bias = row.scale(theta), row.bias(theta)
+    assert scale is not None
+    assert bias is not None
+    gain = scale / np.sqrt(variance + np.float32(EPSILON))
+    return row.weight(theta) * gain[:, None], bias - mean * gain
+
+
+class _Graph:
+    """An ONNX graph in the making; every method that adds a node returns the name of its result."""
+
+    def __init__(self, policy: Policy) -> None:
+        try:
+            import onnx.helper
+            import onnx.numpy_helper
+        except ImportError as error:
+            raise missing("export to .onnx", "onnx", "onnx", error) from error
+        if not isinstance(policy.spec.program, Program):
+            raise ConfigError(
+                f"{policy.spec.program.name} cannot be exported to .onnx, since torch runs it; export its state dict "
+                "as .pt, and the module with torch.onnx.export"
+            )
+        self._onnx = onnx
+        self._policy = policy
+        self._program = policy.spec.program
+        self._nodes: list[onnx.NodeProto] = []
+        self._constants: list[onnx.TensorProto] = []
+        self._states: list[tuple[str, int]] = []  # name and units; each is an input, and as next_NAME an output
+
+    def model(self) -> "onnx.ModelProto":
+        """Build the graph of the whole policy."""
+        policy, types = self._policy, self._onnx.TensorProto
+        raw = self._network(self._normalized("observation"))
+        self._node("Identity", raw, output="network_output")
+        self._node("Identity", self._action(raw), output="action")
+        head = policy.spec.head
+        action_type = types.INT64 if head.mode == "argmax" else types.FLOAT
+        graph = self._onnx.helper.make_graph(
+            self._nodes,
+            "policy",
+            [
+                self._value("observation", types.FLOAT, [self._program.observation_size]),
+                *(self._value(name, types.FLOAT, [units]) for name, units in self._states),
+            ],
+            [
+                self._value("action", action_type, head.shape),
+                self._value("network_output", types.FLOAT, [head.outputs]),
+                *(self._value(f"next_{name}", types.FLOAT, [units]) for name, units in self._states),
+            ],
+            self._constants,
+        )
+        opset = self._onnx.helper.make_opsetid("", _OPSET)
+        model = self._onnx.helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION, producer_name="pyes")
+        self._onnx.checker.check_model(model)
+        return model
+
+    def _normalized(self, x: str) -> str:
+        mean, inverse_std = self._policy.observation_mean, self._policy.observation_inverse_std
+        if mean is None or inverse_std is None:
+            return x
+        x = self._node("Mul", self._node("Sub", x, self._constant(mean)), self._constant(inverse_std))
+        clip = self._policy.spec.observation_clip
+        return self._node("Clip", x, self._scalar(-clip), self._scalar(clip))
+
+    def _network(self, x: str) -> str:
+        theta, layers, image = self._policy.theta, 0, False
+        statistics = self._statistics()
+        for row in self._program.instructions:
+            if row.op == Op.SCALE:
+                x = self._node("Div", x, self._scalar(row.divisor))
+                continue
+            if image != (row.op == Op.CONV):
+                image = not image
+                x = self._reshaped(x, row.image if image else [row.inputs])
+            if Op(row.op).recurrent:
+                x = self._recurrent(row, x, layers)
+                layers += 1
+                continue
+            weight, bias = row.weight(theta), row.bias(theta)
+            if row.normalized:
+                weight, bias = _folded(row, theta, *next(statistics))
+            x = self._convolved(x, row, weight, bias) if image else self._mapped(x, weight, bias)
+            x = self._activated(x, Activation(row.activation))
+        return self._reshaped(x, [self._program.outputs]) if image else x
+
+    def _statistics(self) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Yield mean and variance of each normalised layer over the reference batch."""
+        from pyes.networks.images import VirtualBatchNorm
+        from pyes.networks.modules import policy_module
+
+        policy = self._policy
+        if policy.reference is not None:
+            for layer in policy_module(policy.spec, policy.theta, None, None, policy.reference):
+                if isinstance(layer, VirtualBatchNorm):
+                    yield layer.running_mean.numpy(), layer.running_var.numpy()
+
+    def _convolved(
+        self, x: str, row: Instruction, weight: NDArray[np.float32], bias: NDArray[np.float32] | None
+    ) -> str:
+        kernels = weight.reshape(-1, row.channels, row.kernel, row.kernel)
+        inputs = [x, self._constant(kernels), *([] if bias is None else [self._constant(bias)])]
+        return self._node("Conv", *inputs, strides=[row.stride] * 2)
+
+    def _mapped(self, x: str, weight: NDArray[np.float32], bias: NDArray[np.float32] | None) -> str:
+        x = self._node("MatMul", x, self._constant(weight.T))
+        return x if bias is None else self._node("Add", x, self._constant(bias))
+
+    def _recurrent(self, row: Instruction, x: str, layer: int) -> str:
+        """Add one timestep of a recurrent layer; return its new hidden state."""
+        theta, h = self._policy.theta, self._state("hidden", layer, row.outputs)
+        ours = self._mapped(x, row.weight(theta), row.bias(theta))
+        theirs = self._mapped(h, row.recurrent_weight(theta), row.recurrent_bias(theta))
+        if row.op == Op.RNN:
+            new = self._activated(self._node("Add", ours, theirs), Activation(row.activation))
+        elif row.op == Op.GRU:
+            new = self._gru(self._split(ours, 3), self._split(theirs, 3), h)
+        else:
+            c = self._state("cell", layer, row.outputs)
+            new = self._lstm(self._split(self._node("Add", ours, theirs), 4), c)
+        return self._node("Identity", new, output=f"next_{h}")
+
+    def _gru(self, ours: Sequence[str], theirs: Sequence[str], h: str) -> str:
+        """Add h' = (1 - z) n + z h, as n + z (h - n)."""
+        r, z = (self._node("Sigmoid", self._node("Add", ours[k], theirs[k])) for k in (0, 1))
+        n = self._node("Tanh", self._node("Add", ours[2], self._node("Mul", r, theirs[2])))
+        return self._node("Add", n, self._node("Mul", z, self._node("Sub", h, n)))
+
+    def _lstm(self, gates: Sequence[str], c: str) -> str:
+        """Add c' = f c + i g and h' = o tanh(c')."""
+        i, f, o = (self._node("Sigmoid", gates[k]) for k in (0, 1, 3))
+        kept, new = self._node("Mul", f, c), self._node("Mul", i, self._node("Tanh", gates[2]))
+        c = self._node("Add", kept, new, output=f"next_{c}")
+        return self._node("Mul", o, self._node("Tanh", c))
+
+    def _state(self, kind: str, layer: int, units: int) -> str:
+        self._states.append((f"{kind}_{layer}", units))
+        return self._states[-1][0]
+
+    def _split(self, x: str, parts: int) -> list[str]:
+        """Add a split into equal parts of the last axis."""
+        names = [f"split_{len(self._nodes)}_{part}" for part in range(parts)]
+        self._nodes.append(self._onnx.helper.make_node("Split", [x], names, axis=-1))
+        return names
+
+    def _activated(self, x: str, activation: Activation) -> str:
+        match activation:
+            case Activation.IDENTITY:
+                return x
+            case Activation.ELU:
+                return self._node("Elu", x, alpha=1.0)
+            case Activation.LEAKY_RELU:
+                return self._node("LeakyRelu", x, alpha=0.01)
+            case Activation.SILU:
+                return self._node("Mul", x, self._node("Sigmoid", x))
+            case Activation.GELU:
+                return self._gelu(x)
+            case _:
+                operator = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "softsign": "Softsign"}
+                return self._node(operator[activation.name.lower()], x)
+
+    def _gelu(self, x: str) -> str:
+        """Add x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))."""
+        cube = self._node("Mul", self._node("Mul", x, x), x)
+        inner = self._node("Add", x, self._node("Mul", cube, self._scalar(_GELU_CUBIC)))
+        tanh = self._node("Tanh", self._node("Mul", inner, self._scalar(_GELU_SCALE)))
+        half = self._node("Mul", x, self._scalar(0.5))
+        return self._node("Mul", half, self._node("Add", tanh, self._scalar(1.0)))
+
+    def _action(self, x: str) -> str:
+        head = self._policy.spec.head
+        if head.mode == "argmax":
+            best = self._node("ArgMax", x, axis=1, keepdims=0)
+            return self._node("Add", best, self._constant(np.array(head.start, np.int64)))
+        low, high = np.array(head.low, np.float32), np.array(head.high, np.float32)
+        if head.mode == "clip":
+            x = self._node("Min", self._node("Max", x, self._constant(low)), self._constant(high))
+        elif head.mode == "tanh":
+            share = self._node("Mul", self._node("Add", self._node("Tanh", x), self._scalar(1.0)), self._scalar(0.5))
+            x = self._between(share, low, high)
+        elif head.mode == "bins":
+            grouped = self._reshaped(x, [len(low), head.bins])
+            best = self._node(
+                "Cast", self._node("ArgMax", grouped, axis=2, keepdims=0), to=self._onnx.TensorProto.FLOAT
+            )
+            x = self._between(self._node("Div", best, self._scalar(head.bins - 1)), low, high)
+        return self._reshaped(x, head.shape)
+
+    def _between(self, share: str, low: NDArray[np.float32], high: NDArray[np.float32]) -> str:
+        return self._node("Add", self._constant(low), self._node("Mul", share, self._constant(high - low)))
+
+    def _reshaped(self, x: str, shape: Sequence[int]) -> str:
+        return self._node("Reshape", x, self._constant(np.array([-1, *shape], np.int64)))
+
+    def _node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        output = output or f"{operator.lower()}_{len(self._nodes)}"
+        self._nodes.append(self._onnx.helper.make_node(operator, inputs, [output], **attributes))
+        return output
+
+    def _scalar(self, value: float) -> str:
+        return self._constant(np.array(value, np.float32))
+
+    def _constant(self, array: NDArray[Any]) -> str:
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def _value(self, name: str, element: int, shape: Sequence[int]) -> "onnx.ValueInfoProto":
+        return self._onnx.helper.make_tensor_value_info(name, element, ["batch", *shape])

@@ -1,0 +1,97 @@
+"""How pyes draws: one look for all figures, and the file that a figure ends in.
+
+Owns style, size, file formats and saving. Knows nothing of what is drawn. Invariant: matplotlib's global state is as it
+was, and equal input gives an equal file.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyes.errors import ConfigError
+from pyes.system.files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: What a figure can be written as. Without dates, equal input gives equal files.
+_METADATA: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None},
+    ".pdf": {"CreationDate": None},
+}
+SUFFIXES = tuple(_METADATA)
+WIDTH, HEIGHT = 7.2, 4.5  # inches
+_STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10,
+    "axes.titlesize": 12,
+    "axes.titleweight": "bold",
+    "axes.titlepad": 12,
+    "axes.labelsize": 10,
+    "axes.labelcolor": "#333333",
+    "axes.edgecolor": "#888888",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.xmargin": 0.0,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+    "figure.constrained_layout.h_pad": 0.08,
+    "figure.constrained_layout.w_pad": 0.08,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "svg.hashsalt": "pyes",
+}
+
+
+def check_output(output: str | Path) -> Path:
+    """Return the path of a figure to write; to be called before the work that the figure is to show.
+
+    Raises
+    ------
+    ConfigError    the suffix names no format that figures have, or there is no such folder
+    """
+    output = Path(output)
+    if output.suffix not in SUFFIXES:
+        raise ConfigError(f"cannot plot to {output}: suffix {output.suffix!r}, expected one of {', '.join(SUFFIXES)}")
+    if not output.parent.is_dir():
+        raise ConfigError(f"cannot write {output}: there is no directory {output.parent}; make it or choose another")
+    return output
+
+
+def write(output: Path, draw: "Callable[[Figure], None]") -> None:
+    """Have ``draw`` fill a figure, and write it.
+
+    Raises
+    ------
+    ConfigError    the figure cannot be written
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context():
+        # The picture is the same whatever a user's own matplotlibrc says.
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        draw(figure)
+        with replacing(output) as beside:
+            figure.savefig(beside, dpi=150, metadata=_METADATA[output.suffix])
+
+
+def set_caption(axes: "Axes", text: str) -> None:
+    """Write a remark in the upper right corner, beside the title."""
+    axes.set_title(text, loc="right", fontsize=8, fontweight="normal", color="#666666")
+
+
+def format_number(value: float, _position: object = None) -> str:
+    """Return a tick's label: separators between thousands, and a minus as wide as a digit."""
+    return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")

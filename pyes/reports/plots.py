@@ -1,0 +1,152 @@
+"""Learning curves of runs as one figure.
+
+Owns the lines and bands of the figure, its axes and its legend. Knows nothing of a run in progress. Invariant: equal
+runs give an equal picture.
+
+A group of several runs is a line and a band, drawn where all of its runs have data. A run that ended because it reached
+its ``target_return`` keeps its last value from there on: cut, the line would end where the fastest run is done, and
+with the slower ones alone it would fall. The figure says so.
+"""
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyes.errors import ConfigError
+from pyes.reports import aggregates, figures
+from pyes.reports.aggregates import BANDS, BandKind
+from pyes.reports.groups import Group, group
+from pyes.reports.runs import X_AXES, Float64Array, Run, XAxis, read, title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Colours that stay apart for colour-blind readers (Okabe & Ito 2008), the darkest yellow left out.
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
+_DASHES = ("-", "--", ":", "-.")
+_LEGEND_WIDTH = 90  # characters
+
+
+def plot(runs: Sequence[str | Path], output: str | Path, x: XAxis = "timesteps", band: BandKind = "range") -> Path:
+    """Draw the learning curves of runs, and return the path of the figure.
+
+    Parameters
+    ----------
+    runs      run directories, or folders with runs somewhere below (of a multirun)
+    output    .png, .svg or .pdf file to write
+    x         timesteps, seconds, generation or episodes: what the horizontal axis counts
+    band      range: mean, least and greatest; iqm: interquartile mean and its bootstrap interval
+
+    Raises
+    ------
+    ConfigError          no runs given, ``x``, ``band`` or the suffix is unknown, or the figure cannot be written
+    RunDirectoryError    a run is missing, or has no metrics yet
+    """
+    output = figures.check_output(output)
+    for name, value, allowed in (("x", x, X_AXES), ("band", band, BANDS)):
+        if value not in allowed:
+            raise ConfigError(f"{name} is {value!r}, expected one of {', '.join(allowed)}")
+    if not runs:
+        raise ConfigError("no runs to plot; name one or more run directories")
+    groups = group(read(runs))
+    figures.write(output, lambda figure: _draw(figure, groups, x, band))
+    return output
+
+
+def _draw(figure: "Figure", groups: Sequence[Group], x: XAxis, band: BandKind) -> None:
+    runs = [run for group in groups for run in group.runs]
+    axes = figure.add_subplot()
+    handles = [_draw_group(axes, group, index, x, band) for index, group in enumerate(groups)]
+    axes.set_title(title(runs) or "Learning curves", loc="left")
+    axes.set_ylabel(_y_label(runs))
+    axes.margins(y=0.06)
+    axes.tick_params(length=3)
+    axes.yaxis.set_major_formatter(figures.format_number)
+    _scale_x(axes, x, max(float(run.curve(x)[0][-1]) for run in runs))
+    _explain(figure, axes, groups, handles, band)
+
+
+def _explain(figure: "Figure", axes: "Axes", groups: Sequence[Group], handles: Sequence[Any], band: BandKind) -> None:
+    """Say what lines and bands are: below the axes, where nothing is covered, or in the corner for a single group."""
+    caption = _caption(groups, band)
+    if len(groups) > 1:
+        labels = [textwrap.fill(label, _LEGEND_WIDTH) for label in _with_counts(groups)]
+        columns = max(1, min(len(labels), _LEGEND_WIDTH // (max(map(len, labels)) + 8)))
+        rows = math.ceil(len(labels) / columns)
+        columns = math.ceil(len(labels) / rows)
+        figure.set_size_inches(figures.WIDTH, figures.HEIGHT + 0.2 * (rows - 1))
+        legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=caption or None)
+        legend.get_title().set(fontsize=8, color="#666666", multialignment="center")
+    elif caption:
+        figures.set_caption(axes, caption)
+
+
+def _draw_group(axes: "Axes", group: Group, index: int, x: XAxis, band: BandKind) -> Any:
+    """Draw one group, and return the line that stands for it in the legend."""
+    style = {"color": _COLORS[index % len(_COLORS)], "linestyle": _DASHES[index // len(_COLORS) % len(_DASHES)]}
+    curves = [run.curve(x) for run in group.runs]
+    aligned = aggregates.align(curves, [run.target is not None for run in group.runs])
+    if len(curves) == 1 or aligned is None:
+        # Runs that never overlap have no mean; each is drawn by itself.
+        lines = [_draw_line(axes, *curve, style, dots=True) for curve in curves]
+        return lines[0]
+    grid, values = aligned
+    summary = aggregates.summarise(values, band)
+    axes.fill_between(grid, summary.low, summary.high, color=style["color"], alpha=0.18, linewidth=0)
+    return _draw_line(axes, grid, summary.line, style, dots=all(len(x) == len(grid) for x, _ in curves))
+
+
+def _draw_line(axes: "Axes", x: Float64Array, y: Float64Array, style: Mapping[str, Any], dots: bool) -> Any:
+    # Few points are shown as such: what lies between them is not known, and a single one would be no line at all.
+    marker = "o" if dots and len(x) <= 25 else ""
+    return axes.plot(x, y, marker=marker, markersize=3.5, linewidth=1.8 if len(x) < 300 else 1.0, **style)[0]
+
+
+def _y_label(runs: Sequence[Run]) -> str:
+    kinds = {bool(run.evaluations) for run in runs}
+    if kinds == {True}:
+        return "return of the center (evaluation mean)"
+    return "mean return of the population" if kinds == {False} else "mean return"
+
+
+def _caption(groups: Sequence[Group], band: BandKind) -> str:
+    counts = {len(group.runs) for group in groups}
+    if counts == {1}:
+        return ""
+    several = "runs" if len(counts) > 1 else f"{counts.pop()} runs"
+    said = "mean and range" if band == "range" else "interquartile mean and 95 % bootstrap interval"
+    kept = any(run.target is not None for group in groups if len(group.runs) > 1 for run in group.runs)
+    return f"{said} of {several}" + "\na run that has reached its target keeps its last return" * kept
+
+
+def _with_counts(groups: Sequence[Group]) -> list[str]:
+    if len({len(group.runs) for group in groups}) == 1:
+        return [group.label for group in groups]
+    return [f"{group.label} ({len(group.runs)})" for group in groups]
+
+
+def _scale_x(axes: "Axes", x: XAxis, largest: float) -> None:
+    """Choose the unit of the horizontal axis so that its ticks are short."""
+    from matplotlib.ticker import MaxNLocator, MultipleLocator
+
+    unit, name = _unit(x, largest)
+    axes.set_xlabel(f"{_X_NAMES[x]}{f' ({name})' if name else ''}")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value / unit:,.10g}")
+    largest = largest or 1.0  # a single generation, counted from 0
+    axes.set_xlim(0, largest * 1.02)
+    # Round numbers of the unit, not of what is below it.
+    steps = [1, 2, 5, 10]
+    ticks = MaxNLocator(nbins=9, steps=steps, integer=x != "seconds" and unit == 1).tick_values(0, largest / unit)
+    axes.xaxis.set_major_locator(MultipleLocator(float(ticks[1] - ticks[0]) * unit))
+
+
+_X_NAMES = {"timesteps": "timesteps", "seconds": "wall-clock time", "generation": "generation", "episodes": "episodes"}
+
+
+def _unit(x: XAxis, largest: float) -> tuple[float, str]:
+    if x == "seconds":
+        return (3600.0, "hours") if largest > 10800 else (60.0, "minutes") if largest > 300 else (1.0, "seconds")
+    return (1e9, "billions") if largest >= 1e9 else (1e6, "millions") if largest >= 1e6 else (1.0, "")

@@ -1,0 +1,326 @@
+"""What a run's policies do, run again: the center on fixed seeds, and any individual that ever lived.
+
+Owns the episodes that are run after training, in this process. Invariant: the same policy, seed and episode give the
+return that the run itself reported.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import config as configuration
+from pyes import tasks
+from pyes.config import TrainConfig
+from pyes.episodes.rollout import Rollout, TaskEvaluator
+from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
+from pyes.networks import Policy
+from pyes.numerics import streams
+from pyes.run import journal
+from pyes.run.directory import RunDirectory
+from pyes.run.history import History, setup_of
+from pyes.run.journal import Generation
+from pyes.system.lifetime import Closing
+from pyes.system.text import reason
+from pyes.tasks import Task
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What episodes came to, in the order of their seeds.
+
+    Attributes
+    ----------
+    return_mean, return_std    over the episodes; the standard deviation of all of them (not of a sample)
+    returns                    undiscounted sum of rewards of each episode
+    lengths                    timesteps of each episode
+    """
+
+    return_mean: float
+    return_std: float
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, episodes: Sequence[tuple[float, int]]) -> "Evaluation":
+        """Sum up (return, length) pairs; there must be at least one."""
+        returns, lengths = zip(*episodes, strict=True)
+        return cls(float(np.mean(returns)), float(np.std(returns)), tuple(returns), tuple(lengths))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as JSON values."""
+        return {
+            "return_mean": self.return_mean,
+            "return_std": self.return_std,
+            "returns": list(self.returns),
+            "lengths": list(self.lengths),
+        }
+
+
+def evaluate(
+    run: str | Path, *, episodes: int | None = None, seed: int | None = None, generation: int | None = None
+) -> Evaluation:
+    """Run the center policy of a run for some episodes, without action noise.
+
+    Parameters
+    ----------
+    run           run directory, or an exported .safetensors file
+    episodes      1 or more; the first ones are the same whatever their number; None: 100, or 1 of a function
+    seed          of the evaluation episodes; None takes the run's own, and so the episodes of its own evaluations
+    generation    whose center, rebuilt from the journal; None takes the policy that the run has saved last
+
+    Raises
+    ------
+    ConfigError         episodes, seed or generation is impossible
+    RunDirectoryError   the policy is missing, damaged, or does not fit its task
+    TaskError           the environment failed
+    """
+    policy = center(run, generation)
+    if episodes is None:
+        episodes = 1 if policy.task.get("name") == "function" else 100
+    with open_task(policy) as task:
+        return run_episodes(policy, task, episodes, seed)
+
+
+def center(run: str | Path, generation: int | None = None) -> Policy:
+    """Return the center policy of a generation of a run; None takes the policy that the run has saved last.
+
+    Raises
+    ------
+    ConfigError          the run has not come that far
+    RunDirectoryError    there is no policy, or no whole journal
+    """
+    if generation is None:
+        return Policy.load(run)
+    with open(run) as replay:
+        return replay.policy(generation)
+
+
+def open_task(policy: Policy, render_mode: str | None = None) -> Task:
+    """Make the task that a policy was trained on.
+
+    Raises
+    ------
+    ConfigError          the environment is not installed here, or its configuration is no longer valid
+    RunDirectoryError    the policy names no task, or observes something else
+    """
+    if not policy.task:
+        raise RunDirectoryError("the policy names no task; save it with task=..., or run it in an environment of yours")
+    config = configuration.from_mapping({"task": policy.task, "network": policy.network}).task
+    task = tasks.make(config, render_mode)
+    expected = policy.spec.program.observation_size
+    if task.observation_size != expected:
+        task.close()
+        raise RunDirectoryError(
+            f"task {config.title} observes {task.observation_size} numbers, "
+            f"the policy expects {expected}; use the version of the environment that it was trained on"
+        )
+    return task
+
+
+def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) -> Evaluation:
+    """Run the first ``episodes`` evaluation episodes of ``seed``, or of the run's own seed when that is None.
+
+    Raises
+    ------
+    ConfigError    episodes or seed is impossible
+    TaskError      the environment raised
+    """
+    if episodes < 1:
+        raise ConfigError(f"episodes is {episodes}, expected 1 or more")
+    if seed is not None and not 0 <= seed < 2**64:
+        raise ConfigError(f"seed is {seed}, expected 0 or more and less than 2**64")
+    rollout = Rollout(task, policy.runner)
+    seeds = streams.evaluation_seeds(policy.seed if seed is None else seed, episodes)
+    return Evaluation.of([_episode(policy, rollout, int(environment_seed)) for environment_seed in seeds])
+
+
+def _episode(policy: Policy, rollout: Rollout, environment_seed: int) -> tuple[float, int]:
+    policy.reset()
+    name = policy.task.get("factory") or policy.task.get("env_id", "the environment")
+    with _named(name, environment_seed):
+        return rollout.run(environment_seed, rollout.task.max_timesteps)
+
+
+@contextmanager
+def _named(name: str, environment_seed: int) -> Iterator[None]:
+    """Say of which episode an environment's error is; it may raise anything."""
+    try:
+        yield
+    except PyesError:
+        raise
+    except Exception as error:
+        message = f"{name} raised in the episode of environment seed {environment_seed}: {reason(error)}"
+        raise TaskError(message) from error
+
+
+# Individuals
+
+
+@dataclass(frozen=True)
+class Playback:
+    """What a member's episodes came to when they were run again.
+
+    Attributes
+    ----------
+    return_ : float             mean over its episodes
+    length : int                timesteps of all of them together
+    seeds : tuple of int        environment seed of each
+    recorded_return, recorded_length    what the journal has; a return of NaN where the member failed
+    """
+
+    return_: float
+    length: int
+    seeds: tuple[int, ...]
+    recorded_return: float
+    recorded_length: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether the episodes came out as they are recorded."""
+        if not math.isfinite(self.recorded_return):  # it failed by a return that was not finite
+            return not math.isfinite(self.return_)
+        return (self.return_, self.length) == (self.recorded_return, self.recorded_length)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was seen as JSON values; ``seed`` is a list where a member has several episodes."""
+        seed = self.seeds[0] if len(self.seeds) == 1 else list(self.seeds)
+        return {"return": self.return_, "length": self.length, "seed": seed}
+
+
+def open(run: str | Path) -> "Replay":
+    """Open the journal of a run; it alone is enough, and it may still be growing.
+
+    Raises
+    ------
+    RunDirectoryError    there is no journal (a JournalError when it is damaged or empty)
+    ConfigError          its task or its noise table cannot be made on this machine
+    """
+    return Replay(run)
+
+
+class Replay(Closing):
+    """Every individual that ever lived in a run, rebuilt from its journal.
+
+    Generations are rebuilt one after the other, so asking in ascending order is quick; each is proved by the digest of
+    theta in the journal.
+
+    Examples
+    --------
+    >>> with pyes.reports.replay.open("runs/lander") as replay:
+    ...     best = int(np.nanargmax(replay.returns(37)))
+    ...     theta = replay.member(37, best)
+    """
+
+    def __init__(self, run: str | Path) -> None:
+        path = RunDirectory(run).journal
+        if not path.exists():
+            raise RunDirectoryError(f"no journal at {path}; give the run directory that pyes train has printed")
+        self._recording = journal.read(path)
+        self._places = {
+            entry.generation: index
+            for index, entry in enumerate(self._recording.entries)
+            if entry.kind == journal.Kind.GENERATION
+        }
+        self._last: Generation | None = None  # members are asked for one after the other
+        setup = setup_of(self._recording)
+        self._table = setup.make_table()
+        try:
+            self._history = History(self._recording, setup, self._table)
+        except BaseException:
+            self._table.close()
+            raise
+
+    @property
+    def generations(self) -> int:
+        """Generations that are recorded."""
+        return self._recording.generations
+
+    @property
+    def config(self) -> TrainConfig:
+        """Settings at the generation that was asked for last."""
+        return self._history.state.setup.config
+
+    def population_size(self, generation: int) -> int:
+        """Return how many members a generation has."""
+        return len(self._record(generation).returns)
+
+    def returns(self, generation: int) -> NDArray[np.float64]:
+        """Return what was recorded: float64 (n,), the task's own returns in member order; NaN where one failed."""
+        return self._record(generation).returns.copy()
+
+    def lengths(self, generation: int) -> NDArray[np.int64]:
+        """Return the recorded timesteps of all episodes of each member: int64 (n,)."""
+        return self._record(generation).lengths.astype(np.int64)
+
+    def theta(self, generation: int) -> NDArray[np.float32]:
+        """Return the center of a generation: float32 (dim,), after that many updates; up to ``generations``."""
+        return self._history.seek(generation).algorithm.theta.copy()
+
+    def member(self, generation: int, index: int) -> NDArray[np.float32]:
+        """Return a member's parameters: float32 (dim,)."""
+        self._check_member(generation, index)
+        return self._history.seek(generation).algorithm.member(index)
+
+    def policy(self, generation: int) -> Policy:
+        """Return the center of a generation as a policy."""
+        return self._history.seek(generation).policy()
+
+    def play(self, generation: int, index: int, task: Task | None = None) -> Playback:
+        """Run a member's episodes again, under the same seeds, limit and action noise.
+
+        Parameters
+        ----------
+        task    where to play, closed afterwards; None makes the run's own
+
+        Raises
+        ------
+        ConfigError    there is no such generation or member
+        TaskError      the environment raised, as it may have done in the run
+        """
+        record = self._check_member(generation, index)
+        state = self._history.seek(generation)
+        batch, config = state.batch(), state.setup.config
+        seeds = tuple(batch.seeds[index].tolist())
+        evaluator = TaskEvaluator(task or tasks.make(config.task), state.setup.plan(capacity=1))
+        total, length = 0.0, 0
+        try:
+            evaluator.begin(batch)
+            evaluator.load(state.algorithm.member(index), None)
+            for episode, seed in enumerate(seeds):
+                with _named(config.task.title, seed):
+                    episode_return, episode_length = evaluator.episode(index, episode, seed)
+                total += episode_return
+                length += episode_length
+        finally:
+            evaluator.close()
+        recorded = float(record.returns[index]), int(record.lengths[index])
+        return Playback(total / len(seeds), length, seeds, *recorded)
+
+    def _check_member(self, generation: int, index: int) -> Generation:
+        record = self._record(generation)
+        if not 0 <= index < len(record.returns):
+            raise ConfigError(
+                f"member: got {index}, expected 0 to {len(record.returns) - 1} in generation {generation}"
+            )
+        return record
+
+    def _record(self, generation: int) -> Generation:
+        if generation not in self._places:
+            if not self._places:
+                raise ConfigError(f"generation: got {generation}, but the run has not finished one yet")
+            raise ConfigError(f"generation: got {generation}, expected 0 to {self.generations - 1}")
+        if self._last is None or self._last.generation != generation:
+            record = self._recording[self._places[generation]]
+            assert isinstance(record, Generation)
+            self._last = record
+        return self._last
+
+    def close(self) -> None:
+        """Give the noise table back."""
+        self._table.close()

@@ -1,0 +1,167 @@
+"""Runs as they lie on disk: their configurations and their curves, finished or still in progress.
+
+Owns the reading of metrics.csv and of the configuration for comparisons. Knows nothing of what is drawn or tabulated.
+Invariant: a `Run` has at least one generation.
+"""
+
+import csv
+import importlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import config as configuration
+from pyes.errors import RunDirectoryError
+from pyes.run.metrics import read_rows
+
+XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
+X_AXES: tuple[XAxis, ...] = get_args(XAxis)
+
+#: Of what does not decide theta: where a run lies and what it leaves there tell nobody anything.
+_SILENT = ("run_dir", "resume", "force", "logger", "snapshot")
+
+Float64Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run.
+
+    ``settings`` decide theta, ``conditions`` (budgets, cluster, evaluation) do not; both have dotted keys, and leave
+    out what is null. Without any configuration both are empty.
+    """
+
+    path: Path
+    seed: int | None
+    settings: Mapping[str, Any]
+    conditions: Mapping[str, Any]
+    rows: Sequence[Mapping[str, float]]  # the finite numbers of each generation, at least one
+
+    @property
+    def evaluations(self) -> list[Mapping[str, float]]:
+        """The rows that have an evaluation of the center."""
+        return [row for row in self.rows if "eval_return_mean" in row]
+
+    @property
+    def target(self) -> float | None:
+        """The ``target_return`` that the run has reached, and ended with; None if it did not."""
+        target = self.conditions.get("target_return")
+        last = self.rows[-1].get("eval_return_mean", -math.inf)
+        return float(target) if target is not None and last >= target else None
+
+    def curve(self, x: XAxis) -> tuple[Float64Array, Float64Array]:
+        """Return x, ascending, and the returns there: evaluations of the center, else means of the population."""
+        points = [(row[x], row["eval_return_mean"]) for row in self.evaluations]
+        points = points or [(row[x], row["return_mean"]) for row in self.rows]
+        curve = np.array(sorted(dict(points).items()), np.float64)
+        return curve[:, 0], curve[:, 1]
+
+
+def read(paths: Iterable[str | Path]) -> list[Run]:
+    """Read runs, and all runs below folders that are none themselves; one that is named twice is there once.
+
+    Raises
+    ------
+    RunDirectoryError    a run is missing, is damaged, or has no generations yet
+    """
+    runs: dict[Path, Run] = {}
+    for path in paths:
+        for run in _read_below(Path(path)):
+            runs.setdefault(run.path.resolve(), run)
+    return list(runs.values())
+
+
+def title(runs: Iterable[Run]) -> str:
+    """Return the task that all runs have, or nothing."""
+    names = ("task.factory", "task.env_id", "task.name")
+    tasks = {next((str(run.settings[key]) for key in names if run.settings.get(key)), "") for run in runs}
+    return tasks.pop() if len(tasks) == 1 else ""
+
+
+def _read_below(path: Path) -> list[Run]:
+    if not path.is_dir():
+        raise RunDirectoryError(f"no run directory at {path}; name one that pyes train has printed")
+    if (path / "metrics.csv").exists():
+        rows = _rows(path)
+        if not rows:
+            raise RunDirectoryError(
+                f"{path / 'metrics.csv'} has no generations yet; wait for the first one, or train again"
+            )
+        return [_run(path, rows)]
+    found = sorted((file.parent for file in path.rglob("metrics.csv")), key=_natural)
+    if not found:
+        raise RunDirectoryError(f"no metrics.csv in or below {path}; name a directory that pyes train has printed")
+    # Of a sweep still under way, the runs without a first generation are not there yet.
+    begun = [_run(run, rows) for run in found if (rows := _rows(run))]
+    if not begun:
+        raise RunDirectoryError(f"none of the {len(found)} runs below {path} has finished a generation")
+    return begun
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Sort key by which run 10 follows run 9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path)) if part]
+
+
+def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
+    config = _config(path)
+    told = {key: value for key, value in config.items() if key not in ("seed", *_SILENT)}
+    settings = {key: value for key, value in told.items() if key not in configuration.FREE}
+    conditions = {key: value for key, value in told.items() if key in configuration.FREE}
+    return Run(path, config.get("seed"), _given(settings), _given(conditions), rows)
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested mappings as one with dotted keys, without those that have no value."""
+    return {key: value for key, value in configuration.flat(values).items() if value is not None and value != {}}
+
+
+def _rows(path: Path) -> list[dict[str, float]]:
+    """Return the finite numbers of metrics.csv, row by row; a row that lacks some that are needed is left out."""
+    file = path / "metrics.csv"
+    try:
+        texts = read_rows(file)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise RunDirectoryError(f"cannot read {file}: {error}; train again or restore it from a copy") from error
+    needed = {*X_AXES, "return_mean"}
+    if texts and not needed <= texts[0].keys():
+        missing = ", ".join(sorted(needed - texts[0].keys()))
+        raise RunDirectoryError(f"{file} has no column {missing}; expected the metrics of a pyes run")
+    rows = (_numbers(text) for text in texts)
+    return [row for row in rows if needed <= row.keys()]
+
+
+def _numbers(texts: Mapping[str, str | None]) -> dict[str, float]:
+    numbers = {}
+    for key, text in texts.items():
+        try:
+            number = float(text or "nan")
+        except (TypeError, ValueError):
+            continue  # a digest, or the rest of a damaged row
+        if math.isfinite(number):
+            numbers[key] = number
+    return numbers
+
+
+def _config(path: Path) -> dict[str, Any]:
+    """Return the configuration a run was trained with, from the best source there is; empty without any."""
+    try:
+        if (path / "config.json").exists():
+            return dict(json.loads((path / "config.json").read_bytes()))
+        if (path / ".hydra" / "config.yaml").exists():
+            yaml = importlib.import_module("yaml")  # comes with Hydra, and so do these files
+            return dict(yaml.safe_load((path / ".hydra" / "config.yaml").read_bytes()))
+        if (path / "policy.json").exists():
+            policy = json.loads((path / "policy.json").read_bytes())
+            return {key: policy[key] for key in ("seed", "task", "network") if key in policy}
+    except (OSError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise RunDirectoryError(f"the configuration of {path} is damaged: {reason}; restore it from a copy") from error
+    return {}

@@ -1,0 +1,224 @@
+"""A rollout of the center, or of any individual, as an mp4 video.
+
+Owns frames and their encoding; the episodes are those of ``pyes.reports.replay``. Invariant: what is seen is the
+episode whose return is reported: the same task, policy and seed, with a picture taken at every timestep.
+"""
+
+import importlib
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.errors import ConfigError, PyesError, missing
+from pyes.networks import Policy
+from pyes.reports import replay
+from pyes.reports.replay import Evaluation, Playback, center, open_task, run_episodes
+from pyes.system.files import replacing
+from pyes.tasks import Task
+
+
+def record(
+    run: str | Path, output: str | Path, episodes: int = 1, seed: int | None = None, generation: int | None = None
+) -> Evaluation:
+    """Film the first evaluation episodes of a run's center policy, one after the other.
+
+    Parameters
+    ----------
+    run           run directory, or an exported .safetensors file
+    output        .mp4 file to write: H.264, yuv420p, in real time by the task's frame rate
+    episodes      1 or more
+    seed          of the evaluation episodes; None takes the run's own
+    generation    whose center, rebuilt from the journal; None takes the policy that the run has saved last
+
+    Returns
+    -------
+    Evaluation    return and length of each episode that is seen
+
+    Raises
+    ------
+    ConfigError          the package imageio-ffmpeg is missing, or the file cannot be written or is no .mp4
+    RunDirectoryError    the policy is missing or damaged
+    PyesError            the environment gives no pictures, or the encoder failed
+    """
+    encoder = _find_encoder(Path(output))
+    policy = center(run, generation)
+    with _filmed(policy, encoder, Path(output)) as task:
+        return run_episodes(policy, task, episodes, seed)
+
+
+def record_member(run: str | Path, output: str | Path, generation: int, member: int) -> Playback:
+    """Film the episodes of one individual of a run, run again under the same seeds.
+
+    Parameters
+    ----------
+    run                   run directory
+    output                .mp4 file to write
+    generation, member    which one
+
+    Returns
+    -------
+    Playback    what is seen
+
+    Raises
+    ------
+    ConfigError          as `record`, or there is no such generation or member
+    RunDirectoryError    the journal is missing or damaged
+    PyesError            the environment gives no pictures or raised, or the encoder failed
+    """
+    encoder = _find_encoder(Path(output))
+    with replay.open(run) as individuals:
+        policy = individuals.policy(generation)
+        with _filmed(policy, encoder, Path(output)) as task:
+            return individuals.play(generation, member, task)
+
+
+@contextmanager
+def _filmed(policy: Policy, encoder: str, output: Path) -> Iterator["_FilmedTask"]:
+    """Lend the task of a policy, with every timestep going on film; the film is at ``output`` when all is well."""
+    with (
+        _no_window(),
+        open_task(policy, render_mode="rgb_array") as task,
+        replacing(output) as beside,
+        _Film(encoder, beside, task.render_fps) as film,
+    ):
+        yield _FilmedTask(task, film)
+
+
+class _Film:
+    """Frames on their way into a file; the first one sets the size."""
+
+    def __init__(self, encoder: str, path: Path, frames_per_second: float) -> None:
+        self._encoder = encoder
+        self._path = path
+        self._frames_per_second = frames_per_second
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def add(self, frame: Any) -> None:
+        """Append a frame: uint8 (height, width, 3)."""
+        pixels = _even(frame)
+        if self._process is None:
+            self._process = self._open(height=pixels.shape[0], width=pixels.shape[1])
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(pixels.data)
+        except BrokenPipeError:
+            self._finish(self._process)
+
+    def _open(self, height: int, width: int) -> subprocess.Popen[bytes]:
+        pictures = [
+            "-f",
+            "rawvideo",
+            "-pix_fmt",
+            "rgb24",
+            "-s",
+            f"{width}x{height}",
+            "-r",
+            f"{self._frames_per_second:g}",
+        ]
+        # yuv420p is what browsers and phones play, and faststart lets them begin before they have all of it.
+        film = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(self._path)]
+        command = [self._encoder, "-loglevel", "error", "-y", *pictures, "-i", "-", *film]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def _finish(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the encoder has written the file."""
+        _, complaints = process.communicate()
+        if process.returncode:
+            reason = " ".join(complaints.decode(errors="replace").split()) or f"exit status {process.returncode}"
+            raise PyesError(f"ffmpeg could not write the video: {reason}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        if self._process is None:
+            return
+        if kind is None:
+            self._finish(self._process)
+        elif self._process.returncode is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+class _FilmedTask:
+    """A task whose every timestep goes on film."""
+
+    def __init__(self, task: Task, film: _Film) -> None:
+        self.observation_size = task.observation_size
+        self.observation_shape = task.observation_shape
+        self.action_space = task.action_space
+        self.max_timesteps = task.max_timesteps
+        self.render_fps = task.render_fps
+        self.behaviour_size = task.behaviour_size
+        self._task = task
+        self._film = film
+
+    def reset(self, seed: int) -> Any:
+        """Begin an episode."""
+        observation = self._task.reset(seed)
+        self._film.add(self._task.render())
+        return observation
+
+    def step(self, action: Any) -> Any:
+        """Apply an action."""
+        result = self._task.step(action)
+        self._film.add(self._task.render())
+        return result
+
+    def behaviour(self, observation: Any) -> NDArray[Any]:
+        """Return what characterises the episode."""
+        return self._task.behaviour(observation)
+
+    def render(self) -> Any:
+        """Return the current frame."""
+        return self._task.render()
+
+    def close(self) -> None:
+        """Leave the task open: it belongs to whoever lent it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _even(frame: Any) -> NDArray[np.uint8]:
+    """Return a frame with even width and height, its last row or column repeated where needed: yuv420p wants pairs."""
+    pixels = np.asarray(frame)
+    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
+        raise PyesError(f"the environment renders {pixels.dtype} {pixels.shape}, expected uint8 (height, width, 3)")
+    height, width = pixels.shape[:2]
+    return np.ascontiguousarray(np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))
+
+
+@contextmanager
+def _no_window() -> Iterator[None]:
+    """Keep environments that draw with SDL from looking for a display, which a server does not have."""
+    before = os.environ.get("SDL_VIDEODRIVER")
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SDL_VIDEODRIVER"]
+
+
+def _find_encoder(output: Path) -> str:
+    """Return the path of ffmpeg; ConfigError says how to get one, or that it writes no such file."""
+    if output.suffix != ".mp4":
+        raise ConfigError(f"cannot write a video to {output}: suffix {output.suffix!r}, expected .mp4")
+    try:
+        path: str = importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
+    except ImportError as error:
+        raise missing("a video", "imageio-ffmpeg", "video", error) from error
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"imageio-ffmpeg found no ffmpeg ({reason}); set IMAGEIO_FFMPEG_EXE to one") from error
+    return path

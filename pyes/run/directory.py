@@ -1,0 +1,188 @@
+"""The run directory: the names of a run's files, its configuration, and its snapshots."""
+
+import json
+import logging
+import os
+import socket
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from pyes import config as configuration
+from pyes.config import TrainConfig
+from pyes.errors import ConfigError, RunDirectoryError
+from pyes.system import packing
+from pyes.system.files import remove_leftovers, write_file
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+logger = logging.getLogger(__name__)
+
+_SNAPSHOTS_KEPT = 3
+
+#: Lock files that this process holds. Forked children let go of them: a lock must end with the process that took it.
+_held: "weakref.WeakSet[IO[str]]" = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: [file.close() for file in list(_held)])
+
+
+class RunDirectory:
+    """The files of one run.
+
+    lock                 held by the process that writes the run, and names it
+    config.json          the resolved configuration
+    journal.bin          what the members of each generation came to: the run itself
+    train.log            what the head and its workers said
+    nodes.csv            one row a generation and node, where there are several
+    metrics.csv          one row a generation
+    snapshots/           whole states to go on from quickly, the newest few
+    policy.safetensors   the center policy, with policy.json
+    learning_curve.png   drawn at the end
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.lock_file = self.path / "lock"
+        self.config = self.path / "config.json"
+        self.journal = self.path / "journal.bin"
+        self.log = self.path / "train.log"
+        self.metrics = self.path / "metrics.csv"
+        self.nodes = self.path / "nodes.csv"
+        self.snapshots = self.path / "snapshots"
+        self.learning_curve = self.path / "learning_curve.png"
+        self.tensorboard = self.path / "tensorboard"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory for this process; the kernel gives it back however the process ends.
+
+        Raises
+        ------
+        RunDirectoryError    another process holds it, or it cannot be made
+        """
+        try:
+            self.snapshots.mkdir(parents=True, exist_ok=True)
+            file = open(self.lock_file, "a+", encoding="utf-8")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise RunDirectoryError(
+                f"run_dir: cannot write to {self.path} ({error.strerror}); choose another one"
+            ) from error
+        with file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    file.seek(0)
+                    holder = f" ({file.read().strip()})" if os.fstat(file.fileno()).st_size else ""
+                    raise RunDirectoryError(
+                        f"run_dir: another process{holder} is writing to {self.path}; "
+                        "wait for it or choose another directory"
+                    ) from error
+                except OSError as error:
+                    raise RunDirectoryError(
+                        f"run_dir: {self.lock_file} cannot be locked ({error.strerror}); choose a directory on a file "
+                        "system with locks"
+                    ) from error
+            _held.add(file)
+            with suppress(OSError):  # a full disk: the lock holds without a name, too
+                file.truncate(0)
+                file.write(f"{os.getpid()}@{socket.gethostname()}\n")
+                file.flush()
+            for folder in (self.path, self.snapshots):
+                remove_leftovers(folder)
+            yield
+
+    def create(self, config: TrainConfig) -> None:
+        """Make the directory and write the configuration.
+
+        Raises
+        ------
+        RunDirectoryError    it cannot be made or written, or it holds another run
+        """
+        self.check_free()
+        try:
+            self.snapshots.mkdir(parents=True, exist_ok=True)
+            self.write_config(config)
+        except (OSError, ConfigError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise RunDirectoryError(f"run_dir: cannot write to {self.path} ({reason}); choose another one") from error
+
+    def check_begun(self) -> None:
+        """Refuse to go on with a run where none has begun.
+
+        Raises
+        ------
+        RunDirectoryError    it holds no run
+        """
+        if not self.config.exists() and not self.journal.exists():
+            raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it")
+
+    def check_free(self) -> None:
+        """Refuse to begin a run where there is one.
+
+        Raises
+        ------
+        RunDirectoryError    it holds a run
+        """
+        if (self.journal.exists() and self.journal.stat().st_size > 0) or self.has_results():
+            raise RunDirectoryError(
+                f"run_dir: {self.path} already holds a run; go on with it (resume={self.path}) or choose another one"
+            )
+
+    def has_results(self) -> bool:
+        """Whether there is anything that only a run with a journal can have left."""
+        rows = self.metrics.read_bytes().count(b"\n") - 1 if self.metrics.exists() else 0
+        return rows > 0 or bool(self._snapshots())
+
+    def write_config(self, config: TrainConfig) -> None:
+        """Write the configuration, as it stands now.
+
+        Raises
+        ------
+        ConfigError    it cannot be written; the one before it stays
+        """
+        write_file(self.config, (json.dumps(configuration.to_mapping(config), indent=2) + "\n").encode())
+
+    def read_config(self) -> TrainConfig:
+        """Return the configuration that the run was started with.
+
+        Raises
+        ------
+        RunDirectoryError    there is no run, or its configuration is damaged
+        """
+        try:
+            return configuration.from_mapping(json.loads(self.config.read_bytes()))
+        except FileNotFoundError as error:
+            raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it") from error
+        except (OSError, ValueError, ConfigError) as error:
+            raise RunDirectoryError(f"{self.config} cannot be read: {error}") from error
+
+    def save_snapshot(self, generation: int, state: dict[str, Any]) -> None:
+        """Write a whole state beside the others, and drop all but the newest few.
+
+        Raises
+        ------
+        ConfigError    it cannot be written; the older snapshots are as they were
+        """
+        write_file(self.snapshots / f"generation-{generation:08d}.safetensors", packing.pack(state))
+        for path in self._snapshots()[:-_SNAPSHOTS_KEPT]:
+            with suppress(OSError):  # the next save tries again
+                path.unlink()
+
+    def whole_snapshots(self) -> Iterator[dict[str, Any]]:
+        """Yield the states on disk that are whole, the newest first; the others are named in the log."""
+        for path in reversed(self._snapshots()):
+            try:
+                state = packing.unpack(path.read_bytes())
+            except (OSError, ValueError) as error:
+                logger.warning("snapshot %s is damaged (%s): the one before it serves", path.name, error)
+                continue
+            yield state
+
+    def _snapshots(self) -> list[Path]:
+        return sorted(self.snapshots.glob("generation-*.safetensors"))

@@ -1,0 +1,389 @@
+"""The journal of a run: an append-only file of what cannot be computed again, from which all the rest follows.
+
+Owns the format of ``journal.bin``; knows nothing of algorithms, tasks or theta itself. Invariants: a record is in the
+file whole or not at all, and a chain of digests makes each one vouch for all before it.
+
+    file      magic, record, record, ...
+    record    header: payload's length uint32, kind uint8, generation uint32, CRC-32 of these uint32 (little-endian)
+              payload: MessagePack
+              digest: BLAKE2b-128 of the digest before (of nothing, for the first), header and payload
+
+Reading tells two kinds of harm apart. A *torn end* is what a kill or a power cut leaves: a last record that is
+incomplete, or was never written (zeros); it is cut off, and the run computes it again. Anything else is *damage* and is
+refused with the record's number.
+"""
+
+import hashlib
+import struct
+import threading
+import zlib
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, BinaryIO
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.errors import ConfigError, JournalError
+from pyes.system.files import AppendFile
+from pyes.system.lifetime import Closing
+
+FORMAT = 1
+
+_MAGIC = b"pyesjnl" + bytes([FORMAT])
+_FIELDS = struct.Struct("<IBI")
+_CRC = struct.Struct("<I")
+_HEADER_BYTES = _FIELDS.size + _CRC.size
+_DIGEST_BYTES = 16
+_SYNC_SECONDS = 0.5  # between looks whether something was appended: a power cut loses less than a second
+
+
+class Kind(IntEnum):
+    """What a record is."""
+
+    START = 1
+    GENERATION = 2
+    EVALUATION = 3
+
+
+@dataclass(frozen=True)
+class Start:
+    """A run begins, or goes another way from ``generation`` on.
+
+    Attributes
+    ----------
+    generation : int    the first one under these settings
+    settings : dict     every setting that decides theta, as `pyes.config.deciding` gives them
+    table : str         fingerprint of the noise table
+    theta_hash : str    of the center of ``generation``
+    versions : dict     of Python and of the packages that decide numbers
+    reference : str     digest of the reference batch; None without virtual batch normalisation
+    """
+
+    generation: int
+    settings: dict[str, Any]
+    table: str
+    theta_hash: str
+    versions: dict[str, str]
+    reference: str | None = None
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What the members of a generation came to.
+
+    Attributes
+    ----------
+    theta_hash : str             of the center they were drawn around
+    returns : float64 (n,)       the task's own, in member order; NaN where a member failed
+    lengths : uint (n,)          timesteps of all episodes of a member
+    status : uint8 (n,)          see `pyes.episodes.batch.Status`
+    observations : int           counted so far, this generation included; 0 where they are not normalised
+    sums : float64 (2 * size,)   their sums so far, then the sums of their squares; empty where they are not normalised
+    behaviours : float32 (n * behaviour_size,)    in member order, NaN where a member failed; None: none are wanted
+    agreement : float            of the halves of the members' episodes; None: not wanted, or there is none
+    """
+
+    generation: int
+    theta_hash: str
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.unsignedinteger[Any]]
+    status: NDArray[np.uint8]
+    observations: int
+    sums: NDArray[np.float64]
+    behaviours: NDArray[np.float32] | None = None
+    agreement: float | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation of the center of ``generation`` came to.
+
+    Attributes
+    ----------
+    theta_hash : str          of the center
+    returns : float64 (n,)    of each episode
+    status : uint8 (n,)       see `pyes.episodes.batch.Status`
+    """
+
+    generation: int
+    theta_hash: str
+    returns: NDArray[np.float64]
+    status: NDArray[np.uint8]
+
+    @property
+    def summary(self) -> tuple[float, float]:
+        """Mean and standard deviation; NaN when an episode failed: a mean over the others would flatter the policy."""
+        return float(self.returns.mean()), float(self.returns.std())
+
+
+Record = Start | Generation | Evaluation
+
+_RECORDS: dict[Kind, type[Record]] = {
+    Kind.START: Start,
+    Kind.GENERATION: Generation,
+    Kind.EVALUATION: Evaluation,
+}
+_KINDS = {record: kind for kind, record in _RECORDS.items()}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a record lies in the file, and the digest that ends it."""
+
+    kind: Kind
+    generation: int
+    place: int
+    length: int
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The whole records of a journal; each is read from the file when it is asked for.
+
+    Attributes
+    ----------
+    path : Path
+    entries : list of Entry
+    size : int                  bytes up to the end of the last whole record
+    torn : int                  bytes after that
+    """
+
+    path: Path
+    entries: list[Entry] = field(default_factory=list)
+    size: int = 0
+    torn: int = 0
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, index: int) -> Record:
+        entry = self.entries[index]
+        with open(self.path, "rb") as file:
+            file.seek(entry.place)
+            payload = file.read(entry.length)
+        return _decode(entry, payload)
+
+    @property
+    def generations(self) -> int:
+        """Generations recorded: the number of the next one."""
+        for entry in reversed(self.entries):
+            if entry.kind == Kind.GENERATION:
+                return entry.generation + 1
+        return 0
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of the last record, and through it of all of them."""
+        return self.entries[-1].digest.hex() if self.entries else ""
+
+    def begins_with(self, settings: dict[str, Any]) -> bool:
+        """Whether these are the settings that the run began with."""
+        start = self[0]
+        return isinstance(start, Start) and start.settings == settings
+
+    def find(self, digest: str) -> int:
+        """Return the number of records up to the one with this digest; -1 when there is none."""
+        return next((i + 1 for i, entry in enumerate(self.entries) if entry.digest.hex() == digest), -1)
+
+
+def read(path: Path) -> Recording:
+    """Check a journal from the first byte to the last; an empty recording when there is no file.
+
+    Raises
+    ------
+    JournalError    the file cannot be read, is no journal, is of a newer format, or is damaged before its end
+    """
+    try:
+        with open(path, "rb") as file:
+            return _Reader(path, file).read()
+    except FileNotFoundError:
+        return Recording(path)
+    except OSError as error:
+        raise JournalError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+class _Reader:
+    """Walks the bytes of a journal once."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self._file = path, file
+        self._end = file.seek(0, 2)
+        file.seek(0)
+
+    def read(self) -> Recording:
+        place, entries, digest = self._magic(), list[Entry](), b""
+        while place < self._end and (entry := self._entry(place, len(entries), digest)) is not None:
+            entries.append(entry)
+            digest = entry.digest
+            place = entry.place + entry.length + _DIGEST_BYTES
+        if not entries:
+            place = 0  # the magic alone begins no journal
+        return Recording(self._path, entries, place, self._end - place)
+
+    def _magic(self) -> int:
+        magic = self._file.read(len(_MAGIC))
+        if _MAGIC.startswith(magic) or _only_zeros(magic):  # cut short, or never written
+            return len(magic)
+        if magic[:-1] == _MAGIC[:-1]:
+            raise JournalError(f"{self._path} has format {magic[-1]}, expected {FORMAT}; update pyes-rl to read it")
+        raise JournalError(f"{self._path} is no journal of a pyes run; restore it from a copy")
+
+    def _entry(self, place: int, number: int, before: bytes) -> Entry | None:
+        """Check the record at ``place``; None when it is a torn end."""
+        header = self._file.read(_HEADER_BYTES)
+        if len(header) < _HEADER_BYTES:
+            return None
+        length, kind, generation = _FIELDS.unpack_from(header)
+        if zlib.crc32(header[: _FIELDS.size]) != _CRC.unpack_from(header, _FIELDS.size)[0]:
+            self._check_never_written(number, place, place + _HEADER_BYTES)
+            return None
+        end = place + _HEADER_BYTES + length + _DIGEST_BYTES
+        if end > self._end:
+            return None
+        payload, digest = self._file.read(length), self._file.read(_DIGEST_BYTES)
+        if digest != _digest(before, header, payload):
+            self._check_never_written(number, place, end)
+            return None
+        if kind not in _RECORDS:
+            raise JournalError(f"{self._path}: record {number} at byte {place} is of unknown kind {kind}")
+        return Entry(Kind(kind), generation, place + _HEADER_BYTES, length, digest)
+
+    def _check_never_written(self, number: int, place: int, rest: int) -> None:
+        """Refuse when anything but zeros, which a power cut leaves, follows at ``rest``: then it is no torn end."""
+        self._file.seek(rest)
+        while block := self._file.read(2**20):
+            if not _only_zeros(block):
+                raise JournalError(
+                    f"{self._path} is damaged: record {number} at byte {place} is not what was written; "
+                    "restore it from a copy"
+                )
+
+
+def _only_zeros(data: bytes) -> bool:
+    return data.count(0) == len(data)
+
+
+def _digest(before: bytes, header: bytes, payload: bytes) -> bytes:
+    digest = hashlib.blake2b(before, digest_size=_DIGEST_BYTES)
+    digest.update(header)
+    digest.update(payload)
+    return digest.digest()
+
+
+def _encode(record: Record, before: bytes) -> tuple[bytes, bytes]:
+    """Return a record's bytes, without what is None, and its digest, which is the last of them."""
+    values = asdict(record)
+    generation = values.pop("generation")
+    payload: bytes = msgpack.packb({key: _packed(value) for key, value in values.items() if value is not None})
+    fields = _FIELDS.pack(len(payload), _KINDS[type(record)], generation)
+    header = fields + _CRC.pack(zlib.crc32(fields))
+    digest = _digest(before, header, payload)
+    return header + payload + digest, digest
+
+
+def _decode(entry: Entry, payload: bytes) -> Record:
+    values = {key: _unpacked(value) for key, value in msgpack.unpackb(payload).items()}
+    return _RECORDS[entry.kind](generation=entry.generation, **values)
+
+
+def _packed(value: Any) -> Any:
+    """Return an array as its dtype, length and little-endian bytes; of an array of zeros alone, no bytes."""
+    if not isinstance(value, np.ndarray):
+        return value
+    little = value.astype(value.dtype.newbyteorder("<"))
+    data = little.tobytes()
+    return msgpack.ExtType(1, msgpack.packb((little.dtype.str, len(little), b"" if _only_zeros(data) else data)))
+
+
+def _unpacked(value: Any) -> Any:
+    if not isinstance(value, msgpack.ExtType):
+        return value
+    dtype, length, data = msgpack.unpackb(value.data)
+    array = np.frombuffer(data, dtype) if data else np.zeros(length, dtype)
+    return array.astype(array.dtype.newbyteorder("="))
+
+
+class Journal(Closing):
+    """Appends records to the journal of a run; a thread forces them to disk within a second.
+
+    Parameters
+    ----------
+    recording : Recording    what is there; a torn end after it is cut off
+
+    Raises
+    ------
+    ConfigError    the file cannot be written
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._file = AppendFile(recording.path, recording.size)
+        self._digest = recording.entries[-1].digest if recording.entries else b""
+        self._dirty = False
+        #: Why the disk once refused to sync; it says so once, and nothing that follows can be trusted.
+        self._refusal: ConfigError | None = None
+        # Its put takes no lock that an interrupt could leave taken.
+        self._end: SimpleQueue[None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._keep_synced, name="journal", daemon=True)
+        self._thread.start()
+
+    @property
+    def digest(self) -> str:
+        """Hex digest of the last record, and through it of all of them."""
+        return self._digest.hex()
+
+    def append(self, record: Record) -> None:
+        """Append a record; when this returns, a kill of the process cannot lose it.
+
+        Raises
+        ------
+        ConfigError    it cannot be written, or what was written before could not be forced to disk
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        data, digest = _encode(record, self._digest)
+        self._file.append(data if self._file.size else _MAGIC + data)
+        self._digest = digest
+        self._dirty = True
+
+    def sync(self) -> None:
+        """Force all records to disk; when this returns, a power cut cannot lose them.
+
+        Raises
+        ------
+        ConfigError    the disk refuses, or has refused before
+        """
+        if self._refusal is None:
+            self._dirty = False  # before the sync: what is appended during it counts for the next one
+            try:
+                self._file.sync()
+            except ConfigError as error:
+                self._refusal = error
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _keep_synced(self) -> None:
+        while True:
+            try:
+                self._end.get(timeout=_SYNC_SECONDS)
+                return
+            except Empty:
+                if self._dirty:
+                    with suppress(ConfigError):  # the next record says it
+                        self.sync()
+
+    def close(self) -> None:
+        """Force all records to disk and close the file."""
+        if not self._thread.is_alive():
+            return
+        self._end.put(None)
+        self._thread.join()
+        try:
+            self.sync()
+        finally:
+            self._file.close()

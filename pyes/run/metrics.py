@@ -1,0 +1,214 @@
+"""Metrics of a run: one row a generation, in ``metrics.csv`` and, on request, in TensorBoard; and one row a node."""
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pyes.errors import missing
+from pyes.system.files import AppendFile, write_file
+from pyes.system.lifetime import Closing
+
+
+@dataclass(kw_only=True)
+class Row:
+    """What is recorded of a generation.
+
+    ``timesteps`` and ``episodes`` are cumulative and count training only; ``seconds`` is the wall clock since the first
+    generation began, evaluations included, and goes on across a resume; the others are the generation's own. Returns
+    are the task's own, without any reward offset. None becomes an empty field: a figure of the clock that was lost with
+    a killed head, an evaluation that was not due, or a figure that the algorithm does not have.
+    """
+
+    generation: int
+    timesteps: int
+    episodes: int
+    seconds: float
+    return_mean: float
+    return_std: float
+    return_min: float
+    return_max: float
+    length_mean: float
+    eval_return_mean: float | None = None
+    eval_return_std: float | None = None
+    theta_norm: float
+    gradient_norm: float | None
+    sigma: float | None
+    learning_rate: float | None
+    episode_limit: int
+    episodes_per_member: int
+    theta_hash: str
+    steps_per_second: float | None = None
+    evaluate_seconds: float | None = None
+    update_seconds: float | None = None
+    idle_fraction: float | None = None
+    failed_members: int
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+
+@dataclass(kw_only=True)
+class NodeRow:
+    """What one node did for a generation, in ``nodes.csv``; ``round_trip`` is in seconds."""
+
+    generation: int
+    node: str
+    workers: int
+    members: int
+    timesteps: int
+    steps_per_second: float
+    idle_fraction: float
+    round_trip: float
+    bytes_sent: int
+    bytes_received: int
+
+
+COLUMNS = tuple(each.name for each in fields(Row))
+
+
+class MetricsWriter(Closing):
+    """Appends rows to metrics.csv, each written at once and whole, and to TensorBoard.
+
+    Parameters
+    ----------
+    path : Path                 metrics.csv; its rows of generations 0, 1, ... stay as far as they go without a gap
+    generations : int           rows of this generation and later ones are dropped
+    tensorboard : Path | None   where TensorBoard events go
+
+    Raises
+    ------
+    ConfigError    TensorBoard is wanted and not installed, or the file cannot be written
+    """
+
+    def __init__(self, path: Path, generations: int = 0, tensorboard: Path | None = None) -> None:
+        header = _line(COLUMNS)
+        data = path.read_bytes() if path.exists() else b""
+        lines = list(_whole_rows(data[len(header) :], generations)) if data.startswith(header) else []
+        last = lines[-1][1] if lines else {}
+        self.generation = len(lines)
+        self.seconds = float(last.get("seconds", 0))
+        #: Mean and standard deviation, if the last row has an evaluation.
+        self.last_evaluation: tuple[float, float] | None = None
+        if last.get("eval_return_mean"):
+            self.last_evaluation = float(last["eval_return_mean"]), float(last["eval_return_std"])
+        self._tensorboard = None if tensorboard is None else _open_tensorboard(tensorboard, last)
+        self._file = AppendFile(
+            path, len(header) + sum(len(line) for line, _ in lines) if data.startswith(header) else 0
+        )
+        if not self._file.size:
+            self._file.append(header)
+
+    def write(self, row: Row) -> None:
+        """Append one row, of generation ``self.generation``.
+
+        Raises
+        ------
+        ConfigError    the file cannot be written; the rows before are as they were
+        """
+        assert row.generation == self.generation
+        self._file.append(_line([_text(value) for value in asdict(row).values()]))
+        self.generation += 1
+        self.seconds = row.seconds
+        if self._tensorboard is not None:
+            for key, value in asdict(row).items():
+                if isinstance(value, int | float) and key != "timesteps":
+                    self._tensorboard.add_scalar(key, value, row.timesteps)
+
+    def sync(self) -> None:
+        """Force the rows to disk."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+            self._tensorboard = None
+
+
+class NodesWriter(Closing):
+    """Appends rows to nodes.csv, which is there once there are any.
+
+    Parameters
+    ----------
+    path : Path          nodes.csv
+    generations : int    rows of this generation and later ones are dropped
+    """
+
+    def __init__(self, path: Path, generations: int) -> None:
+        self._path = path
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        kept = [line for line in lines[1:] if line.endswith(b"\n") and _generation(line) < generations]
+        if len(kept) < len(lines) - 1:
+            write_file(path, b"".join(lines[:1] + kept))
+        self._file: AppendFile | None = None
+
+    def write(self, rows: list[NodeRow]) -> None:
+        """Append the rows of a generation."""
+        if not rows:
+            return
+        if self._file is None:
+            size = self._path.stat().st_size if self._path.exists() else 0
+            self._file = AppendFile(self._path, size)
+            if not size:
+                self._file.append(_line(each.name for each in fields(NodeRow)))
+        self._file.append(b"".join(_line([_text(value) for value in asdict(row).values()]) for row in rows))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _generation(line: bytes) -> int:
+    number = line.partition(b",")[0]
+    return int(number) if number.isdigit() else 0
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the whole rows of a metrics file; a last line cut short by a kill is left out."""
+    text = path.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    return list(csv.DictReader(whole.splitlines()))
+
+
+def _whole_rows(data: bytes, generations: int) -> Iterator[tuple[bytes, dict[str, str]]]:
+    """Yield the lines of generations 0, 1, ... up to ``generations``, to the first one that is damaged or missing."""
+    for generation, line in enumerate(data.splitlines(keepends=True)[:generations]):
+        values = next(csv.reader([line.decode(errors="replace")]), [])
+        row = dict(zip(COLUMNS, values, strict=False))
+        whole = line.endswith(b"\n") and len(values) == len(COLUMNS) and row["generation"] == str(generation)
+        if not whole or not all(_is_number(row[key]) for key in ("seconds", "timesteps")):
+            return
+        yield line, row
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _line(values: Any) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerow(values)
+    return text.getvalue().encode()
+
+
+def _text(value: Any) -> Any:
+    # Nine digits name every float32 and keep files of different runs comparable by eye.
+    return f"{value:.9g}" if isinstance(value, float) else value
+
+
+def _open_tensorboard(path: Path, last: dict[str, str]) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise missing("logger.tensorboard", "tensorboard", "tensorboard", error) from error
+    # What an earlier part of the run has told of rows that were dropped since is not shown.
+    return SummaryWriter(str(path), purge_step=int(last["timesteps"]) + 1 if last else None)

@@ -1,0 +1,405 @@
+"""A run as a state machine: what it is made of, what a record does to it, and what comes next.
+
+Owns everything that records change: theta, the algorithm's and the optimiser's state, observation statistics, the
+episode limit, the number of episodes, the counters. Knows no process and no file. Invariant: equal setups and equal
+records give equal bytes of theta, live or rebuilt, since both go through `apply`.
+"""
+
+import platform
+import sys
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import algorithms, networks, tasks
+from pyes import config as configuration
+from pyes.algorithms import Averaging, EpisodeLimit, agreement, next_population_size
+from pyes.algorithms.population import Population
+from pyes.config import TaskConfig, TrainConfig, refusal
+from pyes.episodes import reference_batch
+from pyes.episodes.batch import Batch, Plan, Results
+from pyes.episodes.running_stats import RunningStats
+from pyes.errors import ConfigError, JournalError
+from pyes.networks import ActionHead, Policy, PolicySpec
+from pyes.numerics import streams
+from pyes.numerics.noise import NoiseTable, default_entries
+from pyes.run.journal import Evaluation, Generation, Record, Start
+from pyes.system.lookup import version
+from pyes.system.memory import usable_cores
+from pyes.system.packing import array_hash, theta_hash
+
+#: What else decides the numbers of a run.
+_PACKAGES = ("pyes-rl", "numpy", "torch", "gymnasium")
+
+#: What moves by settings of its own in the course of a run, and these settings.
+_SCHEDULES = {
+    "sigma": ("sigma", "sigma_decay", "sigma_min"),
+    "learning_rate": ("learning_rate", "learning_rate_decay", "learning_rate_min"),
+    "population_size": ("population_size", "growth"),
+    "return_weight": ("return_weight",),
+}
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a policy must know of its task.
+
+    Attributes
+    ----------
+    observation_size : int
+    shape : tuple of int    of one observation
+    head : ActionHead
+    most : int              timesteps of an episode, at most
+    behaviour_size : int    numbers that characterise an episode; 0: none are wanted
+    """
+
+    observation_size: int
+    shape: tuple[int, ...]
+    head: ActionHead
+    most: int
+    behaviour_size: int
+
+    @classmethod
+    def of(cls, config: TaskConfig) -> Self:
+        """Make the task, look at it and close it.
+
+        Raises
+        ------
+        ConfigError    the environment is unknown, or its spaces do not fit the settings
+        TaskError      it could not be made
+        """
+        with tasks.make(config) as task:
+            head = ActionHead.for_space(task.action_space, config.action, bins=config.bins, noise=config.action_noise)
+            most = task.max_timesteps or sys.maxsize
+            return cls(task.observation_size, task.observation_shape, head, most, task.behaviour_size)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run is made of before its first generation.
+
+    Attributes
+    ----------
+    config : TrainConfig    with every "auto" that decides theta resolved
+    spec : PolicySpec
+    theta : float32 (dim,)  the parameters that the run starts from
+    most : int              timesteps of an episode, at most
+    behaviour_size : int    numbers that characterise an episode; 0: none are wanted
+    reference : (n, observation_size) or None    the batch of virtual batch normalisation
+    """
+
+    config: TrainConfig
+    spec: PolicySpec
+    theta: NDArray[np.float32]
+    most: int
+    behaviour_size: int
+    reference: NDArray[Any] | None = None
+
+    @classmethod
+    def of(cls, config: TrainConfig, interface: Interface | None = None) -> Self:
+        """Build network and first parameters, and draw the reference batch if there must be one; imports torch.
+
+        Raises
+        ------
+        ConfigError, TaskError    the task, the network or the noise table cannot be made
+        """
+        interface = interface or Interface.of(config.task)
+        spec, theta = networks.build(
+            config.network,
+            interface.observation_size,
+            interface.head,
+            config.seed,
+            config.task.observation_clip,
+            interface.shape,
+        )
+        if spec.normalized and config.task.normalize_observations:
+            # The reference batch is of raw observations.
+            expected = "false with virtual batch normalisation, which normalises too"
+            raise refusal("task.normalize_observations", True, expected)
+        noise = config.noise
+        if noise.entries == "auto":
+            # A run keeps the table it began with, whatever memory is free later. Without a use, it is a mere slice.
+            on_table = config.algorithm.on_table
+            noise = replace(noise, entries=default_entries(len(theta), noise.dtype) if on_table else len(theta))
+        reference = reference_batch.draw(config.task, config.seed) if spec.normalized else None
+        return cls(replace(config, noise=noise), spec, theta, interface.most, interface.behaviour_size, reference)
+
+    def make_table(self) -> NoiseTable:
+        """Fill the run's noise table, where workers can attach to it."""
+        noise = self.config.noise
+        assert noise.entries != "auto"
+        return NoiseTable(noise.entries, noise.seed, noise.dtype, shared=True, threads=usable_cores())
+
+    @property
+    def statistics_stride(self) -> int:
+        """Every so-many-th member's observations feed the statistics; 0: nobody's."""
+        task = self.config.task
+        return max(1, round(1 / task.statistics_share)) if task.normalize_observations else 0
+
+    def plan(self, capacity: int) -> Plan:
+        """Return what a node must know to evaluate this run's population, or batches of ``capacity`` members."""
+        config, stride, size = self.config, self.statistics_stride, self.config.algorithm.capacity
+        most = max(size, capacity)
+        return Plan(
+            seed=config.seed,
+            dim=len(self.theta),
+            capacity=most,
+            episodes=config.algorithm.averaging.episodes_max or config.task.episodes,
+            observation_size=self.spec.program.observation_size,
+            statistics_rows=-(-size // stride) if stride else 0,
+            policy=self.spec,
+            vector=min(config.cluster.vector, most),  # each has a policy of its own
+            reference=self.reference,
+            bases=config.algorithm.bases,
+            scaled=config.algorithm.scaled,
+            behaviour_size=self.behaviour_size,
+            halves=config.algorithm.averaging.episodes_max is not None,
+        )
+
+
+class RunState:
+    """The state of a run between two records.
+
+    Parameters
+    ----------
+    setup : Setup
+    table : NoiseTable    the one that the setup describes
+    """
+
+    def __init__(self, setup: Setup, table: NoiseTable) -> None:
+        config = setup.config
+        self.setup = setup
+        self._table = table
+        self.algorithm = algorithms.make(
+            config.algorithm, config.optimizer, setup.theta, table, seed=config.seed, threads=usable_cores()
+        )
+        self.limit = EpisodeLimit(config.algorithm.episode_limit, setup.most)
+        self.averaging = Averaging(config.algorithm.averaging, config.task.episodes)
+        self._stats = RunningStats(setup.spec.program.observation_size) if setup.statistics_stride else None
+        self._hash: str | None = None
+        self.timesteps = self.episodes = 0
+        self.failed = 0  # members and evaluation episodes
+        self.evaluation: tuple[float, float] | None = None  # mean and standard deviation of the last one
+
+    @property
+    def generation(self) -> int:
+        """The next generation, and the number of updates that theta has had."""
+        return self.algorithm.generation
+
+    @property
+    def theta_hash(self) -> str:
+        """Digest of the center."""
+        if self._hash is None:
+            self._hash = theta_hash(self.algorithm.theta)
+        return self._hash
+
+    # What comes next
+
+    def batch(self) -> Batch:
+        """Return the members of the next generation."""
+        population = self.algorithm.ask()
+        mean, inverse_std = self._normalizer()
+        return Batch(
+            population,
+            seeds=self._seeds(population.generation, len(population)),
+            limit=self.limit.value,
+            mean=mean,
+            inverse_std=inverse_std,
+            statistics_stride=self.setup.statistics_stride,
+            action_noise=True,
+        )
+
+    def center_batch(self, episodes: int) -> Batch:
+        """Return the center, once for each of the first ``episodes`` evaluation episodes."""
+        mean, inverse_std = self._normalizer()
+        return Batch(
+            Population.center(self.generation, self.algorithm.theta, episodes),
+            seeds=streams.evaluation_seeds(self.setup.config.seed, episodes)[:, None],
+            limit=self.setup.most,
+            mean=mean,
+            inverse_std=inverse_std,
+            evaluation=True,
+        )
+
+    def _seeds(self, generation: int, size: int) -> NDArray[np.int64]:
+        """Environment seeds of a generation: int64 (size, episodes), shared as common_random_numbers says."""
+        config = self.setup.config
+        pair = 2 if config.algorithm.pairs else 1  # without a mirrored one, each is by itself
+        shared = {"none": 1, "pair": pair, "generation": size}[config.task.common_random_numbers]
+        columns = [
+            np.repeat(streams.environment_seeds(config.seed, generation, episode, -(-size // shared)), shared)
+            for episode in range(self.averaging.episodes)
+        ]
+        return np.stack(columns, axis=1)[:size]
+
+    def _normalizer(self) -> tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]:
+        normalizer = None if self._stats is None else self._stats.normalizer()
+        return (None, None) if normalizer is None else normalizer
+
+    # Records
+
+    def start(self) -> Start:
+        """Return the record that a run, or another way of it, begins with."""
+        return Start(
+            generation=self.generation,
+            settings=configuration.deciding(self.setup.config),
+            table=self._table.fingerprint,
+            theta_hash=self.theta_hash,
+            versions=self._versions(),
+            reference=array_hash(self.setup.reference),
+        )
+
+    def record(self, results: Results) -> Generation:
+        """Return the record of the next generation's results; the state stays as it is."""
+        observations, sums = 0, np.empty(0)
+        if self._stats is not None:
+            observations, sums = self._stats.merged(results.sums, results.sum_lengths)
+        return Generation(
+            generation=self.generation,
+            theta_hash=self.theta_hash,
+            returns=results.returns,
+            lengths=results.lengths.astype(np.min_scalar_type(int(results.lengths.max(initial=0)))),
+            status=results.status,
+            observations=observations,
+            sums=sums.ravel(),
+            behaviours=results.behaviours.ravel() if self.setup.behaviour_size else None,
+            agreement=agreement(results.halves) if results.halves.size else None,
+        )
+
+    def record_evaluation(self, results: Results) -> Evaluation:
+        """Return the record of an evaluation of the center; the state stays as it is."""
+        return Evaluation(self.generation, self.theta_hash, results.returns, results.status)
+
+    def apply(self, record: Record) -> None:
+        """Go on by what a record says.
+
+        Raises
+        ------
+        JournalError    the record was made in another state: this one does not lead to its theta
+        """
+        if (record.generation, record.theta_hash) != (self.generation, self.theta_hash):
+            raise JournalError(
+                f"generation {record.generation}: theta is {self.theta_hash} here, the journal was written with "
+                f"{record.theta_hash}; {self._suspects()}"
+            )
+        if isinstance(record, Start):
+            self.check_reference(record)
+        elif isinstance(record, Generation):
+            self._learn(record)
+        elif isinstance(record, Evaluation):
+            self.evaluation = record.summary
+            self.failed += int(np.count_nonzero(record.status))
+
+    def _learn(self, record: Generation) -> None:
+        offset, episodes = self.setup.config.task.reward_offset_per_step, self.averaging.episodes
+        lengths = record.lengths.astype(np.int64)
+        # Only what is learnt from carries the offset; everything reported is the task's own return.
+        returns = record.returns + offset * lengths / episodes
+        behaviours = None if record.behaviours is None else record.behaviours.reshape(len(returns), -1)
+        self.algorithm.tell(returns, behaviours)
+        self.limit.update(lengths, episodes)
+        self.averaging.update(record.agreement)
+        if self.algorithm.population_size is not None:
+            self.algorithm.population_size = next_population_size(self.setup.config.algorithm, lengths)
+        if self._stats is not None:
+            self._stats.load_state_dict({"count": record.observations, "sums": record.sums.reshape(2, -1)})
+        self.timesteps += int(lengths.sum())
+        self.episodes += len(lengths) * episodes
+        self.failed += int(np.count_nonzero(record.status))
+        self._hash = None
+
+    def check_reference(self, record: Start) -> None:
+        """Refuse to go on from a start that had another reference batch.
+
+        Raises
+        ------
+        JournalError    the task gives other observations here
+        """
+        digest = array_hash(self.setup.reference)
+        if record.reference != digest:
+            raise JournalError(
+                f"generation {record.generation}: the reference batch of the task is {digest} here, the run began with "
+                f"{record.reference}; {self._suspects()}"
+            )
+
+    def _suspects(self) -> str:
+        return f"was it made by other versions than these ({', '.join(map(' '.join, self._versions().items()))})?"
+
+    def _versions(self) -> dict[str, str]:
+        names = _PACKAGES + self.setup.config.algorithm.packages
+        return {"python": platform.python_version()} | {name: version(name) for name in names}
+
+    # The state as values
+
+    def branch(self, setup: Setup) -> "RunState":
+        """Return a state that goes on from this one's theta under other settings; what they leave alone is kept.
+
+        Raises
+        ------
+        ConfigError    theta does not fit the policy that the settings make
+        """
+        if setup.spec.program != self.setup.spec.program:
+            raise ConfigError(
+                f"{setup.config.task.title} needs a network of {setup.spec.program.observation_size} inputs and "
+                f"{setup.spec.program.outputs} outputs, the run has one of {self.setup.spec.program.observation_size} "
+                f"and {self.setup.spec.program.outputs}; start a new run"
+            )
+        old, new = self.setup.config, setup.config
+        state = RunState(setup, self._table)
+        algorithm = self.algorithm.state_dict()
+        for key, schedule in _SCHEDULES.items():
+            if any(getattr(new.algorithm, each, None) != getattr(old.algorithm, each, None) for each in schedule):
+                algorithm[key] = getattr(new.algorithm, key)  # a changed schedule begins anew
+        if new.optimizer != old.optimizer and "optimizer" in algorithm:
+            algorithm["optimizer"] = state.algorithm.state_dict()["optimizer"]
+        state.algorithm.load_state_dict(algorithm)
+        if (new.algorithm.episode_limit, setup.most) == (old.algorithm.episode_limit, self.setup.most):
+            state.limit.value = self.limit.value
+        if (new.algorithm.averaging, new.task.episodes) == (old.algorithm.averaging, old.task.episodes):
+            state.averaging.episodes = self.averaging.episodes
+        if state._stats is not None and self._stats is not None:
+            state._stats.load_state_dict(self._stats.state_dict())
+        state.timesteps, state.episodes, state.failed = self.timesteps, self.episodes, self.failed
+        return state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on, as arrays and numbers."""
+        return {
+            "algorithm": self.algorithm.state_dict(),
+            "timesteps": self.timesteps,
+            "episodes": self.episodes,
+            "failed": self.failed,
+            "episode_limit": self.limit.value,
+            "episodes_per_member": self.averaging.episodes,
+            "evaluation": self.evaluation,
+            "observations": None if self._stats is None else self._stats.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state of the same setup."""
+        self.algorithm.load_state_dict(state["algorithm"])
+        self.timesteps, self.episodes, self.failed = state["timesteps"], state["episodes"], state["failed"]
+        self.limit.value = state["episode_limit"]
+        self.averaging.episodes = state["episodes_per_member"]
+        self.evaluation = None if state["evaluation"] is None else (state["evaluation"][0], state["evaluation"][1])
+        if self._stats is not None:
+            self._stats.load_state_dict(state["observations"])
+        self._hash = None
+
+    def policy(self) -> Policy:
+        """Return the center as it acts now."""
+        mean, inverse_std = self._normalizer()
+        config = self.setup.config
+        return Policy(
+            self.setup.spec,
+            self.algorithm.theta,
+            mean,
+            inverse_std,
+            reference=self.setup.reference,
+            network=configuration.to_mapping(config.network),
+            task=configuration.to_mapping(config.task),
+            seed=config.seed,
+            generation=self.generation,
+        )

@@ -1,0 +1,181 @@
+"""Whole or not at all: how pyes puts bytes on disk.
+
+Owns the one way to replace a file and the one way to let one grow; knows nothing of what is in it. Invariant: whoever
+opens a replaced file, at any moment and after any crash, finds either the old bytes or all of the new ones.
+"""
+
+import errno
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pyes.errors import ConfigError
+from pyes.system.lifetime import Closing
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between the tries to append to a full disk: about four minutes in all.
+_DELAYS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+#: What `replacing` calls the file beside.
+_BESIDE = re.compile(r"\..+\.pyes-(\d{1,9})(\.\w+)?")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data``: written beside, flushed to disk, renamed.
+
+    Raises
+    ------
+    ConfigError    the file cannot be written (missing folder, no permission, full disk)
+    """
+    with replacing(path) as beside:
+        beside.write_bytes(data)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Lend a path in the same folder to write to; on leaving, what was written there replaces ``path``.
+
+    The lent path has the suffix of ``path``. After an exception it is removed and ``path`` is as it was.
+
+    Raises
+    ------
+    ConfigError    an OSError in the block or while replacing (missing folder, no permission, full disk)
+    """
+    if not path.parent.is_dir():
+        # Seen now, not after the work whose result was to be written.
+        raise ConfigError(f"cannot write {path}: there is no directory {path.parent}; make it or choose another place")
+    # The process id keeps two writers of one path apart; the suffix stays last, since encoders read it.
+    beside = path.with_name(f".{path.stem}.pyes-{os.getpid()}{path.suffix}")
+    try:
+        yield beside
+        _flush(beside)
+        os.replace(beside, path)
+        _flush(path.parent)
+    except OSError as error:
+        raise _refusal(path, error) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    """Force a file's bytes, or a folder's entries, to disk."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows cannot open a folder, and writes its entries by itself
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what processes that were killed while they replaced a file of this folder have left beside it."""
+    for path in folder.glob(".*"):
+        match = _BESIDE.fullmatch(path.name)
+        if match and not _lives(int(match[1])):
+            with suppress(OSError):
+                path.unlink()
+
+
+def _lives(pid: int) -> bool:
+    if os.name == "nt":
+        return True  # there is no harmless question; what is left stays
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
+
+
+class AppendFile(Closing):
+    """A file that grows by whole pieces: each is in it entirely, or not at all.
+
+    A full disk is waited for, since somebody may make room; everything else that goes wrong is an error at once.
+
+    Parameters
+    ----------
+    path : Path    made if it is missing
+    size : int     bytes to keep of what is there; the rest is cut off
+
+    Raises
+    ------
+    ConfigError    the file cannot be opened or cut
+    """
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path = path
+        self.size = size
+        new = not path.exists()
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+        except OSError as error:
+            raise _refusal(path, error) from error
+        try:
+            os.ftruncate(self._descriptor, size)
+            if new:
+                _flush(path.parent)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise _refusal(path, error) from error
+
+    def append(self, data: bytes) -> None:
+        """Append ``data``.
+
+        Raises
+        ------
+        ConfigError    it cannot be written, or the disk stayed full for some minutes; the file is as it was
+        """
+        for delay in (*_DELAYS, None):
+            try:
+                self._write(data)
+                return
+            except OSError as error:
+                if error.errno not in _FULL or delay is None:
+                    raise _refusal(self.path, error) from error
+                logger.error(
+                    "%s: %s; make room: it is tried again in %g s, and nothing is lost",
+                    self.path,
+                    error.strerror,
+                    delay,
+                )
+            time.sleep(delay)
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except BaseException:  # a full disk, or Ctrl-C between two parts
+            os.ftruncate(self._descriptor, self.size)
+            raise
+        self.size += len(data)
+
+    def sync(self) -> None:
+        """Force to disk what was appended.
+
+        Raises
+        ------
+        ConfigError    the disk refuses; what it has by then is not known
+        """
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise _refusal(self.path, error) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _refusal(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot write {path}: {error.strerror or error}; choose a place that can be written")

@@ -1,0 +1,121 @@
+"""Going on with a run: which settings it keeps, which may change, and which make it another run.
+
+Owns the meaning of ``resume`` and ``force``. Knows no process; reads the run directory and writes nothing.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyes import config as configuration
+from pyes.config import TrainConfig
+from pyes.errors import ConfigError, JournalError, RunDirectoryError
+from pyes.run import journal
+from pyes.run.directory import RunDirectory
+from pyes.run.journal import Recording, Start
+from pyes.system.text import literal
+
+logger = logging.getLogger(__name__)
+
+
+def _is_fixed(key: str, config: TrainConfig) -> bool:
+    """Whether a journal cannot go on without this setting: theta lies in the network, the members in the noise."""
+    section = key.partition(".")[0]
+    if section == "algorithm":
+        if key == "algorithm.parents":
+            return config.algorithm.needs_behaviours  # each center of novelty search has a state of its own
+        # What a library's optimiser has come to is known only as what it was told under its settings.
+        return key == "algorithm.name" or not config.algorithm.on_table
+    if key == "task.behaviour":
+        return config.algorithm.needs_behaviours  # an archive is of one kind
+    return section in ("network", "noise")
+
+
+def settings(values: Mapping[str, Any]) -> TrainConfig:
+    """Check a configuration; of a run that goes on, what is left out is the run's.
+
+    Raises
+    ------
+    ConfigError          an unknown key, a wrong type or an impossible value
+    RunDirectoryError    there is no run to go on with
+    """
+    if values.get("resume") is None:
+        return configuration.from_mapping(values)
+    return configuration.from_mapping(_merge(kept(RunDirectory(values["resume"])), values))
+
+
+def kept(directory: RunDirectory) -> dict[str, Any]:
+    """Return the configuration of a run: what decides theta as its journal has it, the rest as it last was.
+
+    Raises
+    ------
+    RunDirectoryError    there is no run, or its journal is damaged
+    """
+    start = last_start(journal.read(directory.journal))
+    try:
+        config = configuration.to_mapping(directory.read_config())
+    except RunDirectoryError:
+        if start is None:
+            raise
+        return start.settings
+    return config if start is None else config | start.settings
+
+
+def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        # What an environment takes is a mapping of the user's own: given again, it is meant as a whole.
+        both = isinstance(value, Mapping) and isinstance(base.get(key), Mapping) and key != "env_kwargs"
+        merged[key] = _merge(base[key], value) if both else value
+    return merged
+
+
+def recording_of(directory: RunDirectory) -> Recording:
+    """Read the journal of a run that begins or goes on.
+
+    Raises
+    ------
+    JournalError    it is damaged, or gone though the run has begun
+    """
+    recording = journal.read(directory.journal)
+    if not len(recording) and directory.has_results():
+        raise JournalError(f"{directory.journal} is missing or empty; restore it from a copy, or start the run again")
+    if recording.torn:
+        logger.warning("journal.bin: %d bytes of an unfinished record are cut off", recording.torn)
+    return recording
+
+
+def last_start(recording: Recording) -> Start | None:
+    """Return the last record that holds settings; None when there is none."""
+    for index in range(len(recording) - 1, -1, -1):
+        if recording.entries[index].kind == journal.Kind.START:
+            start = recording[index]
+            assert isinstance(start, Start)
+            return start
+    return None
+
+
+def going_on(recording: Recording, config: TrainConfig) -> tuple[TrainConfig, bool]:
+    """Return the configuration with which a run goes on, and whether it goes another way from here.
+
+    Raises
+    ------
+    ConfigError    settings that decide theta have changed, without force (the message has old and new values), or in a
+                   way that no journal can go on with
+    """
+    start = last_start(recording)
+    if start is None:
+        return config, False
+    before = configuration.from_mapping(start.settings)
+    if config.noise.entries == "auto":
+        config = replace(config, noise=replace(config.noise, entries=before.noise.entries))
+    changes = configuration.changes(configuration.deciding(before), configuration.deciding(config))
+    refused = {
+        key: map(literal, change) for key, change in changes.items() if not config.force or _is_fixed(key, before)
+    }
+    if refused:
+        listed = ", ".join(f"{key} (was {old}, got {new})" for key, (old, new) in refused.items())
+        way_out = "start a new run" if config.force else "force=true goes another way from here, or start a new run"
+        raise ConfigError(f"resume: these settings decide the run and cannot change: {listed}; {way_out}")
+    return config, bool(changes)

@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+from optima import check_goes_on_exactly, check_runs_agree, check_solves, noisy_quadratic
+
+import pyes
+from pyes.config import OptimizerConfig, from_mapping
+from pyes.errors import ConfigError
+from pyes.numerics.noise import NoiseTable
+from pyes.tasks import functions
+
+
+@pytest.fixture(scope="module")
+def table():
+    with NoiseTable(100_000, 0) as table:
+        yield table
+
+
+@pytest.mark.parametrize("top", [None, 4])
+def test_equals_a_plain_numpy_implementation(table, top):
+    """Twenty generations on a noisy quadratic against the paper's algorithm 2, with weight decay."""
+    settings = {"population_size": 20, "sigma": 0.1, "learning_rate": 0.05, "learning_rate_decay": 0.98}
+    settings["weight_decay"] = 0.3
+    ars, theta, rate = pyes.ARS(np.ones(12), table, seed=4, top=top, **settings), np.ones(12), 0.05
+    function, same = noisy_quadratic(), noisy_quadratic()
+    for _ in range(20):
+        population = ars.ask()
+        deltas = np.stack([table.slice(offset, 12) for offset in population.offsets[::2]]).astype(float)
+        ars.tell([function(ars.member(i)) for i in range(20)])
+        returns = np.array([[same(theta + 0.1 * delta), same(theta - 0.1 * delta)] for delta in deltas])
+        best = sorted(range(10), key=lambda k: -max(returns[k]))[: top or 10]
+        step = sum((returns[k, 0] - returns[k, 1]) * deltas[k] for k in best) / (len(best) * np.std(returns[best]))
+        theta = theta + rate * step - rate * 0.3 * theta
+        rate *= 0.98
+        np.testing.assert_allclose(ars.theta, theta, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("function", "value"), [(functions.sphere, -1e-4), (functions.ellipsoid, -1e-3)])
+def test_solves(table, function, value):
+    settings = {"population_size": 16, "top": 4, "sigma": 0.05, "learning_rate": 0.1, "learning_rate_decay": 0.98}
+    check_solves(lambda seed: pyes.ARS(np.ones(5), table, seed=seed, **settings), function, value, generations=120)
+
+
+def test_state_survives_a_save_and_a_load_in_the_middle_exactly(table):
+    settings = {"population_size": 8, "top": 2, "sigma_decay": 0.9, "learning_rate_decay": 0.9}
+    check_goes_on_exactly(lambda: pyes.ARS(np.zeros(8), table, **settings))
+
+
+def test_runs_agree(tmp_path):
+    check_runs_agree(tmp_path, {"algorithm": {"name": "ars", "top": 2}, "task": {"normalize_observations": True}})
+
+
+def test_pairs_that_failed_count_as_the_worst(table):
+    ars = pyes.ARS(np.zeros(5), table, population_size=6, top=2, sigma=1.0, learning_rate=1.0)
+    first = ars.member(0)
+    ars.tell([3.0, np.nan, np.nan, np.nan, 1.0, 2.0])
+    assert np.isfinite(ars.theta).all()
+    assert first @ ars.theta > 0
+
+
+def test_theta_stays_when_all_returns_are_equal(table):
+    ars = pyes.ARS(np.ones(5), table, population_size=6)
+    ars.tell(np.full(6, 7.0))
+    np.testing.assert_array_equal(ars.theta, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"population_size": 5},
+            r"algorithm.population_size: got 5, expected an even number with algorithm.name=ars, whose",
+        ),
+        ({"population_size": 6, "top": 4}, "algorithm.top: got 4, expected at most 3, the mirrored pairs of algorithm"),
+        ({"top": 0}, "algorithm.top: got 0, expected an integer >= 1 or null"),
+        ({"sigma_min": 1.0}, "algorithm.sigma_min: got 1.0, expected at most algorithm.sigma, which is 0.05"),
+    ],
+)
+def test_impossible_settings_are_refused(table, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        pyes.ARS(np.zeros(2), table, **settings)
+
+
+@pytest.mark.parametrize("name", ["ars", "snes"])
+def test_optimizer_is_refused_where_there_is_none(name):
+    message = f"^optimizer.name: got 'sgd', expected 'adam' with algorithm.name={name}, which has no optimiser$"
+    with pytest.raises(ConfigError, match=message):
+        from_mapping({"algorithm": {"name": name}, "optimizer": {"name": "sgd"}})
+    with pytest.raises(ConfigError, match=message):
+        pyes.maximize(functions.sphere, np.zeros(2), name, optimizer=OptimizerConfig(name="sgd"))

@@ -1,0 +1,126 @@
+"""CMA-ES of pycma: its own ask and tell behind ours."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cma")
+
+import cma
+from cma import restricted_gaussian_sampler as samplers
+
+from pyes.algorithms import CMAES
+from pyes.errors import ConfigError
+from pyes.numerics import streams
+from pyes.system import memory
+
+KINDS = {
+    "full": {},
+    "diagonal": {"CMA_diagonal": True},
+    "vd": samplers.GaussVDSampler.extend_cma_options(),
+    "vkd": samplers.GaussVkDSampler.extend_cma_options(),
+}
+
+
+def sphere(theta):
+    return -float((np.float64(theta) ** 2).sum())
+
+
+ROTATION = np.linalg.qr(np.random.RandomState(3).standard_normal((4, 4)))[0]
+
+
+def rotated_ellipsoid(theta):
+    return -float((np.logspace(0, 3, 4) * (ROTATION @ theta) ** 2).sum())
+
+
+def _noisy_quadratic(rng):
+    return lambda theta: -float(((theta - np.linspace(-1, 1, 12)) ** 2).sum()) + 0.1 * rng.standard_normal()
+
+
+def _run(es, function, generations):
+    for _ in range(generations):
+        es.tell([function(es.member(i)) for i in range(len(es.ask()))])
+    return es.theta
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cma_es_equals_pycmas_own_ask_and_tell(kind):
+    es = CMAES(np.ones(12, np.float32), seed=4, population_size=10, sigma=0.5, covariance=kind)
+    function, same = (_noisy_quadratic(np.random.default_rng(1)) for _ in range(2))
+    state = np.random.get_state()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pycma's own
+        np.random.seed(streams.library_seed(4))
+        own = cma.CMAEvolutionStrategy(
+            np.ones(12), 0.5, {"popsize": 10, "seed": np.nan, "verbose": -9, "signals_filename": None} | KINDS[kind]
+        )
+        for _ in range(20):
+            points = own.ask()
+            own.tell(points, [-same(np.float32(point)) for point in points])
+    np.random.set_state(state)
+    np.testing.assert_array_equal(_run(es, function, 20), own.result.xfavorite.astype(np.float32))
+    assert es.sigma == pytest.approx(np.sqrt(np.mean(own.stds**2)))
+
+
+@pytest.mark.parametrize(
+    ("function", "dim", "covariance", "generations"),
+    [(sphere, 5, "full", 40), (sphere, 5, "diagonal", 40), (rotated_ellipsoid, 4, "full", 80)],
+)
+def test_cma_es_solves_it_from_ten_seeds(function, dim, covariance, generations):
+    for seed in range(10):
+        es = CMAES(np.full(dim, 2.0), seed=seed, population_size=10, sigma=1.0, covariance=covariance)
+        assert function(_run(es, function, generations)) > -1e-3
+
+
+def test_cma_es_is_full_up_to_two_thousand_parameters_and_diagonal_above():
+    assert CMAES(np.zeros(300))._es.opts["CMA_diagonal"] is not True
+    assert CMAES(np.zeros(2_001))._es.opts["CMA_diagonal"] is True
+
+
+def test_cma_es_refuses_a_covariance_matrix_that_does_not_fit(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 2**30)
+    expected = "got 'full' with 20,000 parameters, which takes 26.8 GiB, and 1.0 GiB of memory are available; try 'diag"
+    with pytest.raises(ConfigError, match=expected):
+        CMAES(np.zeros(20_000), covariance="full")
+
+
+def test_cma_es_hands_options_to_pycma():
+    plain, other = (CMAES(np.ones(5), seed=1, population_size=8, options=each) for each in ({}, {"CSA_dampfac": 0.3}))
+    assert not np.array_equal(_run(plain, sphere, 5), _run(other, sphere, 5))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"options": {"CMA_activ": False}}, "unknown key 'algorithm.options.CMA_activ': did you mean 'algorithm.o"),
+        ({"options": {"popsize": 3}}, "unknown key 'algorithm.options.popsize'"),
+        ({"options": {"tolx": np.zeros(2)}}, "algorithm.options: got .*, expected a mapping of what JSON has"),
+        ({"options": {"CMA_cmean": "2 *"}}, r"algorithm.options.CMA_cmean: got '2 \*', expected no text: a number, "),
+        ({"options": {"CMA_mu": -1}}, r"algorithm=cma_es failed at generation 0 with 5 .* \(.*\); try"),
+        ({"population_size": 3}, "algorithm.population_size: got 3, expected an integer >= 4"),
+        ({"sigma": 0}, "algorithm.sigma: got 0, expected a finite number > 0"),
+        ({"covariance": "vd"}, "algorithm.covariance: got 'vd', expected .* with fewer than 10 parameters"),
+        ({"covariance": "banded"}, "algorithm.covariance: got 'banded', expected one of 'auto', 'full', 'diagonal', "),
+    ],
+)  # fmt: skip
+def test_cma_es_refuses_impossible_settings_in_one_line(settings, expected):
+    with pytest.raises(ConfigError, match=expected) as caught:
+        CMAES(np.zeros(5), **settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_cma_es_is_silent_and_writes_nothing(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cma_signals.in").write_text("{'timeout': 0}\n")
+    es = CMAES(np.ones(10), population_size=4, covariance="vd")
+    _run(es, sphere, 60)
+    assert capfd.readouterr() == ("", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["cma_signals.in"]
+
+
+def test_cma_es_goes_on_where_pycma_would_stop():
+    es = CMAES(np.ones(4), population_size=6)
+    theta = _run(es, lambda theta: 1.0, 300)
+    assert np.isfinite(theta).all()
+    assert es._es.stop()

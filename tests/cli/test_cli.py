@@ -1,0 +1,452 @@
+"""The command line, run as a user runs it: in a process of its own, in an empty directory."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pyes import cli
+from pyes.cli import this_machine
+
+TINY = ("debug=default", "task=cart_pole")
+
+
+def pyes(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pyes", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def error_line(done: subprocess.CompletedProcess[str], status: int) -> str:
+    """Return the one line of a refusal, without its prefix."""
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    *before, line = done.stderr.splitlines()
+    assert not any("error" in each.lower() for each in before)
+    assert line.startswith("pyes: error: ")
+    return line.removeprefix("pyes: error: ")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a tiny policy once for all tests that only look at it."""
+    folder = tmp_path_factory.mktemp("cli")
+    done = pyes("train", *TINY, "run_dir=run", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{folder / 'run'}\n"
+    return folder / "run"
+
+
+def test_train_leaves_the_files_of_a_run(run: Path):
+    expected = {".hydra", "train.log", "metrics.csv", "policy.safetensors", "policy.json", "learning_curve.png"}
+    assert expected <= {path.name for path in run.iterdir()}
+    assert {path.name for path in (run / ".hydra").iterdir()} == {"config.yaml", "hydra.yaml", "overrides.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["task=nope"], "unknown task 'nope': allowed: ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker,"),
+        (["network=ml"], "unknown network 'ml': did you mean 'mlp'? allowed: dqn, gru, linear, lstm, mlp, rnn, torch"),
+        (["experiment=nope"], "unknown experiment 'nope': allowed: ant_bullet, atari_es, bipedal_walker, cart_pole"),
+        (["sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, debug, "),
+        (["+sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, evaluation"),
+        (["experimen=x"], "unknown key 'experimen': did you mean 'experiment'?"),
+        (["algorithm.sigm=1"], "unknown key 'algorithm.sigm': did you mean 'algorithm.sigma'? allowed: averaging"),
+        (["optimizer.momentum=0.5"], "unknown key 'optimizer.momentum': allowed: beta1, beta2, epsilon, name"),
+        (["task=gymnasium"], "task.env_id: missing; give it a value with task.env_id=VALUE"),
+        (["algorithm.population_size=0"], "algorithm.population_size: got 0, expected an integer >= 2"),
+        (["algorithm.population_size=7"], "algorithm.population_size: got 7, expected an even number"),
+        (["algorithm.sigma=-1"], "algorithm.sigma: got -1, expected a finite number > 0"),
+        (["algorithm.sigma=much"], "algorithm.sigma: got 'much', expected a finite number > 0"),
+        (["cart_pole"], "Error parsing override 'cart_pole'; missing EQUAL at '<EOF>'"),
+        (["network.hidden=[64"], "no viable alternative at input '[64'"),
+        (["seed=1,2"], "Ambiguous value for argument 'seed=1,2'"),
+        (["seed=${nope}"], "Interpolation key 'nope' not found"),
+        (["--nope"], "unrecognized arguments: --nope"),
+        (["--config-dir", "nope"], "Additional config directory"),
+        (["resume=nope"], "nope holds no run"),
+        (["resume=${now:%Y}"], "resume: got '${now:%Y}', expected the path of a run, with no ${...} in it"),
+        (["run_dir=/dev/null/x"], "run_dir: cannot make /dev/null/x (Not a directory)"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_train_bad_input_is_refused_in_one_line(overrides: list[str], expected: str, tmp_path: Path):
+    done = pyes("train", *overrides, cwd=tmp_path)
+    assert error_line(done, 2).startswith(expected)
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("algorithm.name=ga", "(algorithm=ga chooses its keys, too; algorithm.name=ga does not)"),
+        ("network.name=mlp", "(network=mlp chooses its keys, too; network.name=mlp does not)"),
+        ("task.name=python", "(task=python chooses its keys, too; task.name=python does not)"),
+    ],
+)
+def test_train_name_without_the_keys_that_belong_to_it_is_pointed_to_its_group(
+    override: str, hint: str, tmp_path: Path
+):
+    assert error_line(pyes("train", override, cwd=tmp_path), 2).endswith(hint)
+
+
+def test_train_options_of_a_library_take_any_key(tmp_path: Path):
+    done = pyes("train", "algorithm=cma_es", "algorithm.options.CMA_activ=false", *TINY, cwd=tmp_path)
+    assert "unknown key 'algorithm.options.CMA_activ': did you mean" in error_line(done, 2)
+
+
+def test_train_an_optimizer_that_an_experiment_chooses_is_for_those_that_take_one(tmp_path: Path):
+    chosen = ("experiment=quadratic", "algorithm=snes", "debug=default")
+    done = pyes("train", *chosen, "run_dir=run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["optimizer"]["name"] == "adam"
+    line = error_line(pyes("train", *chosen, "optimizer=sgd", cwd=tmp_path), 2)
+    assert line.startswith(
+        "optimizer.name: got 'sgd', expected 'adam' with algorithm.name=snes, which has no optimiser"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "status", "expected"),
+    [
+        (["task=gymnasium", "task.env_id=Nope-v1"], 2, "Nope"),
+        (["noise.entries=5"], 2, "noise.entries: the table has 5 entries, theta has 10 parameters"),
+        (["task.action=tanh"], 2, "task.action=tanh does not fit the action space Discrete(2)"),
+        (["task.env_kwargs={nope: 1}"], 1, "nope"),
+        (["cluster=local", "task.action=tanh"], 2, "task.action=tanh does not fit the action space Discrete(2)"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_train_what_does_not_fit_together_is_refused_in_one_line(
+    overrides: list[str], status: int, expected: str, tmp_path: Path
+):
+    done = pyes("train", *TINY, *overrides, "run_dir=run", cwd=tmp_path)
+    line = error_line(done, status)
+    assert expected in line
+    assert line.partition(";")[0][:40] in (tmp_path / "run" / "train.log").read_text(encoding="utf-8")
+
+
+def test_train_environment_that_always_raises_is_one_line_and_status_1(tmp_path: Path):
+    (tmp_path / "broken_env.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Broken(CartPoleEnv):\n"
+        "    def step(self, action):\n"
+        "        raise RuntimeError('the cart has\\nno wheels')\n"
+        "gymnasium.register('Broken-v0', Broken)\n"
+    )
+    overrides = ("debug=default", "task=gymnasium", "task.env_id=broken_env:Broken-v0")
+    line = error_line(pyes("train", *overrides, cwd=tmp_path, PYTHONPATH=str(tmp_path)), 1)
+    assert "no wheels" in line
+
+
+def test_train_into_a_directory_that_holds_a_run_leaves_it_as_it_was(run: Path):
+    files = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    done = pyes("train", *TINY, f"run_dir={run}", cwd=run.parent)
+    assert error_line(done, 2).startswith(f"run_dir: {run} already holds a run; go on with it (resume={run})")
+    assert files == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_train_resume_goes_on_with_the_configuration_of_the_run(tmp_path: Path):
+    chosen = (*TINY, "seed=5", "algorithm=pgpe", "algorithm.sigma=0.25", "task.env_kwargs.sutton_barto_reward=true")
+    first = pyes("train", *chosen, "run_dir=whole", "generations=4", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    pyes("train", *chosen, "run_dir=parts", cwd=tmp_path)
+    overrides = (tmp_path / "parts" / ".hydra" / "overrides.yaml").read_text()
+    done = pyes("train", "resume=parts", "generations=4", "logger=tensorboard", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path / 'parts'}\n"
+    assert (tmp_path / "parts" / ".hydra" / "overrides.yaml").read_text() == overrides
+    weights = [(tmp_path / name / "policy.safetensors").read_bytes() for name in ("whole", "parts")]
+    assert weights[0] == weights[1]
+    line = error_line(pyes("train", "resume=parts", "debug=default", cwd=tmp_path), 2)
+    assert line.startswith("debug: a resumed run keeps its configuration")
+
+
+def test_table_of_a_sweep_is_markdown_or_json_and_nothing_else(run: Path, tmp_path: Path):
+    shutil.copytree(run, tmp_path / "sweep" / "0")
+    done = pyes("table", "sweep", "--targets=-1,1000", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    head, _, row = done.stdout.splitlines()
+    assert head.startswith("| CartPole-v1 | seeds |")
+    assert row.startswith("| OpenAI-ES | 1 | ")
+    assert "| 1/1 |" in row
+    assert "| 0/1 |" in row
+    done = pyes("table", "sweep", "--targets=-1,1000", "--json", cwd=tmp_path)
+    assert [each["reached"] for each in json.loads(done.stdout)["rows"][0]["targets"]] == [1, 0]
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launcher: str, tmp_path: Path):
+    done = pyes("train", *TINY, "seed=0,-1,2", f"hydra/launcher={launcher}", "run_dir=sweep", "-m", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("pyes: error: seed: got -1, expected an integer >= 0")
+    assert "pyes: job 1 failed: seed: got -1" in done.stderr
+    assert "got -1" in (tmp_path / "sweep" / "1" / "train.log").read_text(encoding="utf-8")
+    assert sorted(done.stdout.splitlines()) == [str(tmp_path / "sweep" / job) for job in "02"]
+    assert all((tmp_path / "sweep" / job / "policy.safetensors").exists() for job in "02")
+
+
+def test_train_group_sweep_is_a_sweep_without_a_flag(tmp_path: Path):
+    done = pyes("train", *TINY, "sweep=seeds", "generations=1", "hydra.sweep.dir=five", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(tmp_path / "five" / str(job)) for job in range(5)]
+
+
+def test_train_sweep_that_compares_takes_the_command_line_first_and_leaves_jobs_that_are_there(tmp_path: Path):
+    overrides = ("sweep=compare_lander", "algorithm=openai_es", "seed=0", "debug=default", "run_dir=lander")
+    done = pyes("train", *overrides, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(tmp_path / "lander" / job) for job in "01"]
+    done = pyes("table", "lander", "--json", cwd=tmp_path)
+    assert [row["label"] for row in json.loads(done.stdout)["rows"]] == ["1 episode", "5 episodes"]
+    shutil.rmtree(tmp_path / "lander" / "1")
+    metrics = (tmp_path / "lander" / "0" / "metrics.csv").read_bytes()
+    done = pyes("train", *overrides, cwd=tmp_path)
+    assert done.stdout.splitlines() == [str(tmp_path / "lander" / "1")]
+    assert "pyes: job 0 failed: run_dir:" in done.stderr
+    assert (tmp_path / "lander" / "0" / "metrics.csv").read_bytes() == metrics
+
+
+def test_train_help_lists_the_choices(tmp_path: Path):
+    done = pyes("train", "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert (
+        "task: ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker, cart_pole, envpool, frostbite" in done.stdout
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT from another process")
+@pytest.mark.parametrize("cluster", ["inline", "local"])
+def test_train_interrupt_saves_and_says_how_to_go_on(cluster: str, tmp_path: Path):
+    command = [sys.executable, "-m", "pyes", "train", "task=cart_pole", f"cluster={cluster}", "generations=null"]
+    process = subprocess.Popen(
+        [*command, "noise.entries=1000000", "run_dir=run"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    metrics = tmp_path / "run" / "metrics.csv"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (metrics.exists() and metrics.read_text().count("\n") > 2):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to the workers as well
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    assert f"go on with: pyes train resume={tmp_path / 'run'}" in stderr
+    assert stdout == f"{tmp_path / 'run'}\n"
+    assert (tmp_path / "run" / "policy.safetensors").exists()
+
+
+def test_train_and_resume_take_any_path(tmp_path: Path):
+    name = "x=y/lauf-ä/a b,c'd"
+    for arguments in (["run_dir=" + name, *TINY, "generations=1"], ["resume=" + name, "generations=2"]):
+        done = pyes("train", *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"{tmp_path / name}\n"
+    assert (tmp_path / name / "metrics.csv").read_text().count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["seed=1,2", "-m"], "resume: one run goes on at a time; leave out -m and sweep"),
+        (["run_dir=elsewhere"], "run_dir: a resumed run stays where it is; leave out run_dir, or resume"),
+        (["seed=7"], "resume: these settings decide the run and cannot change: seed (was 0, got 7); force=true"),
+    ],
+)
+def test_train_resume_refuses_in_one_line(overrides: list[str], expected: str, run: Path):
+    line = error_line(pyes("train", f"resume={run}", *overrides, cwd=run.parent), 2)
+    assert line.startswith(expected)
+    assert not (run.parent / "elsewhere").exists()
+
+
+def test_train_with_an_environment_that_prints_has_the_run_directory_alone_on_stdout(tmp_path: Path):
+    (tmp_path / "talking_env.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Talking(CartPoleEnv):\n"
+        "    def step(self, action):\n"
+        "        print('a step')\n"
+        "        return super().step(action)\n"
+        "print('hello')\n"
+        "gymnasium.register('Talking-v0', Talking, max_episode_steps=20)\n"
+    )
+    overrides = ("debug=default", "task=gymnasium", "task.env_id=talking_env:Talking-v0", "run_dir=run")
+    for cluster in ("inline", "local"):
+        done = pyes("train", *overrides[:-1], f"run_dir={cluster}", f"cluster={cluster}", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"{tmp_path / cluster}\n"
+    done = pyes("evaluate", "local", "--episodes", "1", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["lengths"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_output_is_no_hindrance(closed: str, run: Path, tmp_path: Path):
+    command = f"{sys.executable} -m pyes train {' '.join(TINY)} run_dir=run {closed}"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "run" / "policy.safetensors").exists()
+
+
+def test_replay_json_is_what_the_journal_has(run: Path):
+    done = pyes("replay", run, "--generation", "1", "--member", "2", "--json", cwd=run.parent)
+    assert done.returncode == 0, done.stderr
+    playback = json.loads(done.stdout)
+    assert set(playback) == {"return", "length", "seed"}
+    from pyes.reports import replay
+
+    with replay.open(run) as individuals:
+        assert (playback["return"], playback["length"]) == (individuals.returns(1)[2], individuals.lengths(1)[2])
+
+
+def test_evaluate_json_is_all_there_is_on_stdout(run: Path):
+    done = pyes("evaluate", run, "--episodes", "3", "--json", cwd=run.parent)
+    assert done.returncode == 0, done.stderr
+    evaluation = json.loads(done.stdout)
+    assert set(evaluation) == {"return_mean", "return_std", "returns", "lengths"}
+    assert len(evaluation["returns"]) == len(evaluation["lengths"]) == 3
+
+
+def test_evaluate_seed_decides_the_episodes(run: Path):
+    def out(*arguments: str) -> str:
+        return pyes("evaluate", run, "--episodes", "5", *arguments, cwd=run.parent).stdout
+
+    own = out()
+    assert own.startswith("return ")
+    assert own == out("--seed", "0")  # the run's own
+    assert own != out("--seed", "1")
+
+
+def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
+    commands = (("plot", "curve.png"), ("map", "map.png"), ("video", "film.mp4"), ("export", "policy.onnx"))
+    for command, name in commands:
+        done = pyes(command, run, "-o", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"{name}\n"
+        assert (tmp_path / name).stat().st_size > 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "the following arguments are required: COMMAND (see pyes --help)"),
+        (["nope"], "argument COMMAND: invalid choice: 'nope' (choose from"),
+        (["evaluate"], "the following arguments are required: RUN (see pyes evaluate --help)"),
+        (["evaluate", "nope"], "no policy at nope"),
+        (["evaluate", "x", "--episodes", "0"], "argument --episodes: got '0', expected an integer >= 1"),
+        (["evaluate", "x", "--seed", "-1"], "argument --seed: got '-1', expected an integer >= 0"),
+        (["evaluate", "nope", "--generation", "3"], "no journal at nope"),
+        (["replay", "nope", "--generation", "0", "--member", "0"], "no journal at nope"),
+        (["replay", "nope", "--member", "0"], "the following arguments are required: --generation"),
+        (["replay", "nope", "--generation", "-1", "--member", "0"], "--generation: got '-1', expected an integer >= 0"),
+        (["map", "nope", "-o", "x.png"], "nope"),
+        (["map", "nope", "-o", "x.png", "--method", "y"], "argument --method: invalid choice: 'y'"),
+        (["plot", "nope", "-o", "x.png"], "nope"),
+        (["plot", "nope"], "the following arguments are required: -o/--output"),
+        (["plot", "x", "-o", "x.png", "--x", "y"], "argument --x: invalid choice: 'y'"),
+        (["plot", "x", "-o", "x.png", "--band", "y"], "argument --band: invalid choice: 'y'"),
+        (["table", "nope"], "no run directory at nope"),
+        (
+            ["table", "nope", "--targets", "200,much"],
+            "argument --targets: got '200,much', expected numbers with commas",
+        ),
+        (["video", "nope", "-o", "x.mp4"], "no policy at nope"),
+        (["launch"], "the following arguments are required: WAY (see pyes launch --help)"),
+        (["launch", "ssh", "nope", "--", "train"], "cannot read the hosts in nope: No such file or directory"),
+        (["launch", "ssh", "nope", "--port", "0"], "argument --port: got '0', expected an integer >= 1"),
+        (
+            ["launch", "slurm", "--dry-run", "--", "train", "cluster=local"],
+            "cluster: pyes launch sets it; leave it out",
+        ),
+        (["export", "nope", "-o", "x.exe"], "cannot export to x.exe: suffix '.exe', expected one of .safetensors"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_command_bad_input_is_refused_in_one_line(arguments: list[str], expected: str, tmp_path: Path):
+    done = pyes(*arguments, cwd=tmp_path)
+    assert expected in error_line(done, 2)
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "evaluate", "nope"], ["evaluate", "nope", "--debug"]])
+def test_debug_shows_the_traceback_wherever_it_stands(arguments: list[str], tmp_path: Path):
+    done = pyes(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.splitlines()[-1].startswith("pyes: error: no policy at nope")
+
+
+def test_debug_of_train_shows_the_traceback(tmp_path: Path):
+    done = pyes("train", "--debug", "algorithm.sigma=-1", cwd=tmp_path)
+    assert "Traceback" in done.stderr
+    assert "in check" in done.stderr or "in _parse" in done.stderr
+
+
+def test_unexpected_error_is_one_line_that_points_to_debug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("first\n  second")
+
+    monkeypatch.setattr(this_machine, "_info", fail)
+    assert cli.main(["info"]) == 1
+    expected = "pyes: error: ZeroDivisionError: first; second; run again with --debug for the traceback\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch):
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(this_machine, "_info", interrupt)
+    assert cli.main(["info"]) == 130
+
+
+def test_info_names_versions_machine_and_table(tmp_path: Path):
+    done = pyes("info", cwd=tmp_path)
+    assert done.returncode == 0
+    for word in ("pyes", "python", "numpy", "torch", "cpu level", "cores", "memory", "shared memory", "noise table"):
+        assert any(line.startswith(word) for line in done.stdout.splitlines())
+
+
+def test_info_does_not_import_torch(tmp_path: Path):
+    code = "import sys; from pyes import cli; cli.main(['info']); sys.exit('torch' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.DEVNULL, check=False).returncode
+        == 0
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+def test_closed_pipe_is_no_traceback(tmp_path: Path):
+    command = f"{sys.executable} -u -m pyes info | true"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_libraries_get_one_thread_unless_the_user_says_otherwise(tmp_path: Path):
+    code = "import os; from pyes import cli; cli.main(['info']); print(os.environ['OMP_NUM_THREADS'])"
+    for given, expected in (({}, "1"), ({"OMP_NUM_THREADS": "3"}, "3")):
+        environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"} | given
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == expected

@@ -1,0 +1,580 @@
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyes import tasks
+from pyes.algorithms.population import Population
+from pyes.cluster import open_cluster
+from pyes.config import ClusterConfig, NetworkConfig, TaskConfig
+from pyes.episodes.batch import Batch, Plan, Status
+from pyes.errors import ClusterError
+from pyes.networks import ActionHead, build
+from pyes.node.board import Board
+from pyes.node.pipes import open_pipe
+from pyes.node.process import state_of
+from pyes.node.supervisor import Site, run_worker
+from pyes.numerics.noise import NoiseTable
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills processes by /proc")
+
+CLUSTERS = [
+    ClusterConfig(name="inline"),
+    ClusterConfig(workers=1),
+    ClusterConfig(workers=2),
+    ClusterConfig(workers=5),
+    ClusterConfig(workers=2, start_method="spawn"),
+]
+
+
+@pytest.fixture(scope="module")
+def table():
+    with NoiseTable(50_000, 0, shared=True) as table:
+        yield table
+
+
+def _plan(config, members):
+    with tasks.make(config) as task:
+        head = ActionHead.for_space(task.action_space)
+        size = task.observation_size
+    spec, theta = build(NetworkConfig(), size, head, seed=0, observation_clip=5.0)
+    plan = Plan(
+        seed=0,
+        dim=len(theta),
+        capacity=members,
+        episodes=2,
+        observation_size=size,
+        statistics_rows=members,
+        policy=spec,
+    )
+    return plan, theta
+
+
+def _batch(theta, members, generation=0, **settings):
+    rng = np.random.default_rng(generation)
+    return Batch(
+        Population.around(generation, theta, rng.integers(0, 40_000, members), np.full(members, 0.1, np.float32)),
+        seeds=np.arange(2 * members, dtype=np.int64).reshape(members, 2),
+        limit=200,
+        statistics_stride=1,
+        **settings,
+    )
+
+
+def _same(first, second):
+    np.testing.assert_array_equal(first.returns, second.returns)
+    np.testing.assert_array_equal(first.lengths, second.lengths)
+    np.testing.assert_array_equal(first.status, second.status)
+    np.testing.assert_array_equal(first.sums, second.sums)
+    np.testing.assert_array_equal(first.sum_lengths, second.sum_lengths)
+
+
+@pytest.fixture(scope="module")
+def expected(table):
+    config = TaskConfig(env_id="LunarLanderContinuous-v3")
+    plan, theta = _plan(config, 12)
+    with open_cluster(ClusterConfig(name="inline"), config) as cluster:
+        cluster.start(plan, table)
+        return [cluster.evaluate(_batch(theta, 12, generation)) for generation in range(3)]
+
+
+@pytest.mark.parametrize("config", CLUSTERS, ids=lambda c: f"{c.name}-{c.workers}-{c.start_method}")
+def test_results_do_not_depend_on_the_cluster(config, table, expected):
+    task = TaskConfig(env_id="LunarLanderContinuous-v3")
+    plan, theta = _plan(task, 12)
+    with open_cluster(config, task) as cluster:
+        cluster.start(plan, table)
+        for generation in range(3):
+            _same(cluster.evaluate(_batch(theta, 12, generation)), expected[generation])
+
+
+def test_batches_of_different_sizes_follow_each_other(table, expected):
+    task = TaskConfig(env_id="LunarLanderContinuous-v3")
+    plan, theta = _plan(task, 12)
+    with open_cluster(ClusterConfig(workers=3), task) as cluster:
+        cluster.start(plan, table)
+        for members in (12, 1, 7, 12):
+            results = cluster.evaluate(_batch(theta, members, 0))
+            assert len(results.returns) == members
+        _same(results, expected[0])
+
+
+def _faulty(**kwargs):
+    return TaskConfig(env_id="faulty:Faulty-v0", env_kwargs=kwargs)
+
+
+def _evaluate(task, config, table, members=16, generations=1):
+    plan, theta = _plan(TaskConfig(env_id="faulty:Faulty-v0"), members)
+    with open_cluster(config, task) as cluster:
+        cluster.start(plan, table)
+        return [cluster.evaluate(_batch(theta, members, generation)) for generation in range(generations)]
+
+
+#: With seeds 2m and 2m + 1 for member m, one seed in four fails every second member.
+FAILED = np.arange(16) % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        ("raise", Status.RAISED),
+        ("shape", Status.RAISED),
+        ("sys_exit", Status.RAISED),
+        ("nan", Status.NOT_FINITE),
+        ("inf", Status.NOT_FINITE),
+    ],
+)
+@pytest.mark.parametrize("name", ["inline", "local"])
+def test_a_failing_environment_fails_its_members_only(fault, status, name, table):
+    config = ClusterConfig(name=name, workers=2)
+    (healthy,) = _evaluate(_faulty(), config, table)
+    (results,) = _evaluate(_faulty(fault=fault), config, table)
+    np.testing.assert_array_equal(results.status, np.where(FAILED, status, Status.OK))
+    assert np.isnan(results.returns[FAILED]).all()
+    np.testing.assert_array_equal(results.returns[~FAILED], healthy.returns[~FAILED])
+    assert (results.sums[FAILED] == 0).all()
+    assert (results.sum_lengths[FAILED] == 0).all()
+    assert results.failed == 8
+    assert any("seed" in error for error in results.errors)
+
+
+@pytest.mark.parametrize("fault", ["segfault", "exit", "memory", "hang", "hold_gil"])
+def test_a_member_that_kills_or_hangs_its_worker_once_is_evaluated_again(fault, table, tmp_path):
+    config = ClusterConfig(workers=2, episode_time_limit=1.0)
+    (healthy,) = _evaluate(_faulty(), config, table)
+    (results,) = _evaluate(_faulty(fault=fault, once=str(tmp_path), every=16), config, table)
+    assert len(list(tmp_path.iterdir())) == 2
+    _same(results, healthy)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [("segfault", "killed by signal "), ("exit", "exit code 3"), ("memory", "MemoryError")],
+)
+def test_a_member_that_kills_three_workers_is_recorded_as_failed(fault, reason, table):
+    config = ClusterConfig(workers=2)
+    (healthy,) = _evaluate(_faulty(), config, table)
+    (results,) = _evaluate(_faulty(fault=fault), config, table)
+    np.testing.assert_array_equal(results.status, np.where(FAILED, Status.KILLED, Status.OK))
+    np.testing.assert_array_equal(results.returns[~FAILED], healthy.returns[~FAILED])
+    assert any(reason in error and "which has cost 3 workers" in error for error in results.errors)
+
+
+def test_a_worker_killed_from_outside_or_stopped_costs_the_member_nothing(table, tmp_path):
+    (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
+    for fault in ("kill", "stop"):
+        (tmp_path / fault).mkdir()
+        config = ClusterConfig(workers=2, attempts=1)
+        (results,) = _evaluate(_faulty(fault=fault, once=str(tmp_path / fault), every=8), config, table)
+        assert len(list((tmp_path / fault).iterdir())) == 4
+        _same(results, healthy)
+
+
+def test_too_little_memory_in_the_head_itself_fails_the_member(table):
+    (results,) = _evaluate(_faulty(fault="memory"), ClusterConfig(name="inline"), table)
+    np.testing.assert_array_equal(results.status, np.where(FAILED, Status.RAISED, Status.OK))
+
+
+@pytest.fixture
+def memory_cgroup():
+    """Yield a memory control group of 64 MiB."""
+    version_1 = Path("/sys/fs/cgroup/memory")
+    parent, limit = (
+        (version_1, "memory.limit_in_bytes") if version_1.is_dir() else (Path("/sys/fs/cgroup"), "memory.max")
+    )
+    group = parent / f"pyes-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no memory control group can be made: {error}")
+    try:
+        if not (group / limit).exists():
+            pytest.skip(f"the memory controller is not delegated to {parent}")
+        (group / limit).write_text(str(64 * 2**20))
+        if (group / "memory.swap.max").exists():
+            (group / "memory.swap.max").write_text("0")
+        yield group
+    finally:
+        _until(lambda: not (group / "cgroup.procs").read_text(), "the control group is empty")
+        group.rmdir()
+
+
+def test_members_that_the_kernel_kills_for_want_of_memory_are_tried_again_then_recorded_as_failed(
+    table, tmp_path, memory_cgroup
+):
+    config = ClusterConfig(workers=2)
+    (healthy,) = _evaluate(_faulty(), config, table)
+    settings = {"fault": "oom", "every": 16, "cgroup": str(memory_cgroup)}
+    (results,) = _evaluate(_faulty(once=str(tmp_path), **settings), config, table)
+    assert len(list(tmp_path.iterdir())) == 2
+    _same(results, healthy)
+    (results,) = _evaluate(_faulty(**settings), config, table)
+    assert np.flatnonzero(results.status == Status.KILLED).tolist() == [0, 8]
+    np.testing.assert_array_equal(np.delete(results.returns, [0, 8]), np.delete(healthy.returns, [0, 8]))
+    assert any("killed: out of memory (generation 0, member" in error for error in results.errors)
+
+
+def test_workers_that_cannot_start_end_the_run_with_the_reason(table):
+    plan, theta = _plan(TaskConfig(env_id="faulty:Faulty-v0"), 4)
+    with open_cluster(ClusterConfig(workers=2), _faulty(fault="make")) as cluster:
+        cluster.start(plan, table)
+        with pytest.raises(ClusterError, match=r"workers die as soon as they start: .*cannot be made"):
+            cluster.evaluate(_batch(theta, 4))
+
+
+def test_workers_that_are_killed_as_they_start_end_the_run(table):
+    plan, theta = _plan(TaskConfig(env_id="faulty:Faulty-v0"), 4)
+    with open_cluster(ClusterConfig(workers=2), _faulty(fault="kill_at_start")) as cluster:
+        cluster.start(plan, table)
+        with pytest.raises(ClusterError, match="workers die as soon as they start"):
+            cluster.evaluate(_batch(theta, 4))
+
+
+def test_a_worker_that_hangs_as_it_starts_is_replaced(table, tmp_path):
+    (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
+    config = ClusterConfig(workers=1, episode_time_limit=0.5)
+    (results,) = _evaluate(_faulty(fault="hang_at_start", once=str(tmp_path)), config, table)
+    _same(results, healthy)
+
+
+def _children(pid):
+    tasks_ = Path(f"/proc/{pid}/task")
+    return [int(child) for task in tasks_.iterdir() for child in (task / "children").read_text().split()]
+
+
+def _workers():
+    """Return the processes two steps below this one: the nursery's children."""
+    (workers,) = [found for child in _children(os.getpid()) if (found := _children(child))]
+    return workers
+
+
+def _parent(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return int(stat.read().rsplit(")", 1)[1].split()[1])
+
+
+def _until(condition, what):
+    """Wait until a condition holds; a KeyError, ValueError or OSError on the way is a no."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if value := condition():
+                return value
+        except (LookupError, ValueError, OSError):
+            pass
+        time.sleep(0.005)
+    raise AssertionError(f"not within 60 s: {what}")
+
+
+def _all_workers(count):
+    return _until(lambda: len(workers := _workers()) == count and workers, f"{count} workers")
+
+
+def _nursery():
+    return _until(lambda: _parent(_workers()[0]), "a nursery has workers")
+
+
+def _kill(pid):
+    """Kill a process and wait for its death: what it was the parent of is killed by then, too."""
+    os.kill(pid, signal.SIGKILL)
+    _until(lambda: state_of(pid) in ("", "Z"), f"process {pid} is dead")
+
+
+def test_workers_killed_at_random_change_nothing(table):
+    task = _faulty(sleep=0.001)
+    plan, theta = _plan(task, 64)
+    (expected,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table, members=64)
+    stop = threading.Event()
+    kills = []
+
+    def kill():
+        random_source = random.Random(0)
+        while len(kills) < 20 and not stop.wait(random_source.expovariate(10)):
+            try:
+                os.kill(victim := random_source.choice(_workers()), signal.SIGKILL)
+                kills.append(victim)
+            except (ValueError, IndexError, ProcessLookupError, FileNotFoundError):
+                pass
+
+    results = []
+    with open_cluster(ClusterConfig(workers=3), task) as cluster:
+        cluster.start(plan, table)
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            while len(kills) <= 5 or len(results) < 5:
+                results.append(cluster.evaluate(_batch(theta, 64, 0)))
+        finally:
+            stop.set()
+            killer.join()
+    for result in results:
+        _same(result, expected)
+
+
+def test_a_killed_worker_is_replaced_at_once(table):
+    """The figure itself is the benchmark's; here it must only not be seconds."""
+    plan, theta = _plan(_faulty(), 4)
+    with open_cluster(ClusterConfig(workers=1), _faulty()) as cluster:
+        cluster.start(plan, table)
+        cluster.evaluate(_batch(theta, 4))
+        (worker,) = _workers()
+        begun = time.monotonic()
+        _kill(worker)
+        cluster.evaluate(_batch(theta, 4))
+        assert time.monotonic() - begun < 10.0
+
+
+def test_stopped_workers_are_replaced_when_they_hold_nothing_either(table):
+    plan, theta = _plan(_faulty(), 16)
+    (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
+    with open_cluster(ClusterConfig(workers=2), _faulty()) as cluster:
+        cluster.start(plan, table)
+        cluster.evaluate(_batch(theta, 16))
+        for worker in _all_workers(2):
+            os.kill(worker, signal.SIGSTOP)
+            _until(lambda worker=worker: state_of(worker) == "T", "the worker has stopped")
+        _same(cluster.evaluate(_batch(theta, 16)), healthy)
+
+
+@pytest.mark.parametrize("workers_too", [False, True], ids=["nursery", "nursery and workers"])
+def test_nurseries_killed_again_and_again_change_nothing(workers_too, table):
+    task = _faulty(sleep=0.002)
+    plan, theta = _plan(task, 64)
+    (expected,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table, members=64)
+    killed = []
+
+    def kill():
+        chance = random.Random(1)
+        for _ in range(5):
+            nursery = _until(lambda: ({_nursery()} - set(killed)).pop(), "a new nursery has workers")
+            time.sleep(chance.uniform(0, 0.1))
+            for process in [*(_children(nursery) if workers_too else []), nursery]:
+                with contextlib.suppress(ProcessLookupError):  # a worker that was just replaced
+                    os.kill(process, signal.SIGKILL)
+            killed.append(nursery)
+
+    results = []
+    with open_cluster(ClusterConfig(workers=3, attempts=1), task) as cluster:
+        cluster.start(plan, table)
+        killer = threading.Thread(target=kill)
+        killer.start()
+        while killer.is_alive() or not results:
+            results.append(cluster.evaluate(_batch(theta, 64, 0)))
+        killer.join()
+    assert len(set(killed)) == 5
+    for result in results:
+        _same(result, expected)
+
+
+def test_workers_end_with_their_nursery_and_the_next_batch_has_new_ones(table):
+    plan, theta = _plan(_faulty(), 16)
+    (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
+    with open_cluster(ClusterConfig(workers=2), _faulty()) as cluster:
+        cluster.start(plan, table)
+        cluster.evaluate(_batch(theta, 4))
+        old = _all_workers(2)
+        _kill(_nursery())
+        _until(lambda: all(state_of(worker) in ("", "Z") for worker in old), "the workers are gone")
+        _same(cluster.evaluate(_batch(theta, 16)), healthy)
+        assert not set(_workers()) & set(old)
+
+
+def test_a_nursery_killed_before_the_start_is_replaced(table):
+    plan, theta = _plan(_faulty(), 16)
+    (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
+    before = set(_children(os.getpid()))
+    with open_cluster(ClusterConfig(workers=2), _faulty()) as cluster:
+        (nursery,) = set(_children(os.getpid())) - before
+        _kill(nursery)
+        cluster.start(plan, table)
+        _same(cluster.evaluate(_batch(theta, 16)), healthy)
+
+
+def test_a_stopped_nursery_is_replaced(table):
+    plan, theta = _plan(_faulty(), 16)
+    (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
+    with open_cluster(ClusterConfig(workers=2), _faulty()) as cluster:
+        cluster.start(plan, table)
+        cluster.evaluate(_batch(theta, 16))
+        workers, nursery = _all_workers(2), _nursery()
+        os.kill(nursery, signal.SIGSTOP)
+        _until(lambda: state_of(nursery) == "T", "the nursery has stopped")
+        for worker in workers:
+            _kill(worker)
+        _same(cluster.evaluate(_batch(theta, 16)), healthy)
+        assert _nursery() != nursery
+
+
+def test_a_worker_that_comes_when_the_head_has_gone_leaves_without_a_traceback(table, capfd):
+    plan, _ = _plan(_faulty(), 4)
+    board = Board(plan, 1)
+    site = Site(plan, 1, board.handle, table.handle, table.seed, table.dtype)
+    board.close()
+    (reader, writer) = open_pipe("fork")
+    with reader, writer:
+        arguments = (0, site, _faulty(), reader, writer, None, os.getpid())
+        worker = get_context("fork").Process(target=run_worker, args=arguments)
+        worker.start()
+        worker.join(60)
+        assert worker.exitcode == 1
+        worker.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_nurseries_that_die_without_any_progress_end_the_run(table):
+    plan, theta = _plan(_faulty(), 4)
+    with open_cluster(ClusterConfig(workers=2), _faulty(fault="kill_parent_at_start")) as cluster:
+        cluster.start(plan, table)
+        with pytest.raises(ClusterError, match=r"^the parent of the workers died \d+ times and no member got done"):
+            cluster.evaluate(_batch(theta, 4))
+
+
+def _script(body, **options):
+    """Start a script that has the names of this module, in a session of its own."""
+    code = f"""
+import os, signal, sys, threading, time
+sys.path[:0] = {[str(Path(__file__).parents[n]) for n in (1, 2)]!r}
+from tests.cluster.test_cluster import *
+from tests.cluster.test_cluster import _all_workers, _batch, _faulty, _kill, _nursery, _plan, _same, _workers
+table = NoiseTable(50_000, 0, shared=True)
+{body}
+table.close()
+"""
+    return subprocess.Popen([sys.executable, "-c", code], start_new_session=True, **options)
+
+
+def test_a_nursery_forked_beside_torch_and_threads_works_as_the_first_one(table, tmp_path):
+    body = """
+plan, theta = _plan(_faulty(), 16)
+with open_cluster(ClusterConfig(workers=2), _faulty()) as cluster:
+    cluster.start(plan, table)
+    first = cluster.evaluate(_batch(theta, 16))
+    import torch
+    (torch.ones(1000, 1000) @ torch.ones(1000, 1000)).sum().item()
+    threads = [threading.Thread(target=time.sleep, args=(1,)) for _ in range(8)]
+    for thread in threads: thread.start()
+    for _ in range(3):
+        _kill(_nursery())
+        _same(cluster.evaluate(_batch(theta, 16)), first)
+    for thread in threads: thread.join()
+print("the same")
+"""
+    with _script(body, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        output, errors = process.communicate(timeout=120)
+    assert output == "the same\n", errors
+
+
+def test_a_run_that_is_stopped_as_a_whole_goes_on_as_if_nothing_had_been(tmp_path):
+    """Ctrl-Z: the time does not count against episode_time_limit, nor against stopped workers."""
+    body = """
+task = _faulty(sleep=0.08)
+plan, theta = _plan(task, 4)
+with open_cluster(ClusterConfig(workers=2, episode_time_limit=3.0, attempts=1), task) as cluster:
+    cluster.start(plan, table)
+    cluster.evaluate(_batch(theta, 1))
+    workers = _all_workers(2)
+    print("ready", flush=True)
+    cluster.evaluate(_batch(theta, 4))
+    print(workers == _workers())
+"""
+    with _script(body, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.4)  # into the middle of an episode: whenever it is, the run must not notice
+        os.killpg(process.pid, signal.SIGSTOP)
+        time.sleep(4.0)
+        (nursery,) = _children(process.pid)
+        for worker in _children(nursery):  # first, so that the nursery sees them at work and itself late
+            os.kill(worker, signal.SIGCONT)
+            _until(lambda worker=worker: state_of(worker) != "T", "the worker goes on")
+        os.killpg(process.pid, signal.SIGCONT)
+        output, errors = process.communicate(timeout=120)
+    assert (output, errors) == ("True\n", "")
+
+
+@pytest.mark.parametrize("stderr", ["unread", "broken", "closed"])
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_environments_may_print_whoever_listens(stderr, start_method, table, tmp_path):
+    """More than a pipe holds, and standard output has what the head says alone."""
+    (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
+    body = f"""
+task = _faulty(fault="talk")
+plan, theta = _plan(task, 16)
+with open_cluster(ClusterConfig(workers=2, start_method={start_method!r}), task) as cluster:
+    cluster.start(plan, table)
+    results = cluster.evaluate(_batch(theta, 16))
+    print(results.status.sum(), results.returns.tolist())
+"""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    before = (lambda: os.close(2)) if stderr == "closed" else None
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with _script(body, cwd=tmp_path, env=environment, preexec_fn=before, **pipes) as process:
+        if stderr == "broken":
+            process.stderr.close()
+        process.wait(timeout=120)
+        assert process.stdout.read() == f"0 {healthy.returns.tolist()}\n"
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_ctrl_c_in_the_whole_group_is_the_heads_alone(start_method, tmp_path):
+    """Also in processes that have just been started."""
+    body = f"""
+signal.signal(signal.SIGINT, lambda *_: None)
+task = _faulty(fault="kill", every=4, once={str(tmp_path)!r})
+plan, theta = _plan(task, 16)
+print("begun", flush=True)
+with open_cluster(ClusterConfig(workers=2, start_method={start_method!r}), task) as cluster:
+    cluster.start(plan, table)
+    results = cluster.evaluate(_batch(theta, 16))
+    if {start_method!r} == "fork":
+        _kill(_nursery())
+    _same(cluster.evaluate(_batch(theta, 16)), results)
+print("over", flush=True)
+sys.stdin.read()
+"""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    over = threading.Event()
+    with _script(body, cwd=tmp_path, env=environment, **pipes) as process:
+
+        def interrupt():
+            while not over.wait(0.001):
+                os.killpg(process.pid, signal.SIGINT)
+
+        assert process.stdout.readline() == "begun\n"
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        said = process.stdout.readline()
+        over.set()
+        interrupter.join()
+        _, errors = process.communicate(timeout=60)
+    assert said == "over\n", errors
+    assert "Traceback" not in errors
+    assert "KeyboardInterrupt" not in errors
+
+
+def test_workers_hold_no_torch(table, tmp_path):
+    """The head has imported torch by now; workers are forked from a parent that had not."""
+    code = f"""
+import sys
+sys.path[:0] = {[str(Path(__file__).parents[n]) for n in (1, 2)]!r}
+import numpy as np
+from tests.cluster.test_cluster import _batch, ClusterConfig, NoiseTable, Plan, open_cluster
+seen = lambda theta: float("torch" in sys.modules)
+assert "torch" not in sys.modules
+with NoiseTable(50_000, 0, shared=True) as table, open_cluster(ClusterConfig(workers=2), seen) as cluster:
+    import torch
+    plan = Plan(seed=0, dim=3, capacity=4, episodes=2, observation_size=0, statistics_rows=4, policy=None)
+    cluster.start(plan, table)
+    print(cluster.evaluate(_batch(np.zeros(3, np.float32), 4)).returns.tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stdout.strip() == "[0.0, 0.0, 0.0, 0.0]", done.stderr

@@ -1,0 +1,153 @@
+"""Runs over Ray: the journal is the one of a run in one process, also when Ray loses a node and gets another.
+
+Ray runs in a network of the test's own: nobody else can reach it. It takes half a minute, and needs the extra `ray`.
+"""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from heads import count_of, merge, until
+from hosts import Program, start_server
+
+import pyes
+from pyes.cluster import open_cluster
+from pyes.config import ClusterConfig, TaskConfig
+from pyes.errors import ConfigError
+from pyes.remote.wire import keys
+
+SETTINGS = {
+    "task": {"env_id": "faulty:Faulty-v0", "normalize_observations": True},
+    "algorithm": {"population_size": 8},
+    "evaluation": {"every": 5, "episodes": 4},
+    "noise": {"entries": 100_000},
+}
+
+
+@pytest.fixture(scope="module")
+def server():
+    start_server()
+
+
+def test_ray_without_its_package_is_refused_with_the_extra_that_brings_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ConfigError, match=r"cluster=ray needs the package ray: pip install 'pyes-rl\[ray\]'"):
+        open_cluster(ClusterConfig(name="ray"), TaskConfig()).__enter__()
+
+
+def test_ray_is_refused_to_a_function_with_no_workers_and_with_a_key():
+    with pytest.raises(ConfigError, match=r"cluster\.name: got 'ray', expected 'local' or 'inline' for a function"):
+        open_cluster(ClusterConfig(name="ray"), lambda theta: 0.0)
+    with pytest.raises(ConfigError, match=r"cluster\.workers: got 0, expected an integer >= 1, .* cluster\.name=ray"):
+        ClusterConfig(name="ray", workers=0)
+    with pytest.raises(ConfigError, match=r"cluster\.key: got 'key', expected none with cluster=ray"):
+        ClusterConfig(name="ray", key="key")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="nodes run on Linux and macOS")
+def test_agent_returns_how_its_worker_ended_and_what_it_said_last():
+    from pyes.cluster.ray import _Agent
+
+    status, last = _Agent().run("nowhere", keys.new(), 1)
+    assert (status, last[:41]) == (2, "pyes: error: address: got 'nowhere', expe")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray")
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("ip"), reason="makes a network")
+def test_a_run_whose_ray_loses_a_node_and_gets_another_equals_one_in_one_process(tmp_path, server):
+    run = tmp_path / "run"
+    with tempfile.TemporaryDirectory(prefix="pyes-ray-", dir="/tmp") as short:  # paths of sockets have 107 bytes
+        environment = {
+            "FAULTY": '{"sleep": 0.006}',  # a member takes 60 ms
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+            "RAY_TMPDIR": short,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_raylet_start_wait_time_s": "60",
+        }
+        with Program(_train_while_nodes_change, run, environment=environment, apart=True) as program:
+            until(lambda: not program.running, f"the end of {program.said}", 240.0)
+            program.succeed()
+            assert "joins with 1 worker" in program.said
+            assert "Traceback" not in (run / "train.log").read_text()
+    pyes.train(
+        merge(SETTINGS, {"run_dir": str(tmp_path / "reference"), "generations": count_of(run)})
+        | {"cluster": {"name": "inline"}},
+        display=False,
+    )
+    for name in ("journal.bin", "policy.safetensors"):
+        assert (run / name).read_bytes() == (tmp_path / "reference" / name).read_bytes()
+
+
+def _train_while_nodes_change(run: Path) -> None:
+    """Train on two nodes of Ray, of which one is killed and another one comes."""
+    from ray.cluster_utils import Cluster
+
+    _make_network()
+    cluster = Cluster(shutdown_at_exit=False)  # hooks can be set by the main thread alone
+    _, victim = (cluster.add_node(**_machine(number)) for number in (1, 2))
+    failed: list[BaseException] = []
+
+    def change() -> None:
+        try:
+            until(lambda: len(_nodes(run)) == 2, "rows of both nodes")
+            cluster.remove_node(victim, allow_graceful=False)
+            _more_rows(run, 2)
+            known = _nodes(run)
+            cluster.add_node(**_machine(3))
+            until(lambda: _nodes(run) - known, "a row of the third node")
+            _more_rows(run, 1)
+        except BaseException as error:
+            failed.append(error)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    changes = threading.Thread(target=change)
+    changes.start()
+    settings = {"run_dir": str(run), "generations": 10**6, "cluster": {"name": "ray", "address": cluster.address}}
+    result = pyes.train(merge(SETTINGS, settings))
+    changes.join()
+    cluster.shutdown()
+    if failed:
+        raise failed[0]
+    assert result.stopped_by == "interrupt"
+
+
+def _machine(number: int) -> dict[str, Any]:
+    """Return the options of a node of Ray; it waits for none of its helpers, whose ports are given."""
+    ports = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
+    given = {name: 20_000 + 10 * number + i for i, name in enumerate(ports)}
+    return {"num_cpus": 1, "wait": False, "include_dashboard": False, "include_log_monitor": False, **given}
+
+
+def _make_network() -> None:
+    """Give this process's network an interface beside the loopback, which Ray does not take, and a way out for it."""
+    for command in (
+        "link set lo up",
+        "link add one type veth peer name two",
+        "addr add 10.1.1.1/24 dev one",
+        "link set one up",
+        "link set two up",
+        "route add default dev one",
+    ):
+        subprocess.run(["ip", *command.split()], check=True, capture_output=True)
+
+
+def _nodes(run: Path) -> set[str]:
+    """Return the nodes that have had a part in a generation that was written down."""
+    path = run / "nodes.csv"
+    rows = [row.split(",") for row in path.read_text().splitlines()[1:]] if path.exists() else []
+    return {row[1] for row in rows if len(row) > 3 and row[3] != "0"}
+
+
+def _more_rows(run: Path, rows: int) -> None:
+    before = count_of(run)
+    until(lambda: count_of(run) >= before + rows, f"{rows} more rows")

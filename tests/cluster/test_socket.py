@@ -1,0 +1,829 @@
+"""Runs over sockets: whatever happens to nodes, head and network, the journal is the one of a run in one process."""
+
+import collections
+import contextlib
+import csv
+import functools
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from clocks import backwards
+from heads import DEADLINE, children, count_of, hurt, merge, until
+from hosts import FakeNode, Host, Link, Proxy, Trainer, connect, crowd, new_address, new_cable, start_server
+
+import pyes
+from pyes import cli
+from pyes.errors import ConfigError
+from pyes.remote import head as head_module
+from pyes.remote import job as job_module
+from pyes.remote import wire
+from pyes.remote.replica import Node
+from pyes.remote.wire import keys
+from pyes.remote.wire.protocol import HeadSide
+from pyes.reports import status
+from pyes.run import journal
+from pyes.run.metrics import read_rows
+from pyes.run.state import Interface, Setup
+from pyes.system import addresses
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc, and has 127.0.0.0/8")
+
+makes_networks = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("ip"), reason="makes networks, as root"
+)
+makes_clocks = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or not Path("/proc/self/timens_offsets").exists(),
+    reason="makes time namespaces, as root",
+)
+
+SETTINGS = {
+    "task": {"env_id": "faulty:Faulty-v0", "normalize_observations": True},
+    "algorithm": {"population_size": 8},
+    "generations": 12,
+    "evaluation": {"every": 5, "episodes": 4},
+    "noise": {"entries": 100_000},
+}
+#: Timesteps take so long in runs that are to be hurt: a member 60 ms.
+SLOW = {"FAULTY": '{"sleep": 0.006}'}
+
+ENDLESS = {"generations": 10**6}
+
+RUNS = {
+    "openai_es": ("replay", {}),
+    "openai_es, told theta": ("params", {}),
+    "averaging": (
+        "replay",
+        {"algorithm": {"averaging": {"episodes_max": 4}}, "task": {"episodes": 2, "common_random_numbers": "none"}},
+    ),
+    "ga": ("replay", {"algorithm": {"name": "ga"}}),
+    "cma_es": ("auto", {"algorithm": {"name": "cma_es"}}),
+    "nevergrad": ("params", {"algorithm": {"name": "nevergrad"}}),
+    "a growing population": (
+        "replay",
+        {
+            "algorithm": {"growth": {"timesteps": 120, "population_max": 20}},
+            "task": {"env_id": "CartPole-v1"},
+        },
+    ),
+    "two episodes": (
+        "replay",
+        {"task": {"episodes": 2, "common_random_numbers": "none", "statistics_share": 0.3}, "cluster": {"workers": 1}},
+    ),
+    "novelty": ("replay", {"algorithm": {"name": "nsra_es"}, "task": {"behaviour": "final_observation"}}),
+}
+
+
+def _train(run, *changes):
+    """Train in this process, by default without any other."""
+    settings = merge(SETTINGS, {"run_dir": str(run), "cluster": {"name": "inline"}})
+    for each in changes:
+        settings = merge(settings, each)
+    return pyes.train(settings, display=False)
+
+
+def over(address, run="", **cluster):
+    """Return the settings of a head."""
+    where = {"resume": str(run)} if count_of(run) or (run / "journal.bin").exists() else {"run_dir": str(run)}
+    return {**where, "cluster": {"name": "socket", "listen": address, "workers": 0, **cluster}}
+
+
+def _trainer(address, run, *changes, environment=None, **cluster):
+    settings = merge(SETTINGS, over(address, run, **cluster))
+    for each in changes:
+        settings = merge(settings, each)
+    return Trainer(settings, environment=environment)
+
+
+def _same(reference, run):
+    assert (run / "journal.bin").read_bytes() == (reference / "journal.bin").read_bytes()
+    assert (run / "policy.safetensors").read_bytes() == (reference / "policy.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server():
+    start_server()
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """Return the run of these settings and changes that no socket had a part in."""
+    runs = {}
+
+    def make(*changes):
+        key = repr(changes)
+        if key not in runs:
+            runs[key] = tmp_path_factory.mktemp("reference") / "run"
+            _train(runs[key], *changes)
+        return runs[key]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def daemons():
+    """Return the address that two machines wait at, for one head after another."""
+    address = new_address()
+    with Host(address, 1) as one, Host(address, 2) as two:
+        yield address
+        assert one.running
+        assert two.running
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory, reference):
+    """Lend a head whose run goes on while tests disturb it; in the end, it must be as if nobody had."""
+    run, address = tmp_path_factory.mktemp("patient") / "run", new_address()
+    with _trainer(address, run, ENDLESS, workers=1, environment={"FAULTY": '{"sleep": 0.001}'}) as head:
+        _more_rows(head, run, 1)
+        yield address, run
+        _more_rows(head, run, 2)
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+    assert "Traceback" not in (run / "train.log").read_text()
+
+
+def _more_rows(head, run, rows):
+    """Wait until a run has written so many rows more."""
+    before = count_of(run)
+    head.until(lambda: count_of(run) >= before + rows, f"{rows} more rows")
+
+
+def _end(head):
+    """End a run after its generation."""
+    head.send(signal.SIGTERM)
+    assert head.wait() == 130, head.said
+
+
+# --- equality
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_on_two_machines_equals_one_in_one_process(tmp_path, reference, daemons, name):
+    """With two episodes, the head's own machine takes part, too."""
+    run, (sync, changes) = tmp_path / "run", RUNS[name]
+    _train(run, over(daemons, run, sync=sync), changes)
+    _same(reference(changes | {"cluster": {}}), run)
+
+
+@pytest.mark.parametrize("name", ["openai_es", "novelty"])
+def test_what_many_machines_are_sent_leads_to_the_same(tmp_path, reference, daemons, name, monkeypatch):
+    """As if two were many: each is sent the whole, not what it does not know."""
+    monkeypatch.setattr(head_module, "_FEW_NODES", 1)
+    run, (sync, changes) = tmp_path / "run", RUNS[name]
+    _train(run, over(daemons, run, sync=sync), changes)
+    _same(reference(changes), run)
+
+
+def test_machines_join_in_the_middle_and_in_a_resumed_run(tmp_path, reference):
+    run, address = tmp_path / "run", new_address()
+    _train(run, {"generations": 3})
+    with _trainer(address, run, environment=SLOW) as head:
+        head.hear(f"no node is here; start one with: pyes worker {address}")
+        with Host(address, environment=SLOW):
+            _more_rows(head, run, 2)
+            with Host(address, 2, environment=SLOW):
+                head.until(lambda: len(_nodes(run)) == 2, "a row of the second node")
+                head.succeed()
+    _same(reference(), run)
+
+
+# --- faults
+
+
+@pytest.mark.slow
+def test_nodes_killed_at_random_and_all_at_once_change_nothing(tmp_path, reference):
+    run, address, chance = tmp_path / "run", new_address(), random.Random(1)
+    with contextlib.ExitStack() as stack, _trainer(address, run, ENDLESS, environment=SLOW) as head:
+        hosts = [stack.enter_context(Host(address, environment=SLOW)) for _ in range(2)]
+        for number in range(6):
+            head.until(lambda: len(_nodes(run)) > 1, "rows of both")
+            host = hosts[number % 2]
+            victims = [[host.pid], [host.job], host.nurseries, host.workers][number % 4]
+            _more_rows(head, run, 1)
+            time.sleep(chance.uniform(0, 0.1))
+            for pid in victims:
+                if pid:
+                    hurt(pid, signal.SIGKILL)
+            if not number % 4:
+                host.wait()
+                hosts[number % 2] = stack.enter_context(Host(address, environment=SLOW))
+        for host in hosts:
+            host.kill()
+        head.hear("no node is here")
+        stack.enter_context(Host(address, 2, environment=SLOW))
+        _more_rows(head, run, 1)
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
+def test_the_heads_own_node_is_replaced_when_it_dies(tmp_path, reference):
+    run = tmp_path / "run"
+    with _trainer(new_address(), run, workers=1, environment=SLOW) as head:
+        for _ in range(2):
+            _more_rows(head, run, 1)
+            (own,) = children(head.pid)
+            hurt(own, signal.SIGKILL)
+        head.succeed()
+    _same(reference(), run)
+
+
+def test_a_head_killed_and_resumed_finds_its_nodes_again(tmp_path, reference):
+    run, address = tmp_path / "run", new_address()
+    with Host(address, environment=SLOW) as one, Host(address, environment=SLOW) as two:
+        jobs = set()
+        for rows in (2, 4):
+            with _trainer(address, run, environment=SLOW) as head:
+                head.until(lambda rows=rows: count_of(run) >= rows, "some rows")
+                jobs.add((one.job, two.job))
+                head.kill()
+        with _trainer(address, run, environment=SLOW) as head:
+            head.succeed()
+        assert len(jobs) == 1, f"they did not keep their workers: {one.said} {two.said}"
+    _same(reference(), run)
+
+
+@pytest.mark.slow
+def test_a_silent_link_costs_time_alone(tmp_path, reference):
+    """One link is silent while the other node goes on; then both are, for longer than a node may be silent."""
+    run, address = tmp_path / "run", new_address()
+    with contextlib.ExitStack() as stack:
+        proxy = stack.enter_context(Proxy(address))
+        near, _ = (stack.enter_context(Host(each, environment=SLOW)) for each in (address, proxy.address))
+        with _trainer(address, run, environment=SLOW) as head:
+            head.until(lambda: len(_nodes(run)) == 2, "rows of both")
+            proxy.stop()
+            _more_rows(head, run, 2)
+            proxy.heal()
+            _more_rows(head, run, 1)
+            proxy.stop()
+            near.kill()
+            head.until(lambda: _logged(run, "has been silent for"), "the end of patience")
+            proxy.heal()
+            head.succeed()
+    _same(reference(), run)
+
+
+def test_a_node_whose_workers_are_lost_leaves_and_tries_again(tmp_path, reference):
+    run, address = tmp_path / "run", new_address()
+    with _trainer(address, run, ENDLESS, workers=1, environment=SLOW) as head:
+        _more_rows(head, run, 1)
+        with Host(address, environment={"FAULTY": '{"fault": "kill_at_start"}'}) as host:
+            head.until(lambda: _logged(run, r"node \S+ has left") > 1, "two of its leaves")
+            assert host.said.count("workers die as soon as they start") > 1
+            _more_rows(head, run, 1)
+            assert host.running
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
+def test_results_of_a_node_that_was_stopped_are_duplicates(tmp_path, reference):
+    run, address = tmp_path / "run", new_address()
+    with contextlib.ExitStack() as stack:
+        one, _ = (stack.enter_context(Host(address, environment=SLOW)) for _ in range(2))
+        with _trainer(address, run, environment=SLOW) as head:
+            head.until(lambda: len(_nodes(run)) == 2, "rows of both")
+            one.send_all(signal.SIGSTOP)
+            _more_rows(head, run, 2)
+            one.send_all(signal.SIGCONT)
+            head.succeed()
+            assert "of slow nodes, and evaluated by others, too: " in head.said
+    _same(reference(), run)
+
+
+@makes_networks
+def test_three_machines_on_cables_that_are_pulled_out_change_nothing(tmp_path, reference, key):
+    """Hosts are network namespaces; the address is open, and so there is a key."""
+    run, address, secret = tmp_path / "run", new_address("0.0.0.0"), str(key)
+    port = addresses.parse(address).port
+    with contextlib.ExitStack() as stack:
+        head = stack.enter_context(_trainer(address, run, ENDLESS, key=secret, environment=SLOW))
+        links = []
+        for _ in range(3):
+            here = new_cable()
+            host = Host(f"tcp://{here}:{port}", key=secret, environment=SLOW, apart=True)
+            links.append(Link(stack.enter_context(host), here))
+        head.until(lambda: len(_nodes(run)) == 3, "rows of all three")
+        for link in links[:2]:
+            link.down()
+            _more_rows(head, run, 2)
+        for link in links[:2]:
+            link.up()
+        head.until(lambda: len(_nodes(run)) == 3, "rows of all three again")
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
+@pytest.mark.soak
+@makes_networks
+def test_a_cable_that_is_out_for_twenty_seconds_changes_nothing(tmp_path, reference, key):
+    """Both ends have given the connection up by then; the node comes back by itself."""
+    run, address, secret, here = tmp_path / "run", new_address("0.0.0.0"), str(key), new_cable()
+    port = addresses.parse(address).port
+    with contextlib.ExitStack() as stack:
+        head = stack.enter_context(_trainer(address, run, ENDLESS, key=secret, workers=1, environment=SLOW))
+        host = stack.enter_context(Host(f"tcp://{here}:{port}", key=secret, environment=SLOW, apart=True))
+        link = Link(host, here)
+        head.until(lambda: len(_nodes(run)) == 2, "rows of both")
+        link.down()
+        healed = time.monotonic() + 20.0
+        head.until(lambda: _logged(run, r"node \S+ has left"), "the end of the head's patience")
+        host.hear("lost the head")
+        head.until(lambda: time.monotonic() > healed, "twenty seconds")
+        _more_rows(head, run, 1)
+        link.up()
+        head.until(lambda: len(_nodes(run)) == 2, "rows of both again")
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
+@pytest.mark.parametrize(("delay", "piece"), [(0.05, 2**16), (0.0, 1)])
+def test_a_slow_or_crumbling_link_changes_nothing(tmp_path, reference, delay, piece):
+    run, address = tmp_path / "run", new_address()
+    with Proxy(address) as proxy, Host(proxy.address):
+        proxy.delay, proxy.piece = delay, piece
+        with _trainer(address, run) as head:
+            head.succeed()
+    _same(reference(), run)
+
+
+def test_a_link_cut_after_every_number_of_bytes_changes_nothing(tmp_path, reference):
+    """Every other connection lives for some bytes more than the one before it; a node gives up if none is let in."""
+    run, address = tmp_path / "run", new_address()
+    with Proxy(address) as proxy, Host(proxy.address), _trainer(address, run) as head:
+        proxy.cut = (each for most in itertools.count(1, 7) for each in (most, 1000))
+        head.succeed()
+        assert proxy.cuts > 50
+    _same(reference(), run)
+
+
+@makes_clocks
+def test_clocks_that_are_days_apart_change_nothing(tmp_path, reference):
+    """A beat carries its sender's clock: an answer with another one would make a round trip of days, or of none."""
+    run, address, day = tmp_path / "run", new_address(), 24 * 3600
+    settings = merge(merge(SETTINGS, over(address, run)), ENDLESS)
+    with contextlib.ExitStack() as stack:
+        head = stack.enter_context(Trainer(settings, environment=SLOW, clock=5 * day))
+        for clock in (0, 10 * day):
+            stack.enter_context(Host(address, environment=SLOW, clock=clock))
+        head.until(lambda: len(_nodes(run)) == 2, "rows of both")
+        head.until(lambda: [0.0 < each < 5.0 for each in _round_trips(run)] == [True] * 2, "round trips below 5 s")
+        assert not _logged(run, "has been silent|has left")
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
+def test_a_node_whose_wall_clock_runs_backwards_changes_nothing(tmp_path, reference):
+    run, address = tmp_path / "run", new_address()
+    variables = {**os.environ, **backwards(tmp_path), "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-m", "pyes", "worker", address, "--workers", "1"]
+    with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True) as node:
+        try:
+            _train(run, over(address, run))
+            assert any("the job has ended" in line for line in node.stderr)
+            node.terminate()
+            assert node.wait(DEADLINE) == 0
+        finally:
+            node.kill()
+    _same(reference(), run)
+
+
+def test_a_node_that_was_left_out_of_batches_learns_what_they_came_to(reference):
+    """It took part in an evaluation alone, and in none of the batches that it is told about."""
+    recording = journal.read(reference() / "journal.bin")
+    records = [each for each in recording if isinstance(each, journal.Generation)]
+    settings = job_module.settings_of(pyes.config.from_mapping(SETTINGS))
+    with Node(wire.Job("job", settings, "replay"), 1) as node:
+        node.fork()
+        ready = node.prepare()
+        assert node.open(wire.Open(1, 0, 4, ready.theta_hash)) is None
+        node.close_batch()
+        for record in records:
+            assert node.learn(head_module._lesson(record, np.arange(len(record.returns)))) is None
+        assert node.ready().generation == len(records) == SETTINGS["generations"]
+        assert node.ready().theta_hash == read_rows(reference() / "metrics.csv")[-1]["theta_hash"]
+
+
+# --- those who are not let in, and those who lie
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"protocol": 99}, r"protocol 99 here, 1 at the head"),
+        ({"package": "9.9"}, r"pyes-rl 9\.9 here, .* install the same version"),
+        ({"kernels": "other"}, r"kernels other here, .* install the same build"),
+    ],
+)
+def test_another_build_is_refused_on_both_sides(tmp_path, patient, said, reason):
+    address, run = patient
+    with FakeNode(address, **said) as node:
+        assert re.search(reason, node.refusal())
+    _logged_once(run, reason)
+
+
+def test_a_refused_worker_says_why_and_ends():
+    address = new_address()
+    parsed = addresses.parse(address)
+    with socket.create_server((parsed.host, parsed.port)) as server, Host(address) as host:
+        connection, _ = server.accept()
+        with connection:
+            side = HeadSide(2**20)
+            while not side.receive(connection.recv(2**10)):
+                pass
+            connection.sendall(side.send(wire.Refused("pyes-rl 0.1 here, 0.2 at the head")))
+            assert host.wait() == 3
+        assert host.said.splitlines()[-1].endswith(f"{address}: pyes-rl 0.1 here, 0.2 at the head")
+
+
+LIES = {
+    "another center": (lambda done, _: replace(done, theta_hash="0bad"), "its theta is 0bad, expected"),
+    "members of others": (
+        lambda done, _: replace(done, ranges=np.array([[0, 1]]) + 10**6),
+        "returned member 1000000 of",
+    ),
+    "members not granted": (
+        lambda done, other: replace(done, ranges=np.array([[other, other + 1]])),
+        "that it was not given",
+    ),
+    "other sums": (lambda done, _: replace(done, sums=np.zeros((3, 2, 3))), "its sums have shape"),
+    "behaviours": (lambda done, _: replace(done, behaviours=np.zeros((1, 2), np.float32)), "its behaviours have shape"),
+}
+
+
+def _lie(node, change):
+    """Answer each grant with a lie, until the head sends the node away; return why it does."""
+    while not isinstance(message := node.get(), wire.Refused):
+        assert message is not None, "the head closed the connection"
+        if isinstance(message, wire.Open):
+            opened, others = message, set(range(8))
+        if isinstance(message, wire.Grant) and message.batch == opened.batch:
+            others -= set(wire.members_of(message.ranges).tolist())
+            begin = int(message.ranges[0, 0])
+            honest = wire.Done(
+                batch=opened.batch,
+                theta_hash=opened.theta_hash,
+                ranges=np.array([[begin, begin + 1]]),
+                returns=np.array([1e9]),
+                lengths=np.array([10], np.uint8),
+                status=None,
+                sums=None if opened.episodes else np.zeros((1, 2, 3)),
+                behaviours=None,
+                halves=None,
+                busy=0.1,
+                errors=[],
+            )
+            node.send(change(honest, min(others)))
+    return message.reason
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_node_that_lies_is_sent_away(patient, lie):
+    address, run = patient
+    change, reason = LIES[lie]
+    with FakeNode(address, node=lie) as node:
+        _join(node)
+        assert reason in _lie(node, change)
+    _logged_once(run, f"refused {lie}: .*{reason}")
+
+
+def test_a_node_that_comes_to_another_theta_is_corrected_three_times(patient):
+    address, run = patient
+    with FakeNode(address, node="drifting") as node:
+        job = _join(node)
+        for _ in range(3):
+            snapshot = node.expect(wire.Snapshot)
+            node.send(_at(job, snapshot, theta_hash="0bad"))
+        assert "its theta differs from the head's" in node.refusal()
+    _logged_once(run, "refused drifting: its theta differs")
+
+
+def test_a_node_that_comes_to_another_theta_in_each_update_is_sent_away(patient):
+    address, run = patient
+    with FakeNode(address, node="astray") as node:
+        ready = _join(node)
+        for _ in range(3):
+            snapshot = node.expect(wire.Snapshot)
+            node.send(_at(ready, snapshot))
+            learn = node.expect(wire.Learn)
+            node.send(_at(ready, snapshot, generation=learn.generation + 1, theta_hash="0bad"))
+        assert "its theta differs from the head's" in node.refusal()
+    _logged_once(run, "refused astray: its theta differs")
+
+
+def test_a_node_that_is_late_is_not_waited_for(patient):
+    """The run goes on while it takes a snapshot in; what it says then is of the past."""
+    address, _ = patient
+    with FakeNode(address, node="late") as node:
+        ready = _join(node)
+        snapshot = node.expect(wire.Snapshot)
+        for generation in range(snapshot.generation, snapshot.generation + 4):
+            assert node.expect(wire.Open).generation == generation
+            assert node.expect(wire.Learn).generation == generation
+        node.send(_at(ready, snapshot))
+        assert node.expect(wire.Open).generation == generation + 1
+
+
+def test_a_node_that_does_not_read_is_not_written_to_for_ever(tmp_path, reference):
+    """Each generation is a vector of 1 MB; 4 may wait for it, and some more in the kernel."""
+    changes = {
+        "network": {"name": "mlp", "hidden": [500, 500]},
+        "noise": {"entries": 2**20},
+        "generations": 24,
+        "evaluation": {"every": 0},
+    }
+    run, address = tmp_path / "run", new_address()
+    _digests(json.dumps(changes))  # takes seconds; it is to join at the beginning
+    with _trainer(address, run, changes, sync="params") as head:
+        head.hear("no node is here")
+        with FakeNode(address, node="deaf") as node, Host(address):
+            node.send(_ready(node.expect(wire.Job), changes))
+            while head.running:
+                with contextlib.suppress(ConnectionError):  # the run has just ended
+                    node.send(wire.Beat(0.0))
+                time.sleep(0.2)
+            head.succeed()
+    sent = collections.Counter()
+    with open(run / "nodes.csv", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            sent[row["node"]] += int(row["bytes_sent"])
+    assert sent.pop("deaf") < 16e6
+    assert min(sent.values()) > 22e6
+    _same(reference(changes), run)
+
+
+@pytest.mark.parametrize("what", ["digest", "table"])
+def test_a_node_with_other_settings_is_sent_away(patient, what):
+    address, _ = patient
+    with FakeNode(address) as node:
+        job = node.expect(wire.Job)
+        node.send(replace(_ready(job), **{what: "other"}))
+        assert re.search(r"its (settings|noise table) differ.*\(other, here ", node.refusal())
+
+
+def _join(node):
+    """Say that a node is ready, at the beginning of the run; return what it said."""
+    ready = _ready(node.expect(wire.Job))
+    node.send(ready)
+    return ready
+
+
+def _at(ready, snapshot, **changes):
+    """Return what a node says that has taken a snapshot up; changes are what it says wrong."""
+    standing = {name: getattr(snapshot, name) for name in ("generation", "theta_hash")}
+    return replace(ready, snapshot=snapshot.number, **(standing | changes))
+
+
+@functools.cache
+def _digests(changes):
+    """Return what an honest node of SETTINGS with these changes finds out by itself."""
+    config = pyes.config.from_mapping(merge(SETTINGS, json.loads(changes)))
+    setup = Setup.of(config, Interface.of(config.task))
+    with setup.make_table() as table:
+        return job_module.digest_of(setup), table.fingerprint
+
+
+def _ready(job, changes=None):
+    digest, table = _digests(json.dumps(changes or {}))
+    return wire.Ready(job.job, digest, table, "", 0, 0)
+
+
+def test_user_code_that_is_on_the_head_alone_is_named(tmp_path):
+    """The head's own node has it, too."""
+    (tmp_path / "only_here.py").write_text("from user_tasks import point as make\n")
+    run, address, path = tmp_path / "run", new_address(), (str(tmp_path),)
+    task = {"name": "python", "factory": "only_here:make", "env_id": ""}
+    settings = {"task": task, "generations": 4, "noise": {"entries": 10_000}}
+    with Host(address, environment=SLOW) as host, Trainer(settings | over(address, run, workers=1), path=path) as head:
+        head.succeed()
+        host.hear("cannot take part in the job: ")
+        assert re.search(r"node \S+ cannot take part: .*only_here", head.said)
+        assert re.search(r"node \S+ cannot take part: .*only_here", (run / "train.log").read_text())
+        assert host.running
+
+
+# --- security
+
+
+def test_an_open_address_without_a_key_is_refused_before_anything_is_made(tmp_path):
+    address = new_address("0.0.0.0")
+    with pytest.raises(ConfigError, match=r"cluster\.key=FILE .*pyes keygen"):
+        _train("unused", over(address, tmp_path / "run"))
+    assert not (tmp_path / "run" / "journal.bin").exists()
+    with pytest.raises(ConnectionRefusedError):
+        connect(address.replace("0.0.0.0", "127.0.0.1"))
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory):
+    path = tmp_path_factory.mktemp("key") / "key"
+    keys.generate(path)
+    return path
+
+
+def test_a_run_between_machines_with_a_key_lets_in_nobody_else(tmp_path, reference, key):
+    run, address = tmp_path / "run", new_address()
+    other = tmp_path / "other"
+    keys.generate(other)
+    with contextlib.ExitStack() as stack:
+        head = stack.enter_context(_trainer(address, run, ENDLESS, key=str(key)))
+        honest, wrong, none = (
+            stack.enter_context(Host(address, key=each and str(each), environment=SLOW)) for each in (key, other, None)
+        )
+        _more_rows(head, run, 1)
+        assert wrong.wait() == 3
+        assert re.search(r"the head does not (have|take) this key", wrong.said)
+        with connect(address) as garbage:
+            garbage.sendall(bytes(range(256)) * 8)
+            assert not _rest(garbage)
+        head.until(lambda: _logged(run, "refused 127.*: it has not the key of this cluster"), "the refusals")
+        _more_rows(head, run, 2)
+        assert none.wait() == 3, none.said
+        assert honest.running
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
+def test_a_key_that_is_gone_from_the_head_lets_nobody_in_until_it_is_back(tmp_path, reference, key):
+    run, address, lost, kept = tmp_path / "run", new_address(), tmp_path / "lost", tmp_path / "kept"
+    shutil.copy(key, lost)
+    with _trainer(address, run, ENDLESS, key=str(lost), workers=1, environment=SLOW) as head:
+        _more_rows(head, run, 1)
+        lost.rename(kept)
+        with Host(address, key=str(key)) as late:
+            assert late.wait() == 3
+            assert "does not answer" in late.said.splitlines()[-1]
+        assert _logged(run, r"refused 127\S+: cannot read the key") == 1
+        _more_rows(head, run, 1)
+        kept.rename(lost)
+        with Host(address, key=str(key)) as late:
+            late.hear("at work")
+            _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
+def test_a_node_with_a_key_does_not_trust_a_head_without(tmp_path, key):
+    address = new_address()
+    with _trainer(address, tmp_path / "run"), Host(address, key=str(key)) as host:
+        assert host.wait() == 3
+        assert "does not answer; is it a head of pyes, with a key?" in host.said.splitlines()[-1]
+
+
+GARBAGE = {
+    "other frames": b"GET / HTTP/1.1\r\n\r\n" * 8,
+    "a frame beyond a kibibyte": struct.pack("<I", 1025) + b"x" * 1025,
+    "a frame of gigabytes": struct.pack("<I", 2**31) + b"x" * 100,
+    "a message before its time": wire.encode(wire.Log(30, "text")),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_is_refused_and_logged_once(patient, what):
+    address, run = patient
+    before = _logged(run, "refused 127")
+    for _ in range(3):
+        with connect(address) as connection:
+            connection.sendall(GARBAGE[what])
+            assert not _rest(connection)
+    until(lambda: _logged(run, "refused 127") > before, "the refusal")
+    assert _logged(run, "refused 127") == before + 1
+
+
+def test_garbage_of_many_kinds_does_not_fill_the_log(patient):
+    address, run = patient
+    for number in range(50):
+        with connect(address, "127.0.0.9") as connection:
+            connection.sendall(struct.pack("<I", 2000 + number))
+            assert not _rest(connection)
+    _logged_once(run, r"refused 127\.0\.0\.9: and more often this minute")
+    assert _logged(run, r"refused 127\.0\.0\.9") == 21
+
+
+@pytest.mark.slow
+def test_a_thousand_idle_connections_hold_nobody_up(patient):
+    address, run = patient
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(connect(address)) for _ in range(1000)]
+        for each in idle[::2]:
+            each.sendall(b"\x10")
+        before = count_of(run)
+        until(lambda: count_of(run) >= before + 2, "two rows")
+        with FakeNode(address) as node:
+            node.expect(wire.Job)
+        assert not _rest(idle[0])  # by and by, each is shut out
+    _logged_once(run, "no handshake within")
+
+
+@pytest.mark.slow
+def test_two_thousand_nodes_that_join_at_once_are_all_let_in(patient):
+    address, run = patient
+    with crowd(address, 2000):
+        report = status.ask(addresses.parse(address), None)
+        assert len(report["nodes"]) > 2000  # and the head's own
+        before = count_of(run)
+        until(lambda: count_of(run) >= before + 2, "two rows")
+    until(lambda: len(status.ask(addresses.parse(address), None)["nodes"]) < 2000, "their leave")
+
+
+def test_a_head_out_of_descriptors_goes_on(tmp_path, reference):
+    run, address = tmp_path / "run", new_address()
+    with Trainer(
+        merge(merge(SETTINGS, over(address, run, workers=1)), ENDLESS), environment=SLOW, descriptors=100
+    ) as head:
+        _more_rows(head, run, 1)
+        with contextlib.ExitStack() as stack:
+            for _ in range(150):
+                stack.enter_context(connect(address))
+            _more_rows(head, run, 3)
+        with FakeNode(address) as node:
+            node.expect(wire.Job)
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
+def _rest(connection):
+    """Return what the head has to say until it closes the connection."""
+    rest = b""
+    with contextlib.suppress(ConnectionError):
+        while data := connection.recv(2**16):
+            rest += data
+    return rest
+
+
+# --- daemons and signals
+
+
+def test_a_sweep_of_tasks_and_networks_is_served_by_the_same_daemons(tmp_path, daemons):
+    sweep = tmp_path / "sweep"
+    shared = [
+        "generations=2",
+        "evaluation.every=0",
+        "algorithm.population_size=4",
+        "noise.entries=100000",
+        "task.max_timesteps=20",
+        "task=cart_pole,pendulum",
+        "network=linear,mlp",
+    ]
+    for name, more in (("socket", [f"cluster.listen={daemons}"]), ("inline", [])):
+        where = f"hydra.sweep.dir={sweep / name}"
+        assert cli.main(["train", "-m", *shared, f"cluster={name}", *more, where]) == 0
+    for job in range(4):
+        _same(sweep / "inline" / str(job), sweep / "socket" / str(job))
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_worker_that_is_interrupted_ends_with_all_that_is_its(patient, number, status):
+    address, _ = patient
+    with Host(address) as host:
+        host.hear("at work")
+        host.send_all(number)
+        assert host.wait() == status
+        assert "Traceback" not in host.said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_head_that_waits_for_nodes_can_be_interrupted(tmp_path, number):
+    with _trainer(new_address(), tmp_path / "run") as head:
+        head.hear("no node is here")
+        head.send(number)
+        assert head.wait() == 130
+        assert "Traceback" not in head.said
+
+
+def _logged(run, pattern):
+    return len(re.findall(pattern, (run / "train.log").read_text()))
+
+
+def _logged_once(run, pattern):
+    until(lambda: _logged(run, pattern), pattern)
+    assert _logged(run, pattern) == 1
+
+
+def _nodes(run):
+    """Return the nodes that had a part in the last generation that was written down."""
+    rows = [row for row in _rows(run) if row["members"] != "0"]
+    return {row["node"] for row in rows if row["generation"] == rows[-1]["generation"]}
+
+
+def _round_trips(run):
+    """Return the round trip of each node in the last generation that was written down, in seconds."""
+    rows = _rows(run)
+    return [float(row["round_trip"]) for row in rows if row["generation"] == rows[-1]["generation"]]
+
+
+def _rows(run):
+    path = run / "nodes.csv"
+    return read_rows(path) if path.exists() else []

@@ -1,0 +1,363 @@
+"""Launches: hosts over a real sshd on the loopback interface, Slurm's script run under stand-ins for its programs."""
+
+import configparser
+import contextlib
+import getpass
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import leftovers
+import pytest
+import yaml
+from heads import count_of, until
+
+from pyes.errors import ClusterError, ConfigError
+from pyes.launch import head_arguments, hosts, slurm
+from pyes.system.addresses import Address
+
+ROOT = Path(__file__).parents[2]
+TINY = ("debug=default", "task=cart_pole")
+DEADLINE = 120.0  # seconds; a launch starts several programs, one after another
+HEAD = Address("10.0.0.1", 5555)
+SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
+with_sshd = pytest.mark.skipif(not SSHD or not shutil.which("ssh"), reason="needs OpenSSH's server and client")
+
+
+# The file of hosts
+
+
+def read(text: str, tmp_path: Path) -> list[hosts.Host]:
+    path = tmp_path / "hosts.txt"
+    path.write_text(text)
+    return hosts.read(path)
+
+
+def test_hosts_read_takes_lines_and_leaves_comments(tmp_path: Path):
+    found = read("# ours\n\nnode1\nme@node2 workers=8 python='/opt/my env/bin/python' dir=~/code # big\n", tmp_path)
+    assert found == [
+        hosts.Host("node1"),
+        hosts.Host("me@node2", "'/opt/my env/bin/python' -m pyes", "~/code", 8),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "lists no host"),
+        ("# none", "lists no host"),
+        ("-oProxyCommand=x", "hosts.txt:1: got '-oProxyCommand=x', expected [user@]host first"),
+        ("a\nb c", "hosts.txt:2: got 'c', expected KEY=VALUE, once each: workers, python, pyes, dir"),
+        ("a workers=0", "got 'workers=0', expected an integer >= 1"),
+        ("a workers=2 workers=3", "got 'workers=3', expected KEY=VALUE, once each"),
+        ("a python=x pyes=y", "not both"),
+        ("a dir='x", "No closing quotation"),
+    ],
+)
+def test_hosts_read_refuses_in_one_line(text: str, expected: str, tmp_path: Path):
+    with pytest.raises(ConfigError) as caught:
+        read(text, tmp_path)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_hosts_read_without_a_file_is_refused(tmp_path: Path):
+    with pytest.raises(ConfigError, match="cannot read the hosts in"):
+        hosts.read(tmp_path / "nope")
+
+
+def test_host_command_survives_a_shell(tmp_path: Path):
+    (tmp_path / "it's here").mkdir()
+    host = hosts.Host("node1", "echo", str(tmp_path / "it's here"), 2)
+    done = subprocess.run(["sh", "-c", host.command(HEAD)], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{hosts.REACHED}\nworker tcp://10.0.0.1:5555 --key - --tied --workers 2\n"
+    host = hosts.Host("node1", "pwd; :", "~/it's here")
+    done = subprocess.run(
+        ["sh", "-c", host.command(HEAD).replace("exec ", "")],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[1] == str(tmp_path / "it's here")
+
+
+# The head
+
+
+def test_head_split_finds_the_place_of_overrides():
+    assert head_arguments.split(["train", "-m", "seed=1,2", "--debug"]) == (["-m"], ["seed=1,2", "--debug"])
+    assert head_arguments.split(["train"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [
+        ([], "launch: got nothing to run, expected at the end: -- train"),
+        (["evaluate", "x"], "launch: got evaluate x to run"),
+        (["train", "cluster=local"], "cluster: pyes launch sets it"),
+        (["train", "seed=1", "++cluster.listen=tcp://x:1"], "cluster.listen: pyes launch sets it"),
+    ],
+)
+def test_head_split_refuses_what_a_launch_says_itself(training: list[str], expected: str):
+    with pytest.raises(ConfigError) as caught:
+        head_arguments.split(training)
+    assert str(caught.value).startswith(expected)
+
+
+def test_head_listens_where_nodes_can_find_it():
+    assert head_arguments.listening(HEAD) == Address("0.0.0.0", 5555)
+    assert head_arguments.listening(Address("fd00::1", 1)) == Address("::", 1)
+    assert head_arguments.listening(Address("127.0.0.1", 1)) == Address("127.0.0.1", 1)
+    assert head_arguments.address_for_nodes()
+
+
+# A worker that reads its key
+
+
+def test_worker_that_is_to_read_its_key_and_finds_none_is_refused(tmp_path: Path):
+    command = (sys.executable, "-m", "pyes", "worker", "tcp://127.0.0.1:1", "--key", "-", "--tied")
+    done = subprocess.run(command, input="no key\n", cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("pyes: error: standard input: expected one private key and its certificate")
+
+
+# SSH
+
+
+def free_port(first: int = 1024, last: int = 65535) -> int:
+    while True:
+        port = random.randint(first, last)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def write_program(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+class Hosts:
+    """An sshd of our own, with the hosts ``one`` and ``two``; nobody listens for ``closed``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._variable = f"PYES_TEST_HOST={uuid.uuid4().hex}"  # of all that sshd starts
+        for key in ("host", "client"):
+            subprocess.run(["ssh-keygen", "-qt", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
+        self._port, closed = free_port(), free_port()
+        (folder / "sshd_config").write_text(
+            f"Port {self._port}\nListenAddress 127.0.0.1\n"
+            f"HostKey {folder}/host\nAuthorizedKeysFile {folder}/client.pub\n"
+            f"StrictModes no\nUsePAM no\nPidFile none\nPasswordAuthentication no\nPermitRootLogin yes\n"
+            f"SetEnv {self._variable}\n"
+        )
+        public = (folder / "host.pub").read_text()
+        (folder / "known_hosts").write_text(f"[127.0.0.1]:{self._port} {public}")
+        (folder / "config").write_text(
+            f"Host one two\n  Port {self._port}\nHost closed\n  Port {closed}\n"
+            f"Host *\n  HostName 127.0.0.1\n  User {getpass.getuser()}\n  IdentityFile {folder}/client\n"
+            f"  IdentitiesOnly yes\n  UserKnownHostsFile {folder}/known_hosts\n  StrictHostKeyChecking yes\n"
+        )
+        write_program(folder / "bin" / "ssh", f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/config "$@"\n')
+
+    def __enter__(self) -> "Hosts":
+        if os.getuid() == 0:  # only then sshd wants its own empty folder
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        assert SSHD
+        self._log = open(self._folder / "sshd.log", "wb")
+        command = (SSHD, "-D", "-e", "-f", str(self._folder / "sshd_config"))
+        self._process = subprocess.Popen(command, stderr=self._log, start_new_session=True)
+        until(self._listens, "sshd")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+
+    def _listens(self) -> bool:
+        assert self._process.poll() is None, (self._folder / "sshd.log").read_text()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+
+    def processes(self) -> list[int]:
+        """Return what runs on the hosts."""
+        return leftovers.with_variable(self._variable)
+
+    @contextlib.contextmanager
+    def launch(self, names: str, folder: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+        """Lend a launch on some of the hosts, with a worker each; it is killed in the end."""
+        lines = [f"{name} workers=1 python={sys.executable} dir={folder}\n" for name in names.split()]
+        (folder / "hosts.txt").write_text("".join(lines))
+        ways = ("hosts.txt", "--head", "127.0.0.1", "--port", str(free_port()))
+        with subprocess.Popen(
+            [sys.executable, "-m", "pyes", "launch", "ssh", *ways, "--", "train", *TINY, "run_dir=run", *arguments],
+            cwd=folder,
+            env={**os.environ, "PATH": f"{self._folder / 'bin'}{os.pathsep}{os.environ['PATH']}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    with Hosts(tmp_path_factory.mktemp("sshd")) as found:
+        yield found
+
+
+@with_sshd
+def test_launch_ssh_goes_on_without_a_host_that_cannot_be_reached_and_leaves_nobody(sshd: Hosts, tmp_path: Path):
+    with sshd.launch("closed one", tmp_path) as process:
+        stdout, stderr = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 0, stderr
+        assert stdout == f"{tmp_path / 'run'}\n"
+        (line,) = (line for line in stderr.splitlines() if line.startswith("pyes launch: "))
+        assert line.startswith("pyes launch: closed: cannot be reached: ssh: connect to host 127.0.0.1 port ")
+        assert line.endswith("Connection refused; going on without it")
+        until(lambda: not sshd.processes(), "the end of the worker")
+        config = json.loads((tmp_path / "run" / "config.json").read_text())
+        assert not Path(config["cluster"]["key"]).exists()
+
+
+@with_sshd
+def test_launch_ssh_interrupted_ends_after_a_generation_with_all_workers(sshd: Hosts, tmp_path: Path):
+    with sshd.launch("one two", tmp_path, "generations=null", "algorithm.population_size=1000") as process:
+        nodes = tmp_path / "run" / "nodes.csv"
+
+        def both_took_part() -> bool:
+            assert process.poll() is None, process.communicate()
+            return nodes.exists() and len({line.split(",")[1] for line in nodes.read_text().splitlines()[1:]}) == 2
+
+        until(both_took_part, "rows of both nodes")
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 130, stderr
+        assert stdout == f"{tmp_path / 'run'}\n"
+        assert "Traceback" not in stderr
+        launch = r"pyes launch ssh hosts\.txt --head 127\.0\.0\.1 --port \d+ -- train"
+        assert re.search(f"go on with: {launch} resume={re.escape(str(tmp_path / 'run'))}\n", stderr), stderr
+        until(lambda: not sshd.processes(), "the end of the workers")
+
+
+@with_sshd
+def test_launch_ssh_killed_takes_the_head_and_the_workers_with_it(sshd: Hosts, tmp_path: Path):
+    with sshd.launch("one", tmp_path, "generations=null") as process:
+        until(lambda: count_of(tmp_path / "run") > 1, "a generation")
+        process.kill()
+        process.communicate(timeout=DEADLINE)  # the head had the same pipes: it has ended as well
+        until(lambda: not sshd.processes(), "the end of the worker")
+
+
+@with_sshd
+def test_launch_ssh_without_any_host_ends_at_once(sshd: Hosts, tmp_path: Path):
+    with sshd.launch("closed", tmp_path) as process:
+        _, stderr = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 1
+        assert stderr.splitlines()[-1].startswith("pyes: error: no host is left to evaluate members")
+
+
+# Slurm
+
+SRUN = """#!/bin/bash
+# A stand-in for srun: two tasks on this machine.
+while [[ $1 == -* ]]; do shift; done
+trap 'kill $(jobs -p)' TERM
+"$@" --workers 1 &
+"$@" --workers 1 &
+wait
+wait
+"""
+
+
+def test_slurm_script_is_one_that_bash_takes_and_asks_for_what_it_should(tmp_path: Path):
+    resources = slurm.Resources(4, "12:00:00", "long", 8, ["--mem=8G"])
+    text = slurm.script(resources, ["train", "-m", "seed=1,2", "run_dir=it's $HOME"])
+    path = tmp_path / "job.sh"
+    path.write_text(text)
+    subprocess.run(["bash", "-n", str(path)], check=True)
+    expected = {"--nodes=4", "--time=12:00:00", "--partition=long", "--cpus-per-task=8", "--mem=8G"}
+    assert expected <= {line.removeprefix("#SBATCH ") for line in text.splitlines()}
+    assert "--exclusive" in slurm.script(slurm.Resources(), ["train"])
+    with pytest.raises(ConfigError, match="--sbatch: got"):
+        slurm.script(slurm.Resources(more=["--x\nrm"]), ["train"])
+
+
+def test_slurm_submit_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="cannot start sbatch"):
+        slurm.submit("")
+    write_program(tmp_path / "sbatch", "#!/bin/sh\necho no such partition >&2\nexit 1\n")
+    with pytest.raises(ClusterError, match="sbatch refuses the job: no such partition"):
+        slurm.submit("")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Slurm runs on Linux")
+def test_slurm_job_trains_with_its_nodes_and_cleans_up(tmp_path: Path):
+    write_program(tmp_path / "bin" / "srun", SRUN)
+    write_program(tmp_path / "bin" / "sbatch", "#!/bin/sh\ncat > job.sh\necho Submitted batch job 7\n")
+    job = str(free_port(20000, 29999) - 20000)  # the port follows from it
+    variables = {
+        **os.environ,
+        "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "SLURM_JOB_ID": job,
+        "SLURMD_NODENAME": "127.0.0.1",
+    }
+
+    def run(*command: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False, timeout=DEADLINE
+        )
+
+    arguments = ("launch", "slurm", "--nodes", "2", "--", "train", *TINY, "run_dir=run")
+    done = run(sys.executable, "-m", "pyes", *arguments)
+    assert (done.returncode, done.stdout) == (0, "Submitted batch job 7\n"), done.stderr
+    done = run("bash", "job.sh")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path / 'run'}\n"
+    assert (tmp_path / "run" / "policy.safetensors").exists()
+    assert not (tmp_path / f"pyes-{job}").exists()
+
+
+# Examples
+
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("[a-z]*/*") if path.is_file())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.relative_to(ROOT / "examples").as_posix())
+def test_example_is_well_formed(path: Path):
+    text = path.read_text(encoding="utf-8")
+    if text.startswith("#!/bin/bash"):
+        subprocess.run(["bash", "-n", str(path)], check=True)
+    elif path.suffix == ".yaml":
+        documents = list(yaml.safe_load_all(text))
+        assert documents
+        assert all({"apiVersion", "kind", "metadata"} <= each.keys() for each in documents)
+    elif path.suffix == ".service":
+        unit = configparser.ConfigParser(interpolation=None)
+        unit.optionxform = str  # type: ignore[assignment, method-assign]
+        unit.read_string(text)
+        assert {"Unit", "Service", "Install"} == set(unit.sections())
+    elif path.name == "Containerfile":
+        assert text.splitlines()[-1].startswith(("ENTRYPOINT", "CMD"))
+    else:
+        assert path.suffix == ".md", f"not known to this test: {path.name}"

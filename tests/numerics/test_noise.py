@@ -1,0 +1,112 @@
+import signal
+import subprocess
+import sys
+import textwrap
+
+import leftovers
+import numpy as np
+import pytest
+
+from pyes.errors import ConfigError
+from pyes.numerics import noise
+from pyes.numerics.noise import NoiseTable, default_entries
+from pyes.system import memory
+
+DTYPES = ["float32", "bfloat16", "int8"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_table_is_equal_private_shared_and_filled_by_any_number_of_threads(dtype):
+    with (
+        NoiseTable(100_003, 5, dtype) as private,
+        NoiseTable(100_003, 5, dtype, shared=True, threads=3) as shared,
+        NoiseTable.attach(shared.handle, 5, dtype) as attached,
+    ):
+        np.testing.assert_array_equal(private.array, shared.array)
+        np.testing.assert_array_equal(private.array, attached.array)
+        assert private.fingerprint == shared.fingerprint == attached.fingerprint
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_table_cannot_be_written(shared):
+    with NoiseTable(1000, 0, shared=shared) as table, pytest.raises(ValueError, match="read-only"):
+        table.array[0] = 1.0
+
+
+def test_fingerprint_differs_by_seed_size_and_dtype():
+    prints = set()
+    for entries, seed, dtype in [(1000, 0, "float32"), (1000, 1, "float32"), (1001, 0, "float32"), (1000, 0, "int8")]:
+        with NoiseTable(entries, seed, dtype) as table:
+            prints.add(table.fingerprint)
+    assert len(prints) == 4
+
+
+def test_slices_of_the_dtypes_agree():
+    with NoiseTable(5000, 1) as exact, NoiseTable(5000, 1, "bfloat16") as half, NoiseTable(5000, 1, "int8") as eighth:
+        np.testing.assert_allclose(half.slice(17, 900), exact.slice(17, 900), rtol=2**-8)
+        clipped = exact.slice(17, 900).clip(-127 / 32, 127 / 32)
+        np.testing.assert_allclose(eighth.slice(17, 900), clipped, atol=1 / 64 + 1e-4)
+
+
+def test_offset_bound_admits_the_last_slice_and_refuses_a_table_that_is_too_small():
+    with NoiseTable(100, 0) as table:
+        assert table.offset_bound(100) == 1
+        assert table.offset_bound(1) == 100
+        table.slice(99, 1)
+        with pytest.raises(ConfigError, match=r"the table has 100 entries, theta has 101 parameters"):
+            table.offset_bound(101)
+
+
+@pytest.mark.parametrize(("entries", "dtype"), [(0, "float32"), (-1, "float32"), (10, "float16")])
+def test_impossible_table_is_refused(entries, dtype):
+    with pytest.raises(ConfigError, match="noise"):
+        NoiseTable(entries, 0, dtype)
+
+
+def test_default_entries_grow_with_theta_and_shrink_with_memory(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 2**40)
+    assert default_entries(18) == 2**26
+    assert default_entries(1_000_000) == 2**28
+    monkeypatch.setattr(memory, "available", lambda: 2**26)
+    assert default_entries(18) == 2**22
+    assert default_entries(18, "int8") == 2**24
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weighted_sum_is_equal_for_any_number_of_threads(dtype):
+    rng = np.random.default_rng(0)
+    with NoiseTable(200_000, 0, dtype) as table:
+        offsets = rng.integers(0, 100_000, 50)
+        weights = rng.standard_normal(50).astype(np.float32)
+        sums = [np.empty(99_991, np.float32) for _ in range(3)]
+        for threads, out in zip((1, 2, 5), sums, strict=True):
+            noise.weighted_sum(table, offsets, weights, out, threads)
+    np.testing.assert_array_equal(sums[0], sums[1])
+    np.testing.assert_array_equal(sums[0], sums[2])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("ending", ["exit", "interrupt", "kill"])
+def test_nothing_is_left_behind_however_the_owner_ends(ending):
+    before = leftovers.shared_blocks()
+    script = textwrap.dedent(
+        """
+        import signal, sys
+        from pyes.numerics.noise import NoiseTable
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit it ignored
+        table = NoiseTable(2**20, 0, shared=True)
+        print("ready", flush=True)
+        sys.stdin.read()
+        """
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    with process:
+        assert process.stdout.readline() == b"ready\n"
+        if ending == "exit":
+            process.stdin.close()
+        else:
+            process.send_signal(signal.SIGINT if ending == "interrupt" else signal.SIGKILL)
+        process.wait(10)
+    assert leftovers.shared_blocks() == before

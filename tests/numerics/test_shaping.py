@@ -1,0 +1,33 @@
+import numpy as np
+import pytest
+
+from pyes.numerics import shaping
+
+RETURNS = np.array([3.0, np.nan, -1.0, 3.0, 10.0])
+
+
+def test_centered_ranks_ties_share_and_failed_members_rank_lowest():
+    np.testing.assert_allclose(shaping.centered_ranks(RETURNS), [0.125, -0.5, -0.25, 0.125, 0.5])
+
+
+def test_z_score_matches_numpy():
+    returns = np.array([1.0, 4.0, -2.0, 7.5])
+    expected = (returns - returns.mean()) / returns.std()
+    np.testing.assert_allclose(shaping.z_score(returns), expected, rtol=1e-6)
+
+
+def test_z_score_of_equal_returns_is_zero():
+    np.testing.assert_array_equal(shaping.z_score(np.full(5, 2.0)), 0)
+
+
+@pytest.mark.parametrize("name", shaping.SHAPINGS)
+def test_failed_members_weigh_no_more_than_the_worst(name):
+    weights = shaping.SHAPINGS[name](RETURNS)
+    assert weights.dtype == np.float32
+    assert np.isfinite(weights).all()
+    assert weights[1] == weights.min()
+
+
+@pytest.mark.parametrize("name", shaping.SHAPINGS)
+def test_all_failed_weigh_nothing(name):
+    np.testing.assert_array_equal(shaping.SHAPINGS[name](np.full(4, np.nan)), 0)

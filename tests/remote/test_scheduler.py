@@ -1,0 +1,372 @@
+"""Which node evaluates which member: invariants under any interleaving, and short batches in virtual time."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from numpy.typing import NDArray
+from virtual_nodes import VirtualCluster, VirtualNode, ideal_seconds
+
+from pyes.remote.scheduler import Pace, Schedule
+
+
+def members(*of: int) -> NDArray[np.int64]:
+    return np.array(of, np.int64)
+
+
+def known(workers: int, seconds: float, round_trip: float = 0.0) -> Pace:
+    """Return the pace of a node that has returned much."""
+    pace = Pace(workers)
+    pace.round_trip = round_trip
+    pace.record(1000 * workers * seconds, 1000 * workers)
+    return pace
+
+
+def drawn(count: int, seed: int, spread: float = 0.3) -> NDArray[np.float64]:
+    """Return seconds of members: log-normal, with mean 1 and this standard deviation."""
+    variance = math.log(1.0 + spread**2)
+    return np.random.default_rng(seed).lognormal(-variance / 2.0, math.sqrt(variance), count)
+
+
+# Any interleaving
+
+
+class AnyInterleaving(RuleBasedStateMachine):
+    """Nodes that come, go, answer in any order, late and twice; a plain model beside the schedule."""
+
+    nodes = Bundle("nodes")
+    COUNT = 60
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.schedule = Schedule(self.COUNT)
+        self.now = 0.0
+        self.name = 0
+        self.held: dict[int, set[int]] = {}
+        self.answered: dict[int, set[int]] = {}
+        self.done: set[int] = set()
+        self.lost = self.rerun = self.duplicates = 0
+
+    @rule(
+        target=nodes,
+        workers=st.integers(1, 20),
+        seconds=st.sampled_from([None, 1e-6, 0.01, 1.0, 50.0]),
+        round_trip=st.sampled_from([0.0, 0.05]),
+    )
+    def join(self, workers: int, seconds: float | None, round_trip: float) -> int:
+        pace = Pace(workers) if seconds is None else known(workers, seconds)
+        pace.round_trip = round_trip
+        self.name += 1
+        self.schedule.join(self.name, pace)
+        self.held[self.name], self.answered[self.name] = set(), set()
+        return self.name
+
+    @rule(target=nodes, node=consumes(nodes), comes_back=st.booleans())
+    def leave(self, node: int, comes_back: bool) -> object:
+        gone = self.held.pop(node) - self.done
+        del self.answered[node]
+        back = gone.difference(*self.held.values())
+        assert self.schedule.leave(node) == len(back)
+        self.lost += len(back)
+        if not comes_back:
+            return multiple()
+        self.schedule.join(node, Pace(2))
+        self.held[node], self.answered[node] = set(), set()
+        return node
+
+    @rule(seconds=st.sampled_from([0.0, 0.001, 0.3, 10.0, 1000.0]))
+    def grant(self, seconds: float) -> None:
+        self.now += seconds
+        grants = self.schedule.grants(self.now)
+        assert len({node for node, _ in grants}) == len(grants)
+        for node, given in grants:
+            assert (np.diff(given) > 0).all()
+            each = set(given.tolist())
+            assert len(each) > 0
+            assert not each & self.done
+            assert not each & self.held[node]
+            others = [held for name, held in self.held.items() if name != node]
+            self.rerun += len(each & set().union(*others))
+            self.held[node] |= each
+        for member in range(self.COUNT):
+            assert sum(member in held for held in self.held.values()) <= 3
+
+    @rule(node=nodes, data=st.data(), seconds=st.sampled_from([0.0, 0.01, 2.0]))
+    def answer(self, node: int, data: st.DataObject, seconds: float) -> None:
+        if self.held[node]:
+            chosen = data.draw(st.sets(st.sampled_from(sorted(self.held[node])), min_size=1))
+            self.return_members(node, chosen, seconds)
+
+    @rule(node=nodes, data=st.data())
+    def answer_again(self, node: int, data: st.DataObject) -> None:
+        """Old results, some of them beside new ones."""
+        if self.answered[node]:
+            chosen = data.draw(st.sets(st.sampled_from(sorted(self.answered[node] | self.held[node])), min_size=1))
+            self.return_members(node, chosen, 0.0)
+
+    def return_members(self, node: int, chosen: set[int], seconds: float) -> None:
+        self.now += seconds
+        new = self.schedule.done(node, members(*sorted(chosen)), self.now)
+        assert new.tolist() == [member not in self.done for member in sorted(chosen)]
+        self.duplicates += len(chosen & self.done)
+        self.done |= chosen
+        self.held[node] -= chosen
+        self.answered[node] |= chosen
+
+    @rule(node=nodes, member=st.integers(-2, COUNT + 1))
+    def lie(self, node: int, member: int) -> None:
+        if member not in self.held[node] | self.answered[node]:
+            with pytest.raises(ValueError, match="it returned"):
+                self.schedule.done(node, members(member), self.now)
+
+    @rule()
+    def withdraw(self) -> None:
+        for node, dropped in self.schedule.withdrawn(self.now):
+            each = set(dropped.tolist())
+            assert (np.diff(dropped) > 0).all()
+            assert each <= self.held[node] & self.done
+            self.held[node] -= each
+            self.answered[node] |= each  # it may have begun them, and may yet answer
+
+    @invariant()
+    def counters_agree(self) -> None:
+        assert self.schedule.remaining == self.COUNT - len(self.done)
+        assert self.schedule.complete == (len(self.done) == self.COUNT)
+        assert self.schedule.lost == self.lost
+        assert self.schedule.rerun == self.rerun
+        assert self.schedule.duplicates == self.duplicates
+
+    def teardown(self) -> None:
+        """Whatever has happened: with one node that answers, the others gone, the batch ends."""
+        for node in list(self.held):
+            self.leave(node, False)
+        last = self.join(3, None, 0.05)
+        for _ in range(self.COUNT):
+            self.grant(0.1)
+            if self.held[last]:
+                self.return_members(last, set(self.held[last]), 0.1)
+        assert self.schedule.complete
+        assert self.schedule.grants(self.now) == []
+
+
+TestAnyInterleaving = AnyInterleaving.TestCase
+TestAnyInterleaving.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+# Handing out
+
+
+def test_grants_of_one_member_a_worker_are_even():
+    schedule = Schedule(36)
+    for node, round_trip in ((1, 0.0), (2, 0.05)):
+        schedule.join(node, known(18, 1.0, round_trip))
+    assert [(node, given.tolist()) for node, given in schedule.grants(0.0)] == [
+        (1, list(range(18))),
+        (2, list(range(18, 36))),
+    ]
+    assert schedule.grants(0.0) == []
+
+
+def test_grants_to_an_unknown_node_are_its_workers_and_a_little():
+    schedule = Schedule(1000)
+    schedule.join(1, Pace(16))
+    ((_, given),) = schedule.grants(0.0)
+    assert 16 < len(given) <= 24
+
+
+def test_grants_bridge_a_round_trip():
+    schedule = Schedule(1_000_000)
+    schedule.join(1, known(4, 0.001, round_trip=0.05))
+    ((_, given),) = schedule.grants(0.0)
+    assert 4 * 50 < len(given) < 4 * 300
+
+
+def test_grants_follow_speed():
+    schedule = Schedule(3_000)
+    schedule.join(1, known(4, 0.01, round_trip=5.0))
+    schedule.join(2, known(4, 0.02, round_trip=5.0))
+    (_, fast), (_, slow) = schedule.grants(0.0)
+    assert len(fast) == pytest.approx(2 * len(slow), rel=0.05)
+
+
+def test_a_small_batch_is_handed_out_at_once():
+    schedule = Schedule(10)
+    for node in range(20):
+        schedule.join(node, known(18, 0.9 + 0.01 * node))
+    grants = schedule.grants(0.0)
+    assert sum(len(given) for _, given in grants) == 10
+    assert max(len(given) for _, given in grants) <= 2
+
+
+def test_a_small_batch_goes_to_the_fast():
+    schedule = Schedule(2)
+    schedule.join(1, known(18, 10.0))
+    schedule.join(2, known(2, 1.0))
+    assert [(node, len(given)) for node, given in schedule.grants(0.0)] == [(2, 2)]
+
+
+def test_members_of_a_lost_node_are_handed_out_again_in_few_ranges():
+    schedule = Schedule(100)
+    schedule.join(1, known(10, 1.0))
+    schedule.join(2, known(10, 1.0))
+    first = dict(schedule.grants(0.0))
+    assert schedule.leave(1) == schedule.lost == len(first[1])
+    schedule.done(2, first[2], 1.0)
+    ((_, again),) = schedule.grants(1.0)
+    assert again.tolist()[: len(first[1])] == first[1].tolist()
+
+
+def test_a_member_that_is_late_is_run_by_an_idle_node():
+    schedule = Schedule(2)
+    schedule.join(1, known(1, 1.0))
+    schedule.join(2, known(1, 1.0))
+    assert len(schedule.grants(0.0)) == 2
+    schedule.done(2, members(1), 1.0)
+    assert schedule.grants(1.1) == []  # it may be there any moment
+    ((node, again),) = schedule.grants(2.5)
+    assert (node, again.tolist(), schedule.rerun) == (2, [0], 1)
+    assert schedule.done(2, again, 3.5).tolist() == [True]
+    assert schedule.done(1, again, 9.0).tolist() == [False]
+    assert (schedule.complete, schedule.duplicates) == (True, 1)
+
+
+def test_a_member_whose_holders_are_stuck_is_given_to_a_third_node_and_no_fourth():
+    schedule = Schedule(4)
+    for node in range(4):
+        schedule.join(node, known(1, 1.0))
+    holder = {given.item(0): node for node, given in schedule.grants(0.0)}
+    for member in (1, 2, 3):
+        schedule.done(holder[member], members(member), 1.0)
+    found = [len(schedule.grants(float(moment))) for moment in range(1, 60)]
+    assert sum(found) == 2
+    assert found.index(1) <= 3
+    assert schedule.rerun == 2
+
+
+def test_withdrawn_are_queued_members_that_others_have_returned():
+    schedule = Schedule(40)
+    schedule.join(1, Pace(8))
+    ((_, slow),) = schedule.grants(0.0)
+    assert len(slow) == 10
+    schedule.join(2, known(40, 0.01))
+    ((_, rest),) = schedule.grants(5.0)
+    schedule.done(2, rest, 5.01)
+    ((_, again),) = schedule.grants(50.0)
+    assert again.tolist() == slow.tolist()
+    schedule.done(2, members(*again.tolist()[5:]), 50.01)
+    assert [(node, gone.tolist()) for node, gone in schedule.withdrawn(50.01)] == [(1, slow.tolist()[8:])]
+    assert schedule.withdrawn(50.01) == []
+
+
+def test_done_refuses_what_cannot_be():
+    schedule = Schedule(10)
+    schedule.join(1, Pace(2))
+    schedule.grants(0.0)
+    for wrong in ((3, 9), (-1,), (10,), (1, 0), (0, 0)):
+        with pytest.raises(ValueError, match=r"^its? "):
+            schedule.done(1, members(*wrong), 1.0)
+    with pytest.raises(ValueError, match="node 7"):
+        schedule.done(7, members(0), 1.0)
+    with pytest.raises(ValueError, match="part already"):
+        schedule.join(1, Pace(2))
+    assert schedule.leave(7) == 0
+    assert schedule.remaining == 10
+
+
+def test_pace_follows_a_change_of_speed():
+    pace = known(4, 1.0)
+    assert pace.seconds_per_member == pytest.approx(1.0)
+    for _ in range(40):
+        pace.record(4 * 0.1, 4)
+    assert pace.seconds_per_member == pytest.approx(0.1, rel=0.1)
+
+
+# In virtual time
+
+
+def efficiency(cluster: VirtualCluster, durations: NDArray[np.float64], workers: list[tuple[float, float]]) -> float:
+    """Run a batch; return what the same workers in one machine would have taken, as a share of what it took."""
+    begun = cluster.now
+    cluster.evaluate(durations)
+    assert (cluster.times_done == 1).all()
+    return ideal_seconds(durations, workers) / (cluster.now - begun)
+
+
+@pytest.mark.parametrize("round_trip", [0.0, 0.001, 0.05])
+@pytest.mark.parametrize("each", [5, 10])
+def test_equal_nodes_come_close_to_the_ideal(each: int, round_trip: float):
+    cluster = VirtualCluster([VirtualNode(18, round_trip) for _ in range(80)])
+    cluster.evaluate(np.ones(1440))  # from here on speeds are known
+    assert efficiency(cluster, drawn(1440 * each, seed=each), [(0.0, 1.0)] * 1440) >= 0.95
+    assert cluster.schedule.rerun < 0.02 * 1440 * each
+
+
+def test_equal_nodes_of_unknown_speed_come_close_to_the_ideal():
+    cluster = VirtualCluster([VirtualNode(18, 0.05) for _ in range(10)])
+    assert efficiency(cluster, drawn(1800, seed=2), [(0.0, 1.0)] * 180) >= 0.95
+
+
+def test_a_node_that_is_slower_holds_nobody_up():
+    slow = VirtualNode(18, 0.001, slowness=10.0)
+    cluster = VirtualCluster([VirtualNode(18, 0.001) for _ in range(9)] + [slow])
+    workers = [(0.0, 1.0)] * 162 + [(0.0, 10.0)] * 18
+    assert efficiency(cluster, drawn(900, 0), workers) >= 0.85  # its speed is unknown: its members are run again
+    for seed in range(1, 4):
+        assert efficiency(cluster, drawn(900, seed), workers) >= 0.95
+
+
+def test_a_node_that_was_slow_is_tried_again():
+    once_slow = VirtualNode(18, 0.001, slowness=10.0)
+    cluster = VirtualCluster([VirtualNode(18, 0.001), once_slow])
+    for seed in range(3):
+        cluster.evaluate(drawn(180, seed))
+    once_slow.slowness = 1.0
+    for seed in range(3, 11):
+        cluster.evaluate(drawn(180, seed))
+    before = once_slow.evaluated
+    cluster.evaluate(drawn(180, 11))
+    assert once_slow.evaluated - before > 60  # its share is 90
+
+
+def test_a_node_that_stops_costs_its_share_and_two_members_times_at_most():
+    stopped = VirtualNode(18, 0.001, stops=3.0)
+    cluster = VirtualCluster([VirtualNode(18, 0.001) for _ in range(9)] + [stopped])
+    durations = drawn(900, seed=3)
+    cluster.evaluate(durations)
+    assert cluster.now <= ideal_seconds(durations, [(0.0, 1.0)] * 162) + 2.0
+    assert cluster.schedule.rerun >= 18
+
+
+def test_a_node_that_stops_at_the_end_costs_two_members_times_at_most():
+    stopped = VirtualNode(4, 0.05, stops=5.5)
+    cluster = VirtualCluster([VirtualNode(4, 0.05), stopped])
+    durations = np.ones(48)
+    cluster.evaluate(durations)
+    assert 6.0 < cluster.now <= 6.0 + 2.0 + 7 * stopped.pace.bridge
+
+
+def test_nodes_that_join_in_the_middle_take_their_share():
+    late = [VirtualNode(18, 0.05, joins=3.0) for _ in range(5)]
+    cluster = VirtualCluster([VirtualNode(18, 0.05) for _ in range(5)] + late)
+    assert efficiency(cluster, drawn(1800, seed=4), [(0.0, 1.0)] * 90 + [(3.0, 1.0)] * 90) >= 0.95
+    assert min(node.evaluated for node in late) > 100
+
+
+def test_short_members_keep_the_pipeline_full_over_a_slow_link():
+    cluster = VirtualCluster([VirtualNode(4, 0.05) for _ in range(2)])
+    cluster.evaluate(np.full(2_000, 0.001))
+    assert efficiency(cluster, np.full(20_000, 0.001), [(0.0, 1.0)] * 8) >= 0.95
+
+
+def test_costless_members_take_few_round_trips():
+    cluster = VirtualCluster([VirtualNode(1, 0.05) for _ in range(2)])
+    cluster.evaluate(np.full(20_000, 1e-5))
+    assert cluster.now < 0.1 + 9 * 0.08  # nothing was known of their speed
+    begun, messages = cluster.now, cluster.messages
+    cluster.evaluate(np.full(20_000, 1e-5))
+    assert cluster.now - begun < 0.1 + 2 * 0.08
+    assert cluster.messages - messages <= 12
+    assert cluster.schedule.rerun <= 2  # of 20,000

@@ -1,0 +1,110 @@
+"""A node's side of the wire against a head that a test plays."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+
+import pytest
+
+from pyes.errors import RefusedError
+from pyes.remote import session as session_module
+from pyes.remote import wire
+from pyes.remote.session import Session
+from pyes.remote.wire.protocol import HeadSide
+from pyes.system.addresses import Address
+
+WHY = "its theta differs from the head's"
+JOB = wire.Job("job", {"seed": "none", "cluster": {}}, "replay")  # nobody can take part in that
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch):
+    """Beats every hundredth of a second, and attempts as often."""
+    monkeypatch.setattr(session_module, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(session_module, "_RETRY_SECONDS", (0.01, 0.01))
+
+
+def meet(play, session=None):
+    """Have a node come to a head that does what ``play(side, reader, writer)`` says with each connection."""
+
+    async def answer(reader, writer):
+        side = HeadSide(2**16)
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            assert isinstance(side.receive(await reader.read(2**12))[0], wire.Hello)
+            await play(side, reader, writer)
+
+    async def run():
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server, asyncio.timeout(60.0):
+            address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+            await (session or Session)(address, None, 1).run()
+
+    asyncio.run(run())
+
+
+def test_a_node_is_not_silent_while_it_receives_one_long_message():
+    """The head's beats come behind it, so their echoes cannot be what shows that the node is there."""
+    heard = []
+
+    async def play(side, reader, writer):
+        writer.write(side.send(wire.Welcome("head")))
+        long = side.send(wire.Snapshot(1, 0, "ab12", bytes(2**16)))
+        writer.write(long[: len(long) // 2])
+        while len(heard) < 3:
+            heard.extend(side.receive(await reader.read(2**12)))
+        writer.write(long[len(long) // 2 :] + side.send(wire.End("job")))
+
+    meet(play)
+    assert {type(each) for each in heard} == {wire.Beat}
+
+
+class Slow(Session):
+    """Takes time to find out that it cannot take part."""
+
+    async def _join(self, message):
+        await asyncio.sleep(0.1)
+        return await super()._join(message)
+
+
+@pytest.mark.parametrize("before", [[], [wire.Beat(0.0)], [JOB]], ids=["alone", "a beat", "a job"])
+@pytest.mark.parametrize("session", [Session, Slow])
+def test_why_a_node_was_sent_away_is_said_whatever_it_still_answers(before, session):
+    async def play(side, reader, writer):
+        messages = [wire.Welcome("head"), *before, wire.Refused(WHY)]
+        writer.write(b"".join(map(side.send, messages)))
+        while await reader.read(2**12):
+            pass
+
+    with pytest.raises(RefusedError, match=WHY):
+        meet(play, session)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_node_that_nobody_answers_gives_up(reset):
+    async def play(side, reader, writer):
+        if reset:
+            writer.transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
+
+    with pytest.raises(RefusedError, match="does not answer; does it want a key"):
+        meet(play)
+
+
+def test_a_node_that_was_in_waits_for_its_head_however_often_nobody_answers():
+    """A tunnel to a head that is being resumed takes connections, and closes them."""
+    connections = []
+
+    async def play(side, reader, writer):
+        connections.append(side)
+        if len(connections) == 1:
+            writer.write(side.send(wire.Welcome("head")) + side.send(JOB))
+            while not any(isinstance(each, wire.Unable) for each in side.receive(await reader.read(2**12))):
+                pass
+        elif len(connections) == 20:
+            writer.write(side.send(wire.Refused(WHY)))
+
+    with pytest.raises(RefusedError, match=WHY):
+        meet(play)
+    assert len(connections) == 20

@@ -1,0 +1,197 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from pyes.config import NetworkConfig
+from pyes.errors import ConfigError, RunDirectoryError
+from pyes.networks import ACTIVATIONS, ActionHead, Policy, build
+from pyes.networks.modules import PolicyModule, build_module
+from pyes.reports.export import export, onnx_model
+
+HEADS = {
+    "argmax": ActionHead.for_space(spaces.Discrete(4, start=2)),
+    **{
+        mode: ActionHead.for_space(
+            spaces.Box(np.array([[-1, 0], [-3, 2]], np.float32), np.array([[1, 5], [2, 3]], np.float32)),
+            mode,
+            bins=5 if mode == "bins" else 0,
+        )
+        for mode in ("identity", "clip", "tanh", "bins")
+    },
+    "half_open": ActionHead.for_space(spaces.Box(0, np.inf, (2,))),
+}
+CONFIG = NetworkConfig("mlp", hidden=(16, 8), init="torch")
+
+
+def _policy(head=HEADS["clip"], config=CONFIG, statistics=True):
+    rng = np.random.default_rng(0)
+    spec, theta = build(config, 6, head, seed=1, observation_clip=3.0)
+    theta = 3 * theta
+    if not statistics:
+        return Policy(spec, theta)
+    return Policy(spec, theta, rng.normal(size=6).astype(np.float32), rng.uniform(0.5, 3, 6).astype(np.float32))
+
+
+def _observations():
+    return np.random.default_rng(1).normal(0, 2, (40, 6)).astype(np.float32)
+
+
+def _saved(tmp_path, **arguments):
+    policy = _policy(**arguments)
+    (tmp_path / "run").mkdir()
+    policy.save(tmp_path / "run")
+    return policy, tmp_path / "run"
+
+
+def test_safetensors_rebuild_the_policy(tmp_path):
+    policy, run = _saved(tmp_path)
+    output = export(run, tmp_path / "exported.safetensors")
+    assert (tmp_path / "exported.json").exists()
+    loaded = Policy.load(output)
+    for observation in _observations():
+        np.testing.assert_array_equal(loaded(observation), policy(observation))
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pth"])
+def test_state_dict_loads_into_the_plain_module(tmp_path, suffix):
+    policy, run = _saved(tmp_path, statistics=False)
+    state = torch.load(export(run, tmp_path / f"policy{suffix}"), weights_only=True)
+    module = build_module(CONFIG, 6, 4)
+    module.load_state_dict(state)
+    with torch.no_grad():
+        outputs = module(torch.tensor(_observations())).numpy()
+    for observation, output in zip(_observations(), outputs, strict=True):
+        np.testing.assert_allclose(policy.runner.forward(observation), output, atol=1e-5)
+
+
+def test_state_dict_holds_the_observation_statistics(tmp_path):
+    policy, run = _saved(tmp_path)
+    state = torch.load(export(run, tmp_path / "policy.pt"), weights_only=True)
+    np.testing.assert_array_equal(state["observation_mean"], policy.observation_mean)
+    zeros = np.zeros(6, np.float32)
+    module = PolicyModule(build_module(CONFIG, 6, 4), zeros, zeros, policy.spec.observation_clip)
+    module.load_state_dict(state)
+    with torch.no_grad():
+        outputs = module(torch.tensor(_observations())).numpy()
+    for observation, output in zip(_observations(), outputs, strict=True):
+        np.testing.assert_allclose(policy.runner.forward(observation), output, atol=1e-5)
+    # The plain module takes the rest.
+    rest = build_module(CONFIG, 6, 4).load_state_dict(state, strict=False)
+    assert rest.missing_keys == []
+    assert set(rest.unexpected_keys) == {"observation_mean", "observation_inverse_std"}
+
+
+def _run_onnx(policy, observations):
+    pytest.importorskip("onnx")
+    from onnx.reference import ReferenceEvaluator
+
+    action, output = ReferenceEvaluator(onnx_model(policy)).run(None, {"observation": observations})
+    return action, output
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize("mode", HEADS)
+def test_onnx_acts_as_the_policy_does(mode, statistics):
+    policy = _policy(HEADS[mode], statistics=statistics)
+    actions, outputs = _run_onnx(policy, _observations())
+    for observation, action, output in zip(_observations(), actions, outputs, strict=True):
+        np.testing.assert_allclose(output, policy.runner.forward(observation), atol=1e-5)
+        expected = policy(observation)
+        assert action.shape == np.shape(expected)
+        np.testing.assert_allclose(action, expected, atol=1e-5)
+    assert actions.dtype == (np.int64 if mode == "argmax" else np.float32)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("bias", [True, False])
+def test_onnx_knows_every_activation(activation, bias):
+    config = NetworkConfig("mlp", hidden=(16,), activation=activation, bias=bias, init="torch")
+    policy = _policy(config=config)
+    _, outputs = _run_onnx(policy, _observations())
+    for observation, output in zip(_observations(), outputs, strict=True):
+        np.testing.assert_allclose(output, policy.runner.forward(observation), atol=1e-5)
+
+
+RECURRENT = [
+    NetworkConfig("lstm", hidden=(16, 5)),
+    NetworkConfig("gru", hidden=(16, 5), double_bias=True, output_activation="tanh"),
+    NetworkConfig("gru", hidden=(7,)),
+    NetworkConfig("rnn", hidden=(16,), activation="relu", bias=False),
+]
+
+
+@pytest.mark.parametrize("config", RECURRENT, ids=lambda config: config.name)
+def test_onnx_of_a_network_with_memory_is_one_timestep_with_its_states(tmp_path, config):
+    runtime = pytest.importorskip("onnxruntime")
+    policy, run = _saved(tmp_path, config=config)
+    session = runtime.InferenceSession(export(run, tmp_path / "policy.onnx"), providers=["CPUExecutionProvider"])
+    kinds = ("hidden", "cell") if config.name == "lstm" else ("hidden",)
+    names = [f"{kind}_{layer}" for layer in range(len(config.hidden)) for kind in kinds]
+    assert [each.name for each in session.get_inputs()] == ["observation", *names]
+    assert [each.name for each in session.get_outputs()][2:] == [f"next_{name}" for name in names]
+    states = {each.name: np.zeros((1, each.shape[1]), np.float32) for each in session.get_inputs()[1:]}
+    policy.reset()
+    for observation in np.random.default_rng(1).normal(0, 2, (200, 6)).astype(np.float32):
+        action, _, *new = session.run(None, {"observation": observation[None], **states})
+        states = dict(zip(states, new, strict=True))
+        np.testing.assert_allclose(action[0], policy(observation), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("config", RECURRENT, ids=lambda config: config.name)
+def test_state_dict_of_a_network_with_memory_loads_into_the_plain_module(tmp_path, config):
+    _, run = _saved(tmp_path, config=config, statistics=False)
+    module = build_module(config, 6, 4)
+    module.load_state_dict(torch.load(export(run, tmp_path / "policy.pt"), weights_only=True))
+    loaded = Policy.load(export(run, tmp_path / "policy.safetensors"))
+    for observation in _observations():
+        with torch.no_grad():
+            expected = module(torch.tensor(observation)).numpy()
+        np.testing.assert_allclose(loaded.runner.forward(observation), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_onnx_file_is_valid_and_the_same_every_time(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    _, run = _saved(tmp_path)
+    first = export(run, tmp_path / "a.onnx").read_bytes()
+    assert export(run, tmp_path / "b.onnx").read_bytes() == first
+    model = onnx.load_from_string(first)
+    onnx.checker.check_model(model, full_check=True)
+    assert [value.name for value in model.graph.output] == ["action", "network_output"]
+
+
+def _error(kind, *arguments):
+    with pytest.raises(kind) as error:
+        export(*arguments)
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def test_unknown_suffix_lists_the_known_ones(tmp_path):
+    _, run = _saved(tmp_path)
+    assert ".safetensors, .pt, .pth, .onnx" in _error(ConfigError, run, tmp_path / "policy.tflite")
+    assert ".safetensors, .pt, .pth, .onnx" in _error(ConfigError, run, tmp_path / "policy")
+
+
+def test_missing_run_and_missing_folder_are_one_line(tmp_path):
+    _, run = _saved(tmp_path)
+    assert "no policy at" in _error(RunDirectoryError, tmp_path / "none", tmp_path / "policy.pt")
+    assert "cannot write" in _error(ConfigError, run, tmp_path / "none" / "policy.pt")
+
+
+def test_missing_onnx_says_how_to_install_it(tmp_path, monkeypatch):
+    _, run = _saved(tmp_path)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert "pyes-rl[onnx]" in _error(ConfigError, run, tmp_path / "policy.onnx")
+    assert not (tmp_path / "policy.onnx").exists()
+
+
+def test_safetensors_export_needs_no_torch(tmp_path):
+    _, run = _saved(tmp_path)
+    code = "import sys; from pyes.reports.export import export; "
+    code += f"export({str(run)!r}, {str(tmp_path / 'a.safetensors')!r}); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -1,0 +1,152 @@
+import os
+import re
+import subprocess
+import sys
+
+import matplotlib
+import numpy as np
+import pytest
+from made_runs import make_run
+from matplotlib.figure import Figure
+from PIL import Image
+
+from pyes.errors import ConfigError
+from pyes.reports import plots
+from pyes.reports.groups import group
+from pyes.reports.plots import plot
+from pyes.reports.runs import read
+
+
+def _svg_texts(file):
+    """Return the words of a figure; matplotlib writes each as a comment beside its outlines."""
+    return [text.strip() for text in re.findall(r"<!--(.*?)-->", file.read_text())]
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_plot_writes_the_format_that_the_suffix_names(tmp_path, suffix):
+    output = tmp_path / f"curve{suffix}"
+    assert plot([make_run(tmp_path / "run")], output) == output
+    start = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix]
+    first = output.read_bytes()
+    assert first.startswith(start)
+    plot([tmp_path / "run"], output)
+    assert output.read_bytes() == first
+    assert sorted(os.listdir(tmp_path)) == [f"curve{suffix}", "run"]
+
+
+def test_plot_has_ink_of_each_group(tmp_path):
+    runs = [make_run(tmp_path / f"{i}", i, (i, i + 2, i + 4), algorithm={"sigma": 0.1 + (i > 1)}) for i in range(4)]
+    pixels = np.asarray(Image.open(plot(runs, tmp_path / "curve.png")).convert("RGB")).reshape(-1, 3)
+    for color in plots._COLORS[:2]:
+        rgb = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
+        assert (pixels == rgb).all(axis=1).sum() > 200
+
+
+def test_plot_says_task_axes_and_what_differs(tmp_path):
+    sigmas = (0.1, 0.3)
+    for i in range(4):
+        make_run(tmp_path / "multirun" / f"{i}", i // 2, timesteps=10**6, algorithm={"sigma": sigmas[i % 2]})
+    texts = _svg_texts(plot([tmp_path / "multirun"], tmp_path / "curve.svg"))
+    assert "LunarLanderContinuous-v3" in texts
+    assert "timesteps (millions)" in texts
+    assert "mean return of the population" in texts
+    assert {"sigma 0.1", "sigma 0.3", "mean and range of 2 runs"} <= set(texts)
+
+
+def test_large_counts_have_separators(tmp_path):
+    assert "100,000" in _svg_texts(plot([make_run(tmp_path / "run", timesteps=10**5)], tmp_path / "curve.svg"))
+
+
+def _drawn(runs, x="timesteps", band="range"):
+    """Return the axes on which the one group of runs is drawn."""
+    (together,) = group(read(runs))
+    axes = Figure().add_subplot()
+    plots._draw_group(axes, together, 0, x, band)
+    return axes
+
+
+def _points(line):
+    return list(zip(line.get_xdata(), line.get_ydata(), strict=True))
+
+
+def test_line_and_band_cover_where_all_runs_have_data(tmp_path):
+    make_run(tmp_path / "0", 0, (10, 20, 30))
+    make_run(tmp_path / "1", 1, (0, 0, 0, 0), timesteps=500)
+    axes = _drawn([tmp_path])
+    assert _points(axes.lines[0]) == [(1000, 5), (1500, 7.5), (2000, 10)]
+    corners = {(float(x), float(y)) for x, y in axes.collections[0].get_paths()[0].vertices}
+    assert {(1000, 0), (1000, 10), (2000, 0), (2000, 20)} <= corners
+
+
+def test_run_that_has_reached_its_target_keeps_its_last_return(tmp_path):
+    make_run(tmp_path / "0", 0, (0, 0), evaluations=[(0, 10), (1, 40)], target_return=40)
+    make_run(tmp_path / "1", 1, (0, 0, 0, 0), evaluations=[(0, 10), (1, 20), (2, 20), (3, 30)], target_return=40)
+    assert _points(_drawn([tmp_path]).lines[0]) == [(1000, 10), (2000, 30), (3000, 30), (4000, 35)]
+    texts = _svg_texts(plot([tmp_path], tmp_path / "curve.svg"))
+    assert "a run that has reached its target keeps its last return" in texts
+
+
+def test_band_iqm_leaves_out_the_extremes(tmp_path):
+    for seed in range(5):
+        make_run(tmp_path / f"{seed}", seed, (seed, 100 * seed**3))
+    axes = _drawn([tmp_path], band="iqm")
+    assert _points(axes.lines[0]) == [(1000, 2), (2000, 1200)]
+    first = plot([tmp_path], tmp_path / "curve.svg", band="iqm").read_bytes()
+    assert "interquartile mean and 95 % bootstrap interval of 5 runs" in _svg_texts(tmp_path / "curve.svg")
+    assert plot([tmp_path], tmp_path / "curve.svg", band="iqm").read_bytes() == first
+
+
+def test_runs_that_never_overlap_are_drawn_by_themselves(tmp_path):
+    for seed, timesteps in enumerate((10, 1000)):
+        make_run(tmp_path / f"{seed}", seed, timesteps=timesteps)
+    assert len(_drawn([tmp_path]).lines) == 2
+
+
+def test_long_labels_are_wrapped(tmp_path):
+    for name in "ab":
+        make_run(tmp_path / name, task={"name": "python", "factory": f"{'long_' * 25}:{name}"})
+    texts = _svg_texts(plot([tmp_path], tmp_path / "curve.svg"))
+    assert max(map(len, texts)) <= 90
+
+
+@pytest.mark.parametrize("groups", [1, 2, 30])
+def test_runs_of_one_generation_can_be_drawn(tmp_path, groups):
+    runs = [make_run(tmp_path / f"{i}", returns=(5,), noise={"seed": i}) for i in range(groups)]
+    for x in ("timesteps", "generation"):
+        plot(runs, tmp_path / "curve.png", x)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"output": "curve.jpg"}, ".png, .svg, .pdf"),
+        ({"x": "steps"}, "x is 'steps', expected one of timesteps, seconds"),
+        ({"band": "std"}, "band is 'std', expected one of range, iqm"),
+        ({"runs": []}, "no runs"),
+        ({"output": "none/curve.png"}, "cannot write"),
+    ],
+)
+def test_bad_arguments_are_one_line(tmp_path, arguments, expected):
+    run = make_run(tmp_path / "run")
+    arguments = {"runs": [run], "output": "curve.png"} | arguments
+    with pytest.raises(ConfigError, match=expected) as error:
+        plot(**arguments | {"output": tmp_path / arguments["output"]})
+    assert "\n" not in str(error.value)
+
+
+def test_plot_leaves_matplotlib_as_it_was(tmp_path):
+    run = make_run(tmp_path / "run")
+    before = dict(matplotlib.rcParams)
+    plot([run], tmp_path / "curve.png")
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_plot_needs_no_home_and_no_display(tmp_path):
+    run = make_run(tmp_path / "run")
+    environment = {key: value for key, value in os.environ.items() if key not in ("DISPLAY", "MPLBACKEND")}
+    environment |= {"HOME": "/nonexistent", "MPLCONFIGDIR": "/proc/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}
+    code = (
+        f"import sys; from pyes.reports.plots import plot; plot([{str(run)!r}], {str(tmp_path / 'curve.png')!r}); "
+        + ("sys.exit('matplotlib.pyplot' in sys.modules)")
+    )
+    assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=60).returncode == 0

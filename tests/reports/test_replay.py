@@ -1,0 +1,243 @@
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+
+import pyes
+import pyes.reports.replay
+from pyes import cli
+from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
+from pyes.networks import ActionHead, Instruction, Policy, PolicySpec, Program
+from pyes.reports.replay import Evaluation, evaluate
+from pyes.run import journal
+from pyes.run.journal import Generation, Journal
+from pyes.run.metrics import read_rows
+from pyes.system.packing import theta_hash
+
+
+def _config(run_dir, **task):
+    return {
+        "seed": 5,
+        "generations": 2,
+        "run_dir": str(run_dir),
+        "algorithm": {"population_size": 4},
+        "task": task,
+        "network": {"name": "mlp", "hidden": [8], "init": "torch"},
+        "noise": {"entries": 10_000},
+        "cluster": {"name": "inline"},
+        "evaluation": {"every": 1, "episodes": 4},
+    }
+
+
+def _policy(directory, size=4, task=None):
+    program = Program((Instruction(0, size, 2, 0, -1, 0),), size, 2, 2 * size)
+    theta = np.random.default_rng(0).normal(size=2 * size).astype(np.float32)
+    task = {"env_id": "CartPole-v1", "max_timesteps": 200} if task is None else task
+    directory.mkdir(parents=True, exist_ok=True)
+    Policy(PolicySpec(program, ActionHead("argmax", outputs=2), 5.0), theta, task=task, seed=3).save(directory)
+    return directory
+
+
+@pytest.mark.parametrize("network", ["lstm", "gru", "rnn"])
+def test_individuals_with_memory_play_as_they_did(tmp_path, network):
+    config = _config(tmp_path / "run", env_id="Pendulum-v1", episodes=2, max_timesteps=30, normalize_observations=True)
+    result = pyes.train({**config, "network": {"name": network, "hidden": [8, 4]}}, display=False)
+    with pyes.reports.replay.open(tmp_path / "run") as replay:
+        played = [replay.play(generation, member) for generation in (1, 0) for member in (3, 0, 3)]
+    assert all(each.exact for each in played)
+    assert len({each.return_ for each in played}) == 4
+    assert evaluate(tmp_path / "run", episodes=4).return_mean == pytest.approx(result.objective, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"env_id": "CartPole-v1", "normalize_observations": True, "max_timesteps": 100},
+        {
+            "env_id": "Pendulum-v1",
+            "action_noise": 0.5,
+            "frame_skip": 2,
+            "max_timesteps": 30,
+            "reward_offset_per_step": 1.0,
+        },
+    ],
+    ids=["normalized", "noisy"],
+)
+def test_evaluate_gives_what_the_run_reported(tmp_path, task):
+    result = pyes.train(_config(tmp_path / "run", **task), display=False)
+    evaluation = evaluate(result.run_dir, episodes=4)
+    assert evaluation.return_mean == pytest.approx(result.objective, rel=1e-12)
+    last = read_rows(result.run_dir / "metrics.csv")[-1]
+    assert float(last["eval_return_mean"]) == pytest.approx(evaluation.return_mean, rel=1e-8)
+    assert float(last["eval_return_std"]) == pytest.approx(evaluation.return_std, rel=1e-8)
+
+
+def test_evaluate_is_the_same_every_time(tmp_path):
+    run = _policy(tmp_path)
+    first = evaluate(run, episodes=5)
+    assert evaluate(run, episodes=5) == first
+    assert evaluate(run, episodes=3).returns == first.returns[:3]
+    assert evaluate(run, episodes=5, seed=3) == first
+    assert evaluate(run, episodes=5, seed=4) != first
+
+
+def test_evaluate_keeps_to_the_episode_limit(tmp_path):
+    run = _policy(tmp_path, task={"env_id": "CartPole-v1", "max_timesteps": 30})
+    evaluation = evaluate(run, episodes=5)
+    assert max(evaluation.lengths) == 30
+    assert evaluation.returns == tuple(float(length) for length in evaluation.lengths)  # CartPole pays 1 a timestep
+
+
+def test_evaluation_sums_up_and_becomes_json():
+    evaluation = Evaluation.of([(1.0, 10), (3.0, 20)])
+    assert json.loads(json.dumps(evaluation.to_dict())) == {
+        "return_mean": 2.0,
+        "return_std": 1.0,
+        "returns": [1.0, 3.0],
+        "lengths": [10, 20],
+    }
+
+
+def _error(kind, *arguments, **options):
+    with pytest.raises(kind) as error:
+        evaluate(*arguments, **options)
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def test_evaluate_refuses_impossible_arguments(tmp_path):
+    run = _policy(tmp_path)
+    assert "episodes is 0" in _error(ConfigError, run, episodes=0)
+    assert "seed is -1" in _error(ConfigError, run, episodes=1, seed=-1)
+    assert "no policy at" in _error(RunDirectoryError, tmp_path / "none")
+
+
+class _Broken(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (4,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        raise OSError("out of\npaper")
+
+
+def test_environment_that_raises_is_one_line(tmp_path):
+    gymnasium.register("Broken-v0", lambda **_: _Broken(), max_episode_steps=5)
+    try:
+        message = _error(TaskError, _policy(tmp_path, task={"env_id": "Broken-v0"}), episodes=1)
+    finally:
+        del gymnasium.registry["Broken-v0"]
+    assert "Broken-v0 raised" in message
+    assert "OSError: out of paper" in message
+
+
+def test_evaluate_refuses_a_policy_of_another_task(tmp_path):
+    assert "observes 4 numbers, the policy expects 5" in _error(RunDirectoryError, _policy(tmp_path / "a", size=5))
+    assert "names no task" in _error(RunDirectoryError, _policy(tmp_path / "b", task={}))
+    assert "task.env_di" in _error(ConfigError, _policy(tmp_path / "c", task={"env_di": "CartPole-v1"}))
+
+
+# Individuals
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Return a run with everything on that a replay must repeat."""
+    path = tmp_path_factory.mktemp("replay") / "run"
+    task = {
+        "env_id": "Pendulum-v1",
+        "episodes": 2,
+        "action_noise": 0.2,
+        "max_timesteps": 30,
+        "normalize_observations": True,
+        "reward_offset_per_step": 1.0,
+        "common_random_numbers": "pair",
+    }
+    algorithm = {"population_size": 6, "episode_limit": {"initial": 10, "threshold": 0.5}}
+    pyes.train({**_config(path, **task), "algorithm": algorithm, "generations": 4}, display=False)
+    return path
+
+
+def test_every_member_replays_to_its_recorded_return(run):
+    with pyes.reports.replay.open(run) as replay:
+        assert replay.generations == 4
+        for generation in (3, 0, 2, 1):  # backwards, too
+            returns, lengths = replay.returns(generation), replay.lengths(generation)
+            assert len(returns) == replay.population_size(generation) == 6
+            for member in range(6):
+                playback = replay.play(generation, member)
+                assert playback.exact
+                assert (playback.return_, playback.length) == (returns[member], lengths[member])
+                assert len(set(playback.seeds)) == 2
+
+
+def test_replay_needs_the_journal_alone(run, tmp_path):
+    (tmp_path / "journal.bin").write_bytes((run / "journal.bin").read_bytes())
+    with pyes.reports.replay.open(tmp_path) as bare, pyes.reports.replay.open(run) as whole:
+        np.testing.assert_array_equal(bare.theta(4), whole.theta(4))
+        assert bare.play(2, 3) == whole.play(2, 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["journal.bin"]
+
+
+def test_theta_and_members_are_those_of_the_run(run):
+    rows = read_rows(run / "metrics.csv")
+    with pyes.reports.replay.open(run) as replay:
+        for generation in range(4):
+            assert theta_hash(replay.theta(generation + 1)) == rows[generation]["theta_hash"]
+            center, plus, minus = replay.theta(generation), replay.member(generation, 0), replay.member(generation, 1)
+            np.testing.assert_allclose((plus + minus) / 2, center, atol=1e-6)
+            assert np.abs(plus - center).max() > 0.1
+        np.testing.assert_array_equal(replay.theta(4), pyes.load(run).theta)
+
+
+def test_evaluate_a_generation_gives_what_the_run_reported_there(run):
+    rows = read_rows(run / "metrics.csv")
+    for generation in range(1, 5):
+        evaluation = evaluate(run, episodes=4, generation=generation)
+        assert f"{evaluation.return_mean:.9g}" == rows[generation - 1]["eval_return_mean"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "expected"),
+    [
+        (lambda replay: replay.play(4, 0), "generation: got 4, expected 0 to 3"),
+        (lambda replay: replay.member(0, 6), "member: got 6, expected 0 to 5 in generation 0"),
+        (lambda replay: replay.returns(-1), "generation: got -1, expected 0 to 3"),
+        (lambda replay: replay.theta(5), "generation: got 5, expected 0 to 4"),
+    ],
+)
+def test_replay_refuses_what_was_not_recorded(run, ask, expected):
+    with pyes.reports.replay.open(run) as replay, pytest.raises(ConfigError, match=expected):
+        ask(replay)
+
+
+def test_replay_of_no_run_or_a_damaged_one_is_one_line(run, tmp_path):
+    with pytest.raises(RunDirectoryError, match="no journal at"):
+        pyes.reports.replay.open(tmp_path)
+    data = bytearray((run / "journal.bin").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "journal.bin").write_bytes(data)
+    with pytest.raises(JournalError, match="is damaged: record"):
+        pyes.reports.replay.open(tmp_path)
+
+
+def test_a_replay_that_comes_out_differently_is_said(run, tmp_path, capfd):
+    """As with another version of the environment: here the journal has another return, under digests that hold."""
+    recording = journal.read(run / "journal.bin")
+    with Journal(journal.read(tmp_path / "journal.bin")) as writer:
+        for index in range(len(recording)):
+            record = recording[index]
+            if isinstance(record, Generation) and record.generation == 3:
+                record.returns[1] += 1e-9
+            writer.append(record)
+    with pyes.reports.replay.open(tmp_path) as replay:
+        assert replay.play(3, 0).exact
+        assert not replay.play(3, 1).exact
+    assert cli.main(["replay", str(tmp_path), "--generation", "3", "--member", "0", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out).keys() == {"return", "length", "seed"}
+    assert cli.main(["replay", str(tmp_path), "--generation", "3", "--member", "1"]) == 1
+    assert "is the environment deterministic and the same?" in capfd.readouterr().err

@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+from made_runs import make_run, write_metrics
+
+from pyes.errors import RunDirectoryError
+from pyes.reports import runs
+from pyes.run.metrics import COLUMNS
+
+
+def _one(path):
+    (run,) = runs.read([path])
+    return run
+
+
+@pytest.mark.parametrize("x", runs.X_AXES)
+def test_curve_reads_its_column(tmp_path, x):
+    first = {"timesteps": 1000, "seconds": 0.5, "generation": 0, "episodes": 64}[x]
+    assert _one(make_run(tmp_path / "run")).curve(x)[0][0] == first
+
+
+def test_curve_is_of_evaluations_where_there_are_any(tmp_path):
+    x, y = _one(make_run(tmp_path / "run", evaluations=[(1, 20), (3, 40)])).curve("timesteps")
+    np.testing.assert_array_equal(x, [2000, 4000])
+    np.testing.assert_array_equal(y, [20, 40])
+    np.testing.assert_array_equal(_one(make_run(tmp_path / "other")).curve("timesteps")[1], [1, 2, 3, 4])
+
+
+def test_read_run_that_is_named_twice_is_there_once(tmp_path):
+    make_run(tmp_path / "all" / "0")
+    assert len(runs.read([tmp_path / "all", tmp_path / "all" / "0"])) == 1
+
+
+def test_read_configuration_parts_settings_from_conditions(tmp_path):
+    run = _one(make_run(tmp_path / "run", seed=7, target_return=3, algorithm={"sigma": 0.5}))
+    assert run.seed == 7
+    assert run.settings["algorithm.sigma"] == 0.5
+    assert run.conditions["generations"] == 200
+    assert not {"seed", "run_dir", "snapshot.every", "task.factory"} & {*run.settings, *run.conditions}
+
+
+@pytest.mark.parametrize(("last", "expected"), [(40, 40), (41, 40), (39, None), ("", None)])
+def test_target_is_that_of_a_run_whose_last_evaluation_reached_it(tmp_path, last, expected):
+    run = _one(make_run(tmp_path / "run", evaluations=[(1, 50), (3, last)], target_return=40))
+    assert run.target == expected
+
+
+def test_read_configuration_is_hydras_where_nothing_better_is(tmp_path):
+    write_metrics(tmp_path / "run", [1, 2])
+    (tmp_path / "run" / ".hydra").mkdir()
+    text = "seed: 3\nalgorithm:\n  sigma: 0.1\ntask:\n  env_id: CartPole-v1\n"
+    (tmp_path / "run" / ".hydra" / "config.yaml").write_text(text)
+    run = _one(tmp_path)
+    assert (run.seed, run.settings) == (3, {"algorithm.sigma": 0.1, "task.env_id": "CartPole-v1"})
+    assert runs.title([run]) == "CartPole-v1"
+
+
+def test_read_folder_of_runs_in_natural_order_without_those_that_have_not_begun(tmp_path):
+    for i in (10, 9, 1):
+        make_run(tmp_path / "multirun" / "day" / f"{i}")
+    (tmp_path / "multirun" / "day" / "11").mkdir()
+    (tmp_path / "multirun" / "day" / "11" / "metrics.csv").write_text(",".join(COLUMNS) + "\n")
+    assert [run.path.name for run in runs.read([tmp_path / "multirun"])] == ["1", "9", "10"]
+
+
+def test_read_leaves_out_a_last_row_cut_short_and_returns_that_are_not_finite(tmp_path):
+    run = make_run(tmp_path / "run", returns=("nan", 2, "inf", 4, 5))
+    (run / "metrics.csv").write_text((run / "metrics.csv").read_text()[:-20])
+    np.testing.assert_array_equal(_one(run).curve("timesteps")[1], [2, 4])
+
+
+def _error(path):
+    with pytest.raises(RunDirectoryError) as error:
+        runs.read([path])
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_read_missing_and_empty_runs_are_one_line(tmp_path):
+    assert "no run directory at" in _error(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    metrics = tmp_path / "empty" / "metrics.csv"
+    assert "no metrics.csv" in _error(metrics.parent)
+    for text in ("", ",".join(COLUMNS) + "\n"):
+        metrics.write_text(text)
+        assert "no generations yet" in _error(metrics.parent)
+    assert "1 runs below" in _error(tmp_path)
+    metrics.write_text("a,b\n1,2\n")
+    assert "no column" in _error(metrics.parent)
+    metrics.write_bytes(b"\xff\xfe\n" * 9)
+    assert "cannot read" in _error(metrics.parent)
+
+
+def test_read_damaged_configuration_is_one_line(tmp_path):
+    run = make_run(tmp_path / "run")
+    (run / "config.json").write_text('{"seed": ')
+    assert "configuration" in _error(run)

@@ -1,0 +1,160 @@
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import pyes
+from pyes.errors import ConfigError, PyesError, RunDirectoryError
+from pyes.networks import ActionHead, Instruction, Policy, PolicySpec, Program
+from pyes.reports import video
+from pyes.reports.replay import evaluate
+
+imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+
+
+@pytest.fixture
+def run(tmp_path):
+    return _policy(tmp_path / "run")
+
+
+def _policy(directory, **task):
+    program = Program((Instruction(0, 4, 2, 0, -1, 0),), 4, 2, 8)
+    theta = np.random.default_rng(0).normal(size=8).astype(np.float32)
+    task = {"env_id": "CartPole-v1", "max_timesteps": 25, **task}
+    directory.mkdir()
+    Policy(PolicySpec(program, ActionHead("argmax", outputs=2), 5.0), theta, task=task, seed=3).save(directory)
+    return directory
+
+
+def _frames(file):
+    """Decode a video: what ffmpeg says of its stream, and its frames."""
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-i", file, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    decoded = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    stream = next(line for line in decoded.stderr.decode().splitlines() if "Video:" in line)
+    width, height = map(int, re.findall(r", (\d+)x(\d+)", stream)[0])
+    return stream, list(np.frombuffer(decoded.stdout, np.uint8).reshape(-1, height, width, 3))
+
+
+def _film(output, frames, film=None):
+    with film or video._Film(imageio_ffmpeg.get_ffmpeg_exe(), output, 30.0) as film:
+        for frame in frames:
+            film.add(frame)
+
+
+def test_video_shows_the_evaluation_episodes(run, tmp_path):
+    evaluation = video.record(run, tmp_path / "center.mp4", episodes=2)
+    assert evaluation == evaluate(run, episodes=2)
+    stream, frames = _frames(tmp_path / "center.mp4")
+    assert len(frames) == sum(evaluation.lengths) + 2  # the first frame of each episode comes before any timestep
+    assert all(word in stream for word in ("h264", "yuv420p", "600x400", " 50 fps")), stream
+    # The cart moves: the pictures are not all alike, and not blank.
+    assert np.abs(frames[0].astype(int) - frames[evaluation.lengths[0]]).max() > 100
+    assert sorted(os.listdir(tmp_path)) == ["center.mp4", "run"]
+
+
+def test_video_of_a_member_shows_its_episodes(tmp_path):
+    config = {
+        "run_dir": str(tmp_path / "run"),
+        "generations": 2,
+        "algorithm": {"population_size": 4},
+        "task": {"env_id": "CartPole-v1", "max_timesteps": 25, "episodes": 2},
+        "noise": {"entries": 10_000},
+        "cluster": {"name": "inline"},
+    }
+    pyes.train(config, display=False)
+    playback = video.record_member(tmp_path / "run", tmp_path / "member.mp4", generation=1, member=2)
+    assert playback.exact
+    assert len(_frames(tmp_path / "member.mp4")[1]) == playback.length + 2
+    with pytest.raises(ConfigError, match="member: got 9, expected 0 to 3 in generation 1"):
+        video.record_member(tmp_path / "run", tmp_path / "none.mp4", generation=1, member=9)
+    assert not (tmp_path / "none.mp4").exists()
+
+
+def test_video_of_an_earlier_center_is_that_ones(tmp_path):
+    config = {
+        "run_dir": str(tmp_path / "run"),
+        "generations": 2,
+        "algorithm": {"population_size": 4},
+        "task": {"env_id": "CartPole-v1", "max_timesteps": 25},
+        "noise": {"entries": 10_000},
+        "cluster": {"name": "inline"},
+    }
+    pyes.train(config, display=False)
+    evaluation = video.record(tmp_path / "run", tmp_path / "first.mp4", generation=0)
+    assert evaluation == evaluate(tmp_path / "run", episodes=1, generation=0)
+
+
+def test_video_runs_in_real_time_where_frames_are_skipped(tmp_path):
+    run = _policy(tmp_path / "run", frame_skip=4)
+    video.record(run, tmp_path / "center.mp4")
+    assert " 12.50 fps" in _frames(tmp_path / "center.mp4")[0]
+
+
+def test_frames_of_odd_size_are_made_even():
+    frame = np.arange(5 * 3 * 3, dtype=np.uint8).reshape(5, 3, 3)
+    even = video._even(frame)
+    assert even.shape == (6, 4, 3)
+    np.testing.assert_array_equal(even[:5, :3], frame)
+    np.testing.assert_array_equal(even[5, :3], frame[4])
+
+
+def test_frames_of_odd_size_become_a_video(tmp_path):
+    _film(tmp_path / "odd.mp4", [np.full((51, 63, 3), shade, np.uint8) for shade in (0, 100, 200)])
+    stream, frames = _frames(tmp_path / "odd.mp4")
+    assert "64x52" in stream
+    np.testing.assert_allclose([frame.mean() for frame in frames], [0, 100, 200], atol=4)
+
+
+def test_environment_without_pictures_is_one_line():
+    with pytest.raises(PyesError, match="renders"):
+        video._even(None)
+
+
+def test_encoder_that_fails_is_one_line(tmp_path):
+    with pytest.raises(PyesError, match=r"^ffmpeg could not write the video: .*No such file") as error:
+        _film(tmp_path / "none" / "film.mp4", np.zeros((100, 400, 600, 3), np.uint8))
+    assert "\n" not in str(error.value)
+
+
+def test_interrupted_film_ends_its_encoder(tmp_path):
+    def interrupted():
+        yield np.zeros((40, 60, 3), np.uint8)
+        raise KeyboardInterrupt
+
+    film = video._Film(imageio_ffmpeg.get_ffmpeg_exe(), tmp_path / "film.mp4", 30.0)
+    with pytest.raises(KeyboardInterrupt):
+        _film(tmp_path / "film.mp4", interrupted(), film)
+    assert film._process is not None
+    assert film._process.returncode is not None
+
+
+def _error(kind, *arguments, **options):
+    with pytest.raises(kind) as error:
+        video.record(*arguments, **options)
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def test_bad_arguments_are_one_line_and_leave_nothing(run, tmp_path):
+    assert ".mp4" in _error(ConfigError, run, tmp_path / "center.gif")
+    assert "no policy at" in _error(RunDirectoryError, tmp_path / "none", tmp_path / "center.mp4")
+    assert "episodes is 0" in _error(ConfigError, run, tmp_path / "center.mp4", episodes=0)
+    assert "cannot write" in _error(ConfigError, run, tmp_path / "none" / "center.mp4")
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_missing_package_says_how_to_install_it(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    assert "pyes-rl[video]" in _error(ConfigError, run, tmp_path / "center.mp4")
+
+
+def test_missing_ffmpeg_says_what_to_set(run, tmp_path, monkeypatch):
+    def missing():
+        raise RuntimeError("No ffmpeg exe could be found.\nInstall it.")
+
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", missing)
+    assert "IMAGEIO_FFMPEG_EXE" in _error(ConfigError, run, tmp_path / "center.mp4")

@@ -1,0 +1,136 @@
+import errno
+import multiprocessing
+import os
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from pyes.config import TrainConfig
+from pyes.errors import RunDirectoryError
+from pyes.run import directory as run_directory
+from pyes.run.directory import RunDirectory
+
+STATE = {
+    "algorithm": {"theta": np.arange(5, dtype=np.float32), "optimizer": {"m": np.ones(5, np.float32), "steps": 7}},
+    "seconds": 1.25,
+    "evaluation": None,
+}
+
+
+@pytest.fixture
+def directory(tmp_path):
+    directory = RunDirectory(tmp_path / "run")
+    directory.create(TrainConfig(seed=3))
+    return directory
+
+
+def _assert_state(state):
+    np.testing.assert_array_equal(state["algorithm"]["theta"], STATE["algorithm"]["theta"])
+    np.testing.assert_array_equal(state["algorithm"]["optimizer"]["m"], 1)
+    assert state["algorithm"]["optimizer"]["steps"] == 7
+    assert state["seconds"] == 1.25
+    assert state["evaluation"] is None
+
+
+def test_configuration_comes_back_as_it_was(directory):
+    assert directory.read_config() == TrainConfig(seed=3, run_dir=directory.read_config().run_dir)
+
+
+def test_snapshot_comes_back_as_it_was(directory):
+    directory.save_snapshot(10, STATE)
+    _assert_state(next(directory.whole_snapshots()))
+
+
+def test_only_the_newest_snapshots_are_kept(directory):
+    for generation in range(0, 100, 10):
+        directory.save_snapshot(generation, {"generation": generation})
+    assert len(list(directory.snapshots.iterdir())) == 3
+    assert next(directory.whole_snapshots()) == {"generation": 90}
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
+def test_the_snapshot_before_a_damaged_one_serves(directory, damage):
+    directory.save_snapshot(10, STATE)
+    directory.save_snapshot(20, STATE | {"seconds": 99.0})
+    newest = sorted(directory.snapshots.iterdir())[-1]
+    data = bytearray(newest.read_bytes())
+    if damage == "flip":
+        data[9] ^= 0xFF
+    newest.write_bytes({"cut": data[: len(data) // 2], "flip": data, "empty": b""}[damage])
+    _assert_state(next(directory.whole_snapshots()))
+
+
+def test_any_flipped_byte_of_a_snapshot_is_found(directory):
+    directory.save_snapshot(10, STATE)
+    directory.save_snapshot(20, STATE | {"seconds": 99.0})
+    newest = sorted(directory.snapshots.iterdir())[-1]
+    data = newest.read_bytes()
+    for place in range(0, len(data), 7):
+        newest.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        assert len(list(directory.whole_snapshots())) == 1
+    newest.write_bytes(data)
+    assert len(list(directory.whole_snapshots())) == 2
+
+
+def test_no_snapshot_is_none(directory):
+    assert list(directory.whole_snapshots()) == []
+
+
+def test_lock_names_its_holder_and_a_stale_one_is_no_hindrance(directory):
+    directory.lock_file.write_text("99999@elsewhere\n")
+    with directory.locked():
+        assert directory.lock_file.read_text() == f"{os.getpid()}@{socket.gethostname()}\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_does_not_keep_the_lock(directory):
+    with directory.locked():
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+        child.start()
+    try:
+        deadline = time.monotonic() + 60
+        while not _can_be_locked(directory):  # as soon as the child has run its first instructions
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        child.kill()
+        child.join()
+        child.close()
+
+
+def _can_be_locked(directory):
+    try:
+        with directory.locked():
+            return True
+    except RunDirectoryError:
+        return False
+
+
+def test_a_file_system_without_locks_is_said(directory, monkeypatch):
+    def refuse(file, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(run_directory.fcntl, "flock", refuse)
+    with pytest.raises(RunDirectoryError, match=r"lock cannot be locked \(No locks available\)"), directory.locked():
+        pass
+
+
+def test_a_directory_that_holds_a_run_is_not_overwritten(directory):
+    directory.journal.write_bytes(b"x")
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        directory.create(TrainConfig())
+
+
+def test_a_place_that_cannot_be_written_is_one_line():
+    with pytest.raises(RunDirectoryError, match=r"cannot write to .*choose another one"):
+        RunDirectory("/proc/pyes-run").create(TrainConfig())
+
+
+def test_no_run_and_a_damaged_configuration_are_told_apart(directory, tmp_path):
+    with pytest.raises(RunDirectoryError, match="holds no run"):
+        RunDirectory(tmp_path).read_config()
+    directory.config.write_text("{")
+    with pytest.raises(RunDirectoryError, match="cannot be read"):
+        directory.read_config()

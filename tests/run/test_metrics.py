@@ -1,0 +1,93 @@
+import pytest
+from samples import row
+
+from pyes.errors import ConfigError
+from pyes.run.metrics import COLUMNS, MetricsWriter, read_rows
+
+#: The columns that users and tools rely on.
+PROMISED = [
+    "generation",
+    "timesteps",
+    "episodes",
+    "seconds",
+    "return_mean",
+    "return_std",
+    "return_min",
+    "return_max",
+    "length_mean",
+    "eval_return_mean",
+    "eval_return_std",
+    "theta_norm",
+    "gradient_norm",
+    "sigma",
+    "learning_rate",
+    "theta_hash",
+    "steps_per_second",
+    "evaluate_seconds",
+    "update_seconds",
+    "idle_fraction",
+    "failed_members",
+    "bytes_sent",
+    "bytes_received",
+]
+
+
+def test_promised_columns_are_there():
+    assert set(PROMISED) <= set(COLUMNS)
+
+
+def test_rows_are_on_disk_as_soon_as_they_are_written(tmp_path):
+    with MetricsWriter(tmp_path / "metrics.csv") as writer:
+        writer.write(row(0, return_mean=-1 / 3))
+        (written,) = read_rows(tmp_path / "metrics.csv")
+    assert written["return_mean"] == "-0.333333333"
+    assert written["eval_return_mean"] == ""
+
+
+def test_resuming_drops_rows_that_will_be_written_again_and_a_torn_last_line(tmp_path):
+    path = tmp_path / "metrics.csv"
+    with MetricsWriter(path) as writer:
+        for generation in range(5):
+            writer.write(row(generation))
+    path.write_text(path.read_text()[:-7])
+    with MetricsWriter(path, generations=3) as writer:
+        assert writer.generation == 3
+        writer.write(row(3))
+    assert [each["generation"] for each in read_rows(path)] == ["0", "1", "2", "3"]
+
+
+def test_unwritable_file_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match="cannot write"):
+        MetricsWriter(tmp_path / "missing" / "metrics.csv")
+
+
+def test_tensorboard_gets_the_same_numbers(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    with MetricsWriter(tmp_path / "metrics.csv", tensorboard=tmp_path / "events") as writer:
+        for generation in range(3):
+            writer.write(row(generation, return_mean=float(generation)))
+    events = accumulator.EventAccumulator(str(tmp_path / "events")).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("return_mean")] == [(0, 0.0), (100, 1.0), (200, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept"),
+    [
+        (lambda text: text.replace("\n2,", "\n7,"), 2),
+        (lambda text: text.replace("\n1,", "\nx"), 1),
+        (lambda text: text.replace("generation,", "generation;"), 0),
+        (lambda text: "", 0),
+        (lambda text: text[:-1], 4),
+        (lambda text: text + "5,1", 5),
+    ],
+    ids=["gap", "row", "header", "empty", "no end", "torn"],
+)
+def test_rows_stay_as_far_as_they_are_whole_and_without_a_gap(tmp_path, damage, kept):
+    path = tmp_path / "metrics.csv"
+    with MetricsWriter(path) as writer:
+        for generation in range(5):
+            writer.write(row(generation, seconds=generation + 0.5))
+    path.write_text(damage(path.read_text()))
+    with MetricsWriter(path, generations=10) as writer:
+        assert (writer.generation, writer.seconds) == (kept, kept - 0.5 if kept else 0.0)
+    assert [each["generation"] for each in read_rows(path)] == [str(i) for i in range(kept)]

@@ -1,0 +1,149 @@
+import errno
+import os
+import subprocess
+
+import pytest
+
+from pyes.errors import ConfigError
+from pyes.system import files
+from pyes.system.files import AppendFile, write_file
+
+
+def test_write_file_replaces_whole(tmp_path):
+    write_file(tmp_path / "a.bin", b"first")
+    write_file(tmp_path / "a.bin", b"second")
+    assert (tmp_path / "a.bin").read_bytes() == b"second"
+    assert os.listdir(tmp_path) == ["a.bin"]
+
+
+def test_replacing_leaves_the_old_file_when_the_work_fails(tmp_path):
+    write_file(tmp_path / "a.bin", b"old")
+
+    def work():
+        with files.replacing(tmp_path / "a.bin") as beside:
+            beside.write_bytes(b"half of the n")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        work()
+    assert (tmp_path / "a.bin").read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["a.bin"]
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "replace"])
+def test_an_error_at_any_step_of_replacing_leaves_the_old_file(call, tmp_path, monkeypatch):
+    write_file(tmp_path / "a.bin", b"old")
+
+    def fail(*arguments, **options):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        if call in ("open", "write"):
+            patch.setattr(files.Path, "write_bytes", fail)
+        else:
+            patch.setattr(os, call, fail)
+        with pytest.raises(ConfigError, match=r"cannot write .*a\.bin: Input/output error"):
+            write_file(tmp_path / "a.bin", b"new")
+    assert (tmp_path / "a.bin").read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["a.bin"]
+
+
+def test_append_file_grows_and_cuts_what_is_not_to_be_kept(tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"kept and cut")
+    with AppendFile(path, 4) as file:
+        file.append(b"!")
+        assert file.size == 5
+        file.sync()
+    assert path.read_bytes() == b"kept!"
+
+
+class Disk:
+    """A disk that has room for so many bytes, under os.write."""
+
+    def __init__(self, room, monkeypatch):
+        self.room = room
+        self._write, self._truncate = os.write, os.ftruncate
+        monkeypatch.setattr(os, "write", self.write)
+
+    def write(self, descriptor, data):
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        count = self._write(descriptor, bytes(data[: self.room]))
+        self.room -= count
+        return count
+
+
+def test_append_waits_on_a_full_disk_and_loses_nothing(tmp_path, monkeypatch, caplog):
+    path, delays = tmp_path / "a.bin", []
+    with AppendFile(path, 0) as file:
+        file.append(b"before ")
+        disk = Disk(3, monkeypatch)
+
+        def sleep(seconds):
+            assert path.read_bytes() == b"before "  # no half of a piece
+            delays.append(seconds)
+            disk.room = 100 if len(delays) == 3 else 2
+
+        monkeypatch.setattr(files.time, "sleep", sleep)
+        file.append(b"after")
+    assert path.read_bytes() == b"before after"
+    assert delays == sorted(delays)
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 3
+
+
+def test_append_gives_up_on_a_disk_that_stays_full(tmp_path, monkeypatch):
+    path = tmp_path / "a.bin"
+    with AppendFile(path, 0) as file:
+        file.append(b"before ")
+        Disk(3, monkeypatch)
+        monkeypatch.setattr(files.time, "sleep", lambda seconds: None)
+        with pytest.raises(ConfigError, match=r"cannot write .*No space left on device"):
+            file.append(b"after")
+        assert path.read_bytes() == b"before "
+        monkeypatch.undo()
+        file.append(b"all")
+    assert path.read_bytes() == b"before all"
+
+
+def test_an_interrupt_in_the_middle_of_an_append_leaves_no_half(tmp_path, monkeypatch):
+    path = tmp_path / "a.bin"
+    with AppendFile(path, 0) as file:
+        file.append(b"before ")
+        disk = Disk(3, monkeypatch)
+
+        def interrupt(descriptor, data, write=disk.write):
+            if not disk.room:
+                raise KeyboardInterrupt
+            return write(descriptor, data)
+
+        monkeypatch.setattr(os, "write", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            file.append(b"after")
+    assert path.read_bytes() == b"before "
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match="cannot write"):
+        AppendFile(tmp_path / "missing" / "a.bin", 0)
+
+
+def test_remove_leftovers_takes_only_what_the_dead_have_left(tmp_path):
+    with files.replacing(tmp_path / "mine.json") as beside:
+        beside.write_bytes(b"{}")
+        dead = subprocess.Popen(["true"])
+        dead.wait()
+        for name in (f".theirs.pyes-{dead.pid}.json", f".a.b.pyes-{dead.pid}.safetensors", f".lock.pyes-{dead.pid}"):
+            (tmp_path / name).touch()
+        users = [
+            ".hydra",
+            ".notes.2024.txt",
+            f".notes.{dead.pid}.txt",
+            f"x.pyes-{dead.pid}.json",
+            ".a.pyes-1234567890123",
+        ]
+        for name in users:
+            (tmp_path / name).touch()
+        files.remove_leftovers(tmp_path)
+        left = sorted(os.listdir(tmp_path))
+    assert left == sorted([beside.name, *users])

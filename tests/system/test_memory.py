@@ -1,0 +1,108 @@
+import os
+import subprocess
+import sys
+import textwrap
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyes.errors import ConfigError
+from pyes.system import memory
+from pyes.system.memory import SharedBlock
+
+KINDS = ["memfd", "shared_memory", "file"] if sys.platform == "linux" else ["shared_memory", "file"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_block_written_by_owner_is_read_by_attached(kind):
+    with SharedBlock(4096, kind) as block:
+        block.array(np.int64, (10,))[:] = np.arange(10)
+        with SharedBlock.attach(block.handle, writable=False) as other:
+            np.testing.assert_array_equal(other.array(np.int64, (10,)), np.arange(10))
+
+
+def _add_one(handle):
+    with SharedBlock.attach(handle, writable=True) as block:
+        block.array(np.int64, (4,))[:] += 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_block_is_shared_with_children(kind, method):
+    with SharedBlock(64, kind) as block:
+        process = get_context(method).Process(target=_add_one, args=(block.handle,))
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+        np.testing.assert_array_equal(block.array(np.int64, (4,)), 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sealing is the Linux kernel's")
+def test_sealed_block_refuses_writable_maps():
+    with SharedBlock(4096, "memfd") as block:
+        block.array(np.uint8, (4096,))[:] = 7
+        block.seal()
+        with pytest.raises(PermissionError):
+            SharedBlock.attach(block.handle, writable=True)
+        view = block.array(np.uint8, (4096,))
+        assert (view == 7).all()
+        assert not view.flags.writeable
+        del view
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_block_too_large_is_refused_with_both_figures(kind):
+    with pytest.raises(ConfigError, match=r"does not fit: [\d,]+ MiB of memory are available"):
+        SharedBlock(2**60, kind)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="cgroups are Linux")
+def test_available_follows_a_container_limit(tmp_path, monkeypatch):
+    for name, text in {"max": "1000000", "current": "400000", "stat": "anon 1\ninactive_file 100000\n"}.items():
+        (tmp_path / name).write_text(text)
+    files = tuple(str(tmp_path / name) for name in ("max", "current", "stat"))
+    monkeypatch.setattr(memory, "_CGROUP_FILES", (files,))
+    assert memory.available() == 700_000
+    (tmp_path / "max").write_text("max\n")
+    assert memory.available() > 2**20
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounting needs Linux and root")
+def test_block_larger_than_the_shared_memory_mount(tmp_path):
+    """In a mount namespace with a full 1 MiB /dev/shm the default block still works, and nothing dies of SIGBUS."""
+    script = textwrap.dedent(
+        """
+        import numpy as np
+        from pyes.system.memory import SharedBlock
+        from pyes.numerics.noise import NoiseTable
+        open("/dev/shm/full", "wb").write(bytes(1 << 20))
+        with NoiseTable(2**22, seed=0, shared=True) as table:
+            with SharedBlock(2**24) as block:
+                block.array(np.uint8, (2**24,))[:] = 1
+            print(abs(float(table.array.mean())) < 0.01)
+        """
+    )
+    mount = "mount -t tmpfs -o size=1m tmpfs /dev/shm"
+    command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$0" -c "$1"', sys.executable, script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_owner_closing_removes_the_name(kind):
+    block = SharedBlock(64, kind)
+    name = block.handle.name
+    block.close()
+    place = Path("/dev/shm") / name if kind == "shared_memory" else Path(name)
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "shared_memory"])
+def test_a_view_that_is_kept_outlives_the_block(kind):
+    block = SharedBlock(4096, kind)
+    view = block.array(np.int64, (10,))
+    view[:] = 7
+    block.close()
+    assert view.sum() == 70

@@ -1,0 +1,156 @@
+import json
+import re
+
+import numpy as np
+import pytest
+
+import pyes
+import pyes.reports.replay
+from pyes import cli, tasks
+from pyes.config import TaskConfig, from_mapping
+from pyes.errors import ConfigError, TaskError
+from pyes.reports.replay import evaluate
+from pyes.run.metrics import read_rows
+
+
+def _task(function, render_mode=None, **settings):
+    return tasks.make(TaskConfig(name="python", factory=f"user_tasks:{function}", **settings), render_mode)
+
+
+def test_task_is_the_environment_that_the_function_returns():
+    with _task("point", env_kwargs={"size": 3}) as task:
+        assert (task.observation_size, task.max_timesteps) == (3, None)
+        start = task.reset(4)
+        observation, reward, terminated, truncated, _ = task.step(np.array([0.5], np.float32))
+    np.testing.assert_allclose(observation, start + 0.5, rtol=1e-6)
+    assert (reward, terminated, truncated) == (pytest.approx(-abs(start[0] + 0.5)), False, False)
+
+
+def test_limit_of_a_registered_environment_is_known():
+    settings = {"env_kwargs": {"env_id": "Pendulum-v1", "steps": 30}}
+    for changes, expected in [({}, 30), ({"max_timesteps": 20}, 20), ({"frame_skip": 4}, 8)]:
+        with _task("limited", **settings, **changes) as task:
+            assert task.max_timesteps == expected
+
+
+def test_bipedal_walker_of_a_function_is_a_clean_slate_too():
+    def episode(task, seed):
+        rng = np.random.default_rng(seed)
+        task.reset(seed)
+        return [task.step(rng.uniform(-1, 1, 4).astype(np.float32))[0].tolist() for _ in range(300)]
+
+    settings = {"env_kwargs": {"env_id": "BipedalWalker-v3", "steps": 1600}}
+    with _task("limited", **settings) as used, _task("limited", **settings) as fresh:
+        for seed in range(6):
+            episode(used, seed)
+        assert episode(used, 77) == episode(fresh, 77)
+
+
+def test_remake_calls_the_function_for_every_episode():
+    with _task("tired") as task:
+        assert task.reset(0) != task.reset(0)
+    with _task("tired", remake=True) as task:
+        assert task.reset(0) == task.reset(0)
+
+
+def test_render_mode_is_passed_when_frames_are_wanted():
+    with _task("rendered", "rgb_array") as task:
+        task.reset(0)
+        assert task.render().shape[-1] == 3
+    with pytest.raises(TaskError, match=r"task.factory=user_tasks:point failed: TypeError: .*render_mode"):
+        _task("point", "rgb_array")
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        ("nothing", ConfigError, "task.factory=user_tasks:nothing is not there: user_tasks has no nothing"),
+        ("number", ConfigError, "task.factory=user_tasks:number returned int, expected a gymnasium.Env"),
+        ("broken", TaskError, "task.factory=user_tasks:broken failed: ValueError: no simulator here"),
+        (
+            "without_spaces",
+            ConfigError,
+            "task.factory=user_tasks:without_spaces has None for its observation_space, expected a gymnasium.Space",
+        ),
+    ],
+)
+def test_function_that_makes_no_task_is_refused_in_one_line(function, error, message):
+    with pytest.raises(error) as caught:
+        _task(function)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("user_tasks", "task.factory: got 'user_tasks', expected PACKAGE:FUNCTION"),
+        ("no_such_package:make", "task.factory=no_such_package:make cannot be imported (ModuleNotFoundError"),
+    ],
+)
+def test_name_that_stands_for_nothing_is_refused(factory, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        tasks.make(TaskConfig(name="python", factory=factory))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": "python"}, "task.factory: got null, expected PACKAGE:FUNCTION"),
+        ({"factory": "a:b"}, "task.factory: got 'a:b', expected nothing without task.name=python or function"),
+        (
+            {"name": "python", "factory": "a:b", "env_id": "CartPole-v1"},
+            "task.env_id: got 'CartPole-v1', expected nothing with task.name=python",
+        ),
+    ],
+)
+def test_environment_is_named_in_one_way(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        from_mapping({"task": settings})
+
+
+# In a run
+
+
+def _config(run_dir, **changes):
+    return {
+        "run_dir": str(run_dir),
+        "generations": 3,
+        "algorithm": {"population_size": 6},
+        "task": {"name": "python", "factory": "user_tasks:point", "env_kwargs": {"size": 2}, "episodes": 2},
+        "noise": {"entries": 10_000},
+        "evaluation": {"every": 3, "episodes": 3},
+        **changes,
+    }
+
+
+CLUSTERS = {"inline": {"name": "inline"}, "two": {"workers": 2}, "spawned": {"workers": 2, "start_method": "spawn"}}
+
+
+def test_theta_does_not_depend_on_the_cluster(tmp_path):
+    hashes = set()
+    for name, cluster in CLUSTERS.items():
+        pyes.train(_config(tmp_path / name, cluster=cluster), display=False)
+        hashes.add(tuple(row["theta_hash"] for row in read_rows(tmp_path / name / "metrics.csv")))
+    assert len(hashes) == 1
+
+
+def test_run_is_replayed_evaluated_and_gone_on_with(tmp_path, capsys):
+    config = _config(tmp_path / "run", cluster={"name": "inline"})
+    result = pyes.train(config, display=False)
+    assert pyes.load(tmp_path / "run").task["env_id"] == ""
+    assert evaluate(tmp_path / "run", episodes=3).return_mean == pytest.approx(result.objective, rel=1e-12)
+    with pyes.reports.replay.open(tmp_path / "run") as replay:
+        assert all(replay.play(generation, member).exact for generation in (2, 0) for member in (5, 0))
+    whole = pyes.train({**config, "run_dir": str(tmp_path / "whole"), "generations": 5}, display=False)
+    assert cli.main(["train", f"resume={tmp_path / 'run'}", "generations=5"]) == 0
+    capsys.readouterr()
+    assert evaluate(tmp_path / "run", episodes=3) == evaluate(whole.run_dir, episodes=3)
+
+
+def test_command_line_takes_a_function(tmp_path, capsys):
+    arguments = ["task=python", "task.factory=user_tasks:limited", "task.env_kwargs.env_id=CartPole-v1"]
+    arguments += ["task.env_kwargs.steps=20", "debug=default", f"run_dir={tmp_path / 'run'}"]
+    assert cli.main(["train", *arguments]) == 0
+    assert "user_tasks:limited: 10 parameters" in capsys.readouterr().err
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
+    assert max(json.loads(capsys.readouterr().out)["lengths"]) <= 20

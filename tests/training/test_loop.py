@@ -1,0 +1,222 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from heads import merge
+
+import pyes
+from pyes.cluster.inline import InlineCluster
+from pyes.errors import ConfigError, TaskError
+from pyes.run.directory import RunDirectory
+from pyes.run.metrics import read_rows
+from pyes.system.packing import theta_hash
+
+TINY = {
+    "task": {"env_id": "faulty:Faulty-v0"},
+    "algorithm": {"population_size": 8},
+    "generations": 6,
+    "evaluation": {"every": 2, "episodes": 5},
+    "snapshot": {"every": 2},
+    "noise": {"entries": 100_000},
+    "cluster": {"workers": 2},
+}
+
+
+def _train(path, **changes):
+    return pyes.train(merge(TINY, {"run_dir": str(path), **changes}), display=False)
+
+
+def _hashes(path):
+    return [row["theta_hash"] for row in read_rows(Path(path) / "metrics.csv")]
+
+
+def test_run_leaves_what_it_promises(tmp_path):
+    result = _train(tmp_path / "run")
+    files = {path.name for path in (tmp_path / "run").iterdir()}
+    assert files == {
+        "lock", "config.json", "train.log", "metrics.csv", "snapshots", "journal.bin", "policy.safetensors",
+        "policy.json", "learning_curve.png",
+    }  # fmt: skip
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
+    assert [row["generation"] for row in rows] == list("012345")
+    assert [bool(row["eval_return_mean"]) for row in rows] == [False, True] * 3
+    assert result.stopped_by == "generations"
+    assert result.generations == 6
+    assert result.timesteps == 6 * 8 * 10
+    assert result.objective == pytest.approx(float(rows[-1]["eval_return_mean"]))
+    assert theta_hash(pyes.load(tmp_path / "run").theta) == rows[-1]["theta_hash"]
+
+
+def test_training_learns(tmp_path):
+    result = _train(tmp_path / "run", generations=60, algorithm={"population_size": 32}, evaluation={"every": 60})
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
+    assert result.objective > -2 > float(rows[0]["return_mean"])
+
+
+VARIANTS = {
+    "one worker": {"cluster": {"workers": 1}},
+    "five workers": {"cluster": {"workers": 5}},
+    "inline": {"cluster": {"name": "inline"}},
+    "spawned": {"cluster": {"workers": 2, "start_method": "spawn"}},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("task", ["LunarLanderContinuous-v3", "BipedalWalker-v3"])
+def test_theta_does_not_depend_on_the_cluster(tmp_path, variant, task):
+    settings = {
+        "task": {"env_id": task, "normalize_observations": True, "episodes": 2, "max_timesteps": 100},
+        "evaluation": {"every": 0},
+        "generations": 4,
+    }
+    _train(tmp_path / "two", **settings)
+    _train(tmp_path / "other", **merge(settings, VARIANTS[variant]))
+    assert _hashes(tmp_path / "two") == _hashes(tmp_path / "other")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("network", ["lstm", "gru", "rnn"])
+def test_memory_does_not_reach_beyond_an_episode(tmp_path, variant, network):
+    """Whoever evaluates a member, after whatever else: each of its episodes begins with an empty memory."""
+    settings = {
+        "task": {"env_id": "Pendulum-v1", "normalize_observations": True, "episodes": 2, "max_timesteps": 30},
+        "network": {"name": network, "hidden": [8]},
+        "evaluation": {"every": 0},
+        "generations": 4,
+    }
+    _train(tmp_path / "two", **settings)
+    _train(tmp_path / "other", **merge(settings, VARIANTS[variant]))
+    assert _hashes(tmp_path / "two") == _hashes(tmp_path / "other")
+
+
+def test_run_with_memory_goes_on_exactly(tmp_path):
+    network = {"name": "lstm", "hidden": [4]}
+    _train(tmp_path / "whole", network=network)
+    _train(tmp_path / "parts", network=network, generations=3)
+    _train("unused", network=network, resume=str(tmp_path / "parts"))
+    assert _hashes(tmp_path / "whole") == _hashes(tmp_path / "parts")
+
+
+def test_evaluations_and_snapshots_do_not_change_theta(tmp_path):
+    _train(tmp_path / "often")
+    _train(tmp_path / "never", evaluation={"every": 0}, snapshot={"every": 0})
+    assert _hashes(tmp_path / "often") == _hashes(tmp_path / "never")
+
+
+@pytest.mark.parametrize(
+    "setting", [{"normalize_observations": True}, {"action_noise": 0.1}, {"frame_skip": 2}], ids=lambda s: next(iter(s))
+)
+def test_settings_of_the_task_change_theta(tmp_path, setting):
+    _train(tmp_path / "plain")
+    _train(tmp_path / "changed", task=setting)
+    assert _hashes(tmp_path / "plain")[1:] != _hashes(tmp_path / "changed")[1:]
+
+
+def test_reported_returns_are_the_tasks_own_whatever_the_offset(tmp_path):
+    _train(tmp_path / "plain")
+    _train(tmp_path / "offset", task={"reward_offset_per_step": -3.0})
+    first, second = (read_rows(tmp_path / name / "metrics.csv") for name in ("plain", "offset"))
+    assert [row["return_mean"] for row in first] == [row["return_mean"] for row in second]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "mirrored", "seeds"),
+    [("none", True, 8), ("pair", True, 4), ("pair", False, 8), ("generation", True, 1)],
+)
+def test_common_random_numbers_share_environment_seeds(tmp_path, monkeypatch, sharing, mirrored, seeds):
+    seen = []
+
+    def spy(cluster, batch, evaluate=InlineCluster.evaluate):
+        seen.append(batch.seeds)
+        return evaluate(cluster, batch)
+
+    monkeypatch.setattr(InlineCluster, "evaluate", spy)
+    _train(
+        tmp_path / "run",
+        task={"common_random_numbers": sharing, "episodes": 3},
+        cluster={"name": "inline"},
+        generations=2,
+        evaluation={"every": 0},
+        algorithm={"mirrored": mirrored},
+    )
+    for batch in seen:
+        assert batch.shape == (8, 3)
+        assert len(np.unique(batch)) == 3 * seeds
+        if seeds == 4:
+            np.testing.assert_array_equal(batch[::2], batch[1::2])
+    assert not np.isin(seen[0], seen[1]).any()
+
+
+def test_a_failed_evaluation_episode_makes_the_evaluation_unknown(tmp_path):
+    result = _train(
+        tmp_path / "run",
+        task={"env_kwargs": {"fault": "raise", "every": 2}, "common_random_numbers": "none"},
+        target_return=-1e9,
+    )
+    assert np.isnan(result.objective)
+    assert result.stopped_by == "generations"
+
+
+def test_two_runs_cannot_write_to_one_directory(tmp_path):
+    directory = RunDirectory(tmp_path / "run")
+    with directory.locked(), pytest.raises(ConfigError, match=rf"another process \({os.getpid()}@.*\) is writing"):
+        _train(tmp_path / "run")
+    _train(tmp_path / "run")
+
+
+def test_what_was_reached_is_saved_when_the_task_fails_for_good(tmp_path):
+    with pytest.raises(TaskError):
+        _train(tmp_path / "run", task={"env_kwargs": {"fault": "raise", "every": 1}}, snapshot={"every": 0})
+    assert pyes.load(tmp_path / "run").generation == 0
+
+
+def test_resume_goes_on_exactly(tmp_path):
+    _train(tmp_path / "whole", task={"normalize_observations": True})
+    _train(tmp_path / "parts", task={"normalize_observations": True}, generations=3)
+    result = _train("unused", task={"normalize_observations": True}, resume=str(tmp_path / "parts"))
+    assert result.generations == 6
+    assert _hashes(tmp_path / "whole") == _hashes(tmp_path / "parts")
+    seconds = [float(row["seconds"]) for row in read_rows(tmp_path / "parts" / "metrics.csv")]
+    assert seconds == sorted(seconds)
+
+
+@pytest.mark.parametrize(
+    ("budget", "stopped_by"),
+    [
+        ({"timesteps": 100}, "timesteps"),
+        ({"time_limit": 1e-9}, "time_limit"),
+        ({"target_return": -1e9}, "target_return"),
+    ],
+)
+def test_first_budget_reached_ends_the_run(tmp_path, budget, stopped_by):
+    result = _train(tmp_path / "run", **budget)
+    assert result.stopped_by == stopped_by
+    assert result.generations < 6
+
+
+def test_failed_members_are_counted_and_the_run_goes_on(tmp_path):
+    _train(tmp_path / "run", task={"env_kwargs": {"fault": "raise", "every": 3}, "common_random_numbers": "none"})
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
+    assert sum(int(row["failed_members"]) for row in rows) > 0
+    assert all(np.isfinite(float(row["return_mean"])) for row in rows)
+    assert "the simulator is unhappy" in (tmp_path / "run" / "train.log").read_text()
+
+
+def test_a_task_that_always_fails_ends_with_its_reason(tmp_path):
+    with pytest.raises(TaskError, match=r"all 8 members failed: RuntimeError: the simulator is unhappy \(generation 0"):
+        _train(tmp_path / "run", task={"env_kwargs": {"fault": "raise", "every": 1}})
+
+
+def test_table_smaller_than_theta_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="the table has 3 entries, theta has 8 parameters"):
+        _train(tmp_path / "run", noise={"entries": 3})
+
+
+def test_resume_keeps_what_is_left_out(tmp_path):
+    _train(tmp_path / "run", generations=2, algorithm={"sigma": 0.2}, noise={"entries": "auto"})
+    result = pyes.train({"resume": str(tmp_path / "run"), "generations": 4}, display=False)
+    assert result.generations == 4
+    config = RunDirectory(tmp_path / "run").read_config()
+    assert (config.algorithm.sigma, config.generations) == (0.2, 4)
+    assert isinstance(config.noise.entries, int)

@@ -1,0 +1,168 @@
+from dataclasses import replace
+
+import pytest
+
+import pyes
+from pyes.config import TrainConfig, from_mapping
+from pyes.errors import ConfigError, JournalError, RunDirectoryError
+from pyes.run import journal
+from pyes.run.directory import RunDirectory
+from pyes.run.metrics import read_rows
+
+TINY = {
+    "task": {"env_id": "CartPole-v1", "max_timesteps": 20},
+    "algorithm": {"population_size": 4},
+    "generations": 2,
+    "evaluation": {"every": 2, "episodes": 2},
+    "noise": {"entries": 10_000},
+    "cluster": {"name": "inline"},
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    pyes.train({**TINY, "run_dir": str(tmp_path / "run")}, display=False)
+    return tmp_path / "run"
+
+
+def _go_on(run, **changes):
+    return pyes.train({"resume": str(run), **changes}, display=False)
+
+
+def test_resume_goes_on_from_the_journal_alone(run, tmp_path):
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "journal.bin").write_bytes((run / "journal.bin").read_bytes())
+    _go_on(run, generations=4)
+    result = _go_on(
+        tmp_path / "bare", generations=4, cluster={"name": "inline"}, evaluation={"every": 2, "episodes": 2}
+    )
+    assert result.generations == 4
+    assert (tmp_path / "bare" / "journal.bin").read_bytes() == (run / "journal.bin").read_bytes()
+    first, second = (read_rows(each / "metrics.csv") for each in (run, tmp_path / "bare"))
+    assert [row["theta_hash"] for row in first] == [row["theta_hash"] for row in second]
+    assert [row["eval_return_mean"] for row in first] == [row["eval_return_mean"] for row in second]
+    assert second[0]["steps_per_second"] == ""
+
+
+@pytest.mark.parametrize("kept", [b"", b"generation,time"], ids=["gone", "torn"])
+def test_resume_writes_the_rows_that_metrics_lack(run, kept):
+    rows = read_rows(run / "metrics.csv")
+    (run / "metrics.csv").write_bytes(kept)
+    _go_on(run, generations=3)
+    again = read_rows(run / "metrics.csv")
+    assert [row["generation"] for row in again] == ["0", "1", "2"]
+    for old, new in zip(rows, again, strict=False):
+        for column in ("timesteps", "return_mean", "eval_return_mean", "theta_norm", "gradient_norm", "theta_hash"):
+            assert old[column] == new[column]
+
+
+def test_resume_refuses_a_run_whose_journal_is_gone(run):
+    (run / "journal.bin").unlink()
+    before = {path: path.read_bytes() for path in run.glob("*.csv")}
+    with pytest.raises(JournalError, match="is missing or empty; restore it"):
+        _go_on(run, generations=3)
+    assert before == {path: path.read_bytes() for path in run.glob("*.csv")}
+
+
+def test_resume_begins_a_run_that_was_killed_before_its_first_record(tmp_path):
+    RunDirectory(tmp_path / "run").create(from_mapping({**TINY, "run_dir": str(tmp_path / "run")}))
+    assert _go_on(tmp_path / "run").generations == 2
+
+
+def test_resume_of_a_run_that_has_reached_its_budget_changes_nothing(run):
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.suffix in (".bin", ".csv", ".safetensors")}
+    assert _go_on(run).stopped_by == "generations"
+    assert before == {path.name: path.read_bytes() for path in run.iterdir() if path.name in before}
+
+
+def test_resume_refuses_changed_settings_with_old_and_new_value(run):
+    with pytest.raises(ConfigError) as error:
+        _go_on(run, seed=1, algorithm={"sigma": 0.2})
+    assert str(error.value) == (
+        "resume: these settings decide the run and cannot change: algorithm.sigma (was 0.3, got 0.2), "
+        "seed (was 0, got 1); force=true goes another way from here, or start a new run"
+    )
+
+
+def test_force_goes_another_way_and_records_it(run):
+    before = (run / "journal.bin").read_bytes()
+    result = _go_on(run, generations=4, force=True, algorithm={"sigma": 0.2, "population_size": 6})
+    assert result.generations == 4
+    assert (run / "journal.bin").read_bytes().startswith(before)
+    recording = journal.read(run / "journal.bin")
+    starts = [recording[i] for i, entry in enumerate(recording.entries) if entry.kind == journal.Kind.START]
+    assert [(start.generation, start.settings["algorithm"]["sigma"]) for start in starts] == [(0, 0.3), (2, 0.2)]
+    assert [row["sigma"] for row in read_rows(run / "metrics.csv")] == ["0.3", "0.3", "0.2", "0.2"]
+    _go_on(run, generations=5)  # the new way is now the run's own
+    with pytest.raises(ConfigError, match=r"algorithm.sigma \(was 0.2, got 0.3\)"):
+        _go_on(run, generations=6, algorithm={"sigma": 0.3})
+
+
+def test_force_without_a_change_is_a_plain_resume(run, tmp_path):
+    _go_on(run, generations=3, force=True)
+    assert sum(entry.kind == journal.Kind.START for entry in journal.read(run / "journal.bin").entries) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [({"network": {"init": "zero"}}, "network.init"), ({"noise": {"seed": 5}}, "noise.seed (was 0, got 5)")],
+)
+def test_force_cannot_change_network_or_noise(run, changes, named):
+    with pytest.raises(ConfigError) as error:
+        _go_on(run, generations=3, force=True, **changes)
+    assert named in str(error.value)
+    assert str(error.value).endswith("start a new run")
+
+
+def test_force_cannot_change_the_centers_of_novelty_search(tmp_path):
+    task = {**TINY["task"], "behaviour": "final_observation"}
+    config = {**TINY, "task": task, "algorithm": {"name": "ns_es", "population_size": 4, "parents": 2}}
+    pyes.train({**config, "run_dir": str(tmp_path / "run")}, display=False)
+    before = (tmp_path / "run" / "journal.bin").read_bytes()
+    with pytest.raises(
+        ConfigError, match=r"^resume: .* cannot change: algorithm\.parents \(was 2, got 3\); start a new run$"
+    ):
+        _go_on(tmp_path / "run", generations=3, force=True, algorithm={"parents": 3})
+    assert (tmp_path / "run" / "journal.bin").read_bytes() == before
+
+
+def test_force_can_change_the_parents_of_the_genetic_algorithm(tmp_path):
+    config = {**TINY, "algorithm": {"name": "ga", "population_size": 4, "parents": 2}, "run_dir": str(tmp_path / "run")}
+    pyes.train(config, display=False)
+    assert _go_on(tmp_path / "run", generations=3, force=True, algorithm={"parents": 3}).generations == 3
+
+
+def test_force_without_resume_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="force: got true, expected false without resume=RUN"):
+        pyes.train({**TINY, "run_dir": str(tmp_path / "run"), "force": True}, display=False)
+
+
+def test_a_task_for_which_the_network_does_not_fit_is_refused(run):
+    with pytest.raises(
+        ConfigError, match="Acrobot-v1 needs a network of 6 inputs and 3 outputs, the run has one of 4 and 2"
+    ):
+        _go_on(run, generations=3, force=True, task={"env_id": "Acrobot-v1"})
+    assert _go_on(run, generations=3).generations == 3  # it is the run that it was
+
+
+def test_no_run_is_one_line_and_makes_nothing(tmp_path):
+    with pytest.raises(RunDirectoryError, match="holds no run"):
+        _go_on(tmp_path / "none")
+    with pytest.raises(RunDirectoryError, match="holds no run"):
+        pyes.train(TrainConfig(resume=str(tmp_path / "none")), display=False)
+    assert not (tmp_path / "none").exists()
+
+
+def test_settings_that_were_written_but_never_recorded_are_not_the_runs(run):
+    """A head that was killed between config.json and the journal."""
+    directory = RunDirectory(run)
+    config = directory.read_config()
+    directory.write_config(replace(config, seed=5, generations=7))
+    assert _go_on(run).generations == 7
+    assert directory.read_config().seed == 0
+
+
+def test_objective_of_a_run_with_nothing_left_to_do_is_its_last_evaluation(tmp_path):
+    config = {**TINY, "run_dir": str(tmp_path / "run"), "generations": 3}
+    first = pyes.train(config, display=False)
+    assert first.objective == pytest.approx(_go_on(tmp_path / "run").objective, rel=1e-8)
