@@ -1,0 +1,146 @@
+"""Registries: from the name of a kind to its class, one registry for each thing that comes in several kinds.
+
+A *kind* is a class with its settings beside it::
+
+    @ALGORITHMS.register("ars")
+    class ARS(Algorithm):
+        Config = ARSConfig    # a frozen dataclass, the section's settings for this kind
+
+Owns the look-up. Knows no kind by name: a module registers what it defines when it is imported, and a module is
+imported when its name is asked for. So a new kind is one file in its folder, or one entry point of another package.
+"""
+
+import importlib
+import importlib.metadata
+import pkgutil
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from pyes.config.section import Section, refusal
+from pyes.errors import ConfigError
+from pyes.system import lookup
+from pyes.system.text import reason
+
+
+class Kind(Protocol):
+    """What every registered class has."""
+
+    Config: ClassVar[type[Section]]
+
+
+K = TypeVar("K", bound=type[Any])
+
+
+class Registry(Generic[K]):
+    """The kinds of one section of the configuration.
+
+    Parameters
+    ----------
+    section : str
+        Section whose ``name`` chooses the kind, for example ``"algorithm"``.
+    package : str
+        Package that holds the kinds of pyes, one module a kind or a family of kinds. Also the name of the entry-point
+        group by which an installed package adds kinds of its own.
+    """
+
+    def __init__(self, section: str, package: str) -> None:
+        self.section, self.package = section, package
+        self._kinds: dict[str, K] = {}
+
+    def register(self, name: str) -> Callable[[K], K]:
+        """Return a class decorator that enters a class under a name and gives the class that name as ``kind``."""
+
+        def enter(kind: K) -> K:
+            kind.kind = name
+            self._kinds[name] = kind
+            return kind
+
+        return enter
+
+    def get(self, name: object) -> K:
+        """Return the class of a name.
+
+        Raises
+        ------
+        ConfigError
+            There is no such kind (the message lists those there are), or its module cannot be imported.
+        """
+        if isinstance(name, str) and name not in self._kinds:
+            self._import_named(name)
+        if not isinstance(name, str) or name not in self._kinds:
+            raise refusal(f"{self.section}.name", name, f"one of {', '.join(map(repr, self.names()))}")
+        return self._kinds[name]
+
+    def names(self) -> list[str]:
+        """Return the names of all kinds, sorted; imports every module of the package, but no entry point."""
+        self._import_all()
+        return sorted(self._kinds.keys() | {point.name for point in self._entry_points()})
+
+    def classes(self) -> dict[str, K]:
+        """Return the classes of pyes' own kinds by their Python names; imports every module of the package."""
+        self._import_all()
+        return {kind.__name__: kind for kind in self._kinds.values() if kind.__module__.startswith(self.package)}
+
+    def from_factory(self, factory: str, base: type[Any], example: str) -> K:
+        """Return the class of the user's own that ``factory``, a PACKAGE:CLASS, names.
+
+        Parameters
+        ----------
+        factory : str
+            Value of the section's key ``factory``.
+        base : type
+            Class that it must derive from.
+        example : str
+            A correct value, for the message.
+
+        Raises
+        ------
+        ConfigError
+            It cannot be imported, or it is no such class.
+        """
+        key = f"{self.section}.factory"
+        found = lookup.find(key, factory, example)
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise ConfigError(f"{key}: got {factory!r}, expected a class that derives from {_named(base)}")
+        if not isinstance(getattr(found, "Config", None), type):
+            raise ConfigError(f"{key}: {factory!r} has no settings; give it Config, a frozen dataclass")
+        return found  # type: ignore[return-value]
+
+    def _import_named(self, name: str) -> None:
+        """Import what may register a name: the module of that name, else all modules, else an entry point."""
+        if name in self._modules():
+            importlib.import_module(f"{self.package}.{name}")
+        if name not in self._kinds:
+            self._import_all()
+        for point in self._entry_points():
+            if name not in self._kinds and point.name == name:
+                try:
+                    self.register(name)(point.load())
+                except Exception as error:
+                    raise ConfigError(
+                        f"{self.section}.name={name}: {point.value} of an installed package cannot be imported "
+                        f"({reason(error)})"
+                    ) from error
+
+    def _import_all(self) -> None:
+        for name in self._modules():
+            importlib.import_module(f"{self.package}.{name}")
+
+    def _modules(self) -> list[str]:
+        """Return the modules of the package; not its sub-packages, which may import heavy libraries."""
+        path = importlib.import_module(self.package).__path__
+        return [module.name for module in pkgutil.iter_modules(path) if not module.ispkg]
+
+    def _entry_points(self) -> importlib.metadata.EntryPoints:
+        return importlib.metadata.entry_points(group=self.package)
+
+
+def _named(kind: type[Any]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+#: By the sections of the configuration. Folders of kinds lie above this one, and are imported by name only.
+ALGORITHMS: Registry[Any] = Registry("algorithm", "pyes.algorithms")
+TASKS: Registry[Any] = Registry("task", "pyes.tasks")
+NETWORKS: Registry[Any] = Registry("network", "pyes.networks")
+CLUSTERS: Registry[Any] = Registry("cluster", "pyes.cluster")

@@ -1,0 +1,67 @@
+"""Registries: a kind is found by its name, in the package's folder or as an entry point of another package."""
+
+import sys
+
+import pytest
+
+from pyes.config.registry import Registry
+from pyes.errors import ConfigError
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch):
+    """Make a registry over a package of two modules, one with two kinds, and a sub-package that must not load."""
+    package = tmp_path / "some_kinds"
+    (package / "heavy").mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "from pyes.config.registry import Registry\nKINDS = Registry('thing', __name__)\n"
+    )
+    (package / "heavy" / "__init__.py").write_text("raise RuntimeError\n")
+    kind = "@KINDS.register({0!r})\nclass {1}:\n    Config = int\n"
+    head = "from some_kinds import KINDS\n"
+    (package / "one.py").write_text(head + kind.format("one", "One"))
+    (package / "others.py").write_text(head + kind.format("two", "Two") + kind.format("three", "Three"))
+    monkeypatch.syspath_prepend(tmp_path)
+    import some_kinds
+
+    yield some_kinds.KINDS
+    for name in [name for name in sys.modules if name.split(".")[0] in ("some_kinds", "elsewhere")]:
+        del sys.modules[name]
+
+
+def test_get_imports_the_module_of_that_name_alone(registry: Registry):
+    assert registry.get("one").kind == "one"
+    assert "some_kinds.others" not in sys.modules
+
+
+def test_get_finds_a_kind_in_a_module_of_another_name(registry: Registry):
+    assert registry.get("three").__name__ == "Three"
+
+
+@pytest.mark.parametrize("name", ["four", "heavy", "", None, "a.b", 3])
+def test_get_unknown_name_lists_the_known_ones(registry: Registry, name):
+    with pytest.raises(ConfigError, match=r"^thing.name: got .*, expected one of 'one', 'three', 'two'$"):
+        registry.get(name)
+
+
+def test_classes_are_those_of_the_package(registry: Registry):
+    assert sorted(registry.classes()) == ["One", "Three", "Two"]
+
+
+def test_an_installed_package_adds_kinds_by_entry_points(registry: Registry, tmp_path):
+    (tmp_path / "elsewhere.py").write_text("class Mine:\n    Config = int\n")
+    info = tmp_path / "elsewhere-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[some_kinds]\nmine = elsewhere:Mine\nbroken = elsewhere:Missing\n")
+    assert registry.get("mine").__name__ == "Mine"
+    assert registry.names() == ["broken", "mine", "one", "three", "two"]
+    with pytest.raises(ConfigError, match=r"^thing.name=broken: elsewhere:Missing of an installed package cannot be"):
+        registry.get("broken")
+
+
+def test_from_factory_says_what_is_wrong_with_a_class(registry: Registry):
+    with pytest.raises(ConfigError, match=r"^thing.factory: got 'json:dumps', expected a class that derives from "):
+        registry.from_factory("json:dumps", dict, "my:Kind")
+    with pytest.raises(ConfigError, match=r"^thing.factory: 'collections:OrderedDict' has no settings; give it Config"):
+        registry.from_factory("collections:OrderedDict", dict, "my:Kind")
