@@ -96,6 +96,7 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
     config.run_dir = str(run_dir)
     if config.resume is not None:
         config.resume = str(run_dir)
+    values: Any
     try:
         values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:

@@ -7,7 +7,7 @@ records give equal bytes of theta, live or rebuilt, since both go through `apply
 
 import platform
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from pyes.networks import ActionHead, Policy, PolicySpec
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable, default_entries
 from pyes.run.adaptation import Averaging, EpisodeLimit, agreement, next_population_size
+from pyes.run.evaluations import EvaluationCosts
 from pyes.run.journal import Evaluation, Generation, Record, Start
 from pyes.system.lookup import version
 from pyes.system.memory import usable_cores
@@ -181,6 +182,7 @@ class RunState:
         self._hash: str | None = None
         self.timesteps = self.episodes = 0
         self.failed = 0  # members and evaluation episodes
+        self.evaluation_costs = EvaluationCosts()
         self.evaluation: tuple[float, float] | None = None  # mean and standard deviation of the last one
 
     @property
@@ -268,9 +270,10 @@ class RunState:
             agreement=agreement(results.halves) if results.halves.size else None,
         )
 
-    def record_evaluation(self, results: Results) -> Evaluation:
-        """Return the record of an evaluation of the center; the state stays as it is."""
-        return Evaluation(self.generation, self.theta_hash, results.returns, results.status)
+    def record_evaluation(self, results: Results, *, counted: bool) -> Evaluation:
+        """Return the record of an evaluation of the center, with its timesteps if they are counted."""
+        timesteps = int(results.lengths.sum()) if counted else None
+        return Evaluation(self.generation, self.theta_hash, results.returns, results.status, timesteps)
 
     def apply(self, record: Record) -> None:
         """Go on by what a record says.
@@ -290,6 +293,7 @@ class RunState:
             self._learn(record)
         elif isinstance(record, Evaluation):
             self.evaluation = record.summary
+            self.evaluation_costs.add(record)
             self.failed += int(np.count_nonzero(record.status))
 
     def _learn(self, record: Generation) -> None:
@@ -365,6 +369,7 @@ class RunState:
         if state._stats is not None and self._stats is not None:
             state._stats.load_state_dict(self._stats.state_dict())
         state.timesteps, state.episodes, state.failed = self.timesteps, self.episodes, self.failed
+        state.evaluation_costs = replace(self.evaluation_costs)
         return state
 
     def state_dict(self) -> dict[str, Any]:
@@ -377,6 +382,7 @@ class RunState:
             "episode_limit": self.limit.value,
             "episodes_per_member": self.averaging.episodes,
             "evaluation": self.evaluation,
+            "evaluation_costs": asdict(self.evaluation_costs),
             "observations": None if self._stats is None else self._stats.state_dict(),
         }
 
@@ -386,6 +392,7 @@ class RunState:
         self.timesteps, self.episodes, self.failed = state["timesteps"], state["episodes"], state["failed"]
         self.limit.value = state["episode_limit"]
         self.averaging.episodes = state["episodes_per_member"]
+        self.evaluation_costs = EvaluationCosts(**state["evaluation_costs"])
         self.evaluation = None if state["evaluation"] is None else (state["evaluation"][0], state["evaluation"][1])
         if self._stats is not None:
             self._stats.load_state_dict(state["observations"])
