@@ -58,9 +58,7 @@ cdef class PolicyBatch:
         cdef PolicyRunner runner = self.first
         cdef const int64_t *p_slots = <const int64_t *>_in("slots", slots, INT64)
         cdef int64_t n = len(slots), count = len(self.runners), i
-        rows = np.ascontiguousarray(observations)
-        if rows.dtype not in (FLOAT32, FLOAT64, UINT8):
-            rows = rows.astype(FLOAT32)
+        rows = _readable(observations)
         if rows.size != n * runner.observation_size or len(rows) != n:
             raise ValueError(f"observations: got shape {rows.shape}, expected {n} of {runner.observation_size} values")
         cdef const char *p_rows = <const char *>_array("observations", rows, None, rows.ndim, False)

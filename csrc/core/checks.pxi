@@ -1,5 +1,5 @@
-# The checks of arguments: dtype, shape, layout, alignment, bounds, aliasing. All other files call these and nothing else
-# before they pass a pointer to a kernel; a message says which argument it is about, what it got and what it expected.
+# The checks of arguments: dtype, shape, layout, alignment, bounds, aliasing. Every pointer that reaches a kernel comes
+# from here. A message names the argument, and says what it got and what it expected.
 
 cdef object FLOAT32 = np.dtype(np.float32)
 cdef object FLOAT64 = np.dtype(np.float64)
@@ -25,7 +25,13 @@ cdef void *_array(str name, object array, object dtype, Py_ssize_t ndim, bint wr
     cdef Py_buffer view
     PyObject_GetBuffer(array, &view, PyBUF_WRITABLE if writable else PyBUF_SIMPLE)
     cdef void *address = view.buf
+    cdef Py_ssize_t size = view.itemsize, length = view.len
     PyBuffer_Release(&view)
+    if length > 0 and <uintptr_t>address % <uintptr_t>size != 0:
+        raise ValueError(
+            f"{name}: got memory that begins {<uintptr_t>address % <uintptr_t>size} past a multiple of {size} bytes, "
+            f"expected an aligned array (as a copy is)"
+        )
     return address
 
 

@@ -1,7 +1,7 @@
 # Observations of any type as the float32 values that the policy works on.
 
 cdef int _read_observation(object observation, int64_t size, float *out) except -1:
-    """Copy an observation: float32, float64, uint8 without gaps at once, anything else by way of NumPy."""
+    """Read an aligned float32, float64 or uint8 buffer without gaps at once, anything else by way of NumPy."""
     cdef Py_buffer view
     cdef bint done
     if PyObject_CheckBuffer(observation):
@@ -14,18 +14,26 @@ cdef int _read_observation(object observation, int64_t size, float *out) except 
             PyBuffer_Release(&view)
             if done:
                 return 0
-    converted = np.ascontiguousarray(observation, FLOAT32)
-    if converted.size != size:
-        raise ValueError(f"observation: got {converted.size} values, expected {size}")
-    PyObject_GetBuffer(converted, &view, PyBUF_FORMAT | PyBUF_ND)
-    _read_buffer(&view, size, out)
-    PyBuffer_Release(&view)
+    values = _readable(observation)
+    if values.size != size:
+        raise ValueError(f"observation: got {values.size} values, expected {size}")
+    _read_values(ord(values.dtype.char), size, _array("observation", values, None, values.ndim, False), out)
     return 0
 
 
+cdef object _readable(object observations):
+    """An array without gaps, aligned, of a type that _read_values takes."""
+    values = np.ascontiguousarray(observations)
+    if values.dtype not in (FLOAT32, FLOAT64, UINT8):
+        return values.astype(FLOAT32)
+    return values if values.flags.aligned else values.copy()
+
+
 cdef bint _read_buffer(Py_buffer *view, int64_t size, float *out) noexcept:
-    """False if the buffer is of another type or size."""
-    if view.format == NULL or view.len != size * view.itemsize:
+    """False if the buffer is of another type or size, or not aligned."""
+    if view.format == NULL or view.itemsize < 1 or view.len != size * view.itemsize:
+        return False
+    if <uintptr_t>view.buf % <uintptr_t>view.itemsize != 0:
         return False
     if view.format[0] == 0 or view.format[1] != 0:  # not a single letter
         return False
