@@ -25,13 +25,13 @@ def _add_worker(parser: argparse.ArgumentParser) -> None:
 def _worker(options: argparse.Namespace) -> None:
     from pyes.remote import agent
     from pyes.remote.wire import keys
-    from pyes.system import addresses, memory
+    from pyes.system import addresses, limits
 
     address = addresses.parse(options.head)
     with contextlib.ExitStack() as stack:
         read = options.key == "-"
         key = str(stack.enter_context(keys.in_memory(keys.from_standard_input()))) if read else options.key
-        agent.work(address, key, options.workers or memory.usable_cores(), tied=options.tied)
+        agent.work(address, key, options.workers or limits.usable_cores(), tied=options.tied)
 
 
 def _add_status(parser: argparse.ArgumentParser) -> None:

@@ -127,7 +127,8 @@ def _take_part(address: Address, key: str | None, workers: int, parent: int) -> 
     root.handlers[:] = []  # a forked process has its parent's
     to_head = _ToHead()
     with gathered(to_head) as log:
-        sys.exit(asyncio.run(_session(address, key, workers, log, to_head)))
+        log.gather()
+        sys.exit(asyncio.run(_session(address, key, workers, log.prepare, to_head)))
 
 
 async def _session(address: Address, key: str | None, workers: int, log: Callable[[], None], to_head: "_ToHead") -> int:

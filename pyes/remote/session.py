@@ -23,10 +23,9 @@ from pyes.remote import wire
 from pyes.remote.replica import Node
 from pyes.remote.wire.keys import client_context, same_certificate
 from pyes.remote.wire.protocol import NodeSide, State
-from pyes.system import memory
+from pyes.system import limits
 from pyes.system.addresses import Address
 from pyes.system.lookup import version
-from pyes.system.memory import usable_cores
 from pyes.system.text import counted
 
 logger = logging.getLogger(__name__)
@@ -187,8 +186,8 @@ class Session:
             python=platform.python_version(),
             node=f"{socket.gethostname()[:80]}:{os.getpid()}",
             workers=self._workers,
-            cores=usable_cores(),
-            memory=memory.available(),
+            cores=limits.usable_cores(),
+            memory=limits.available_memory(),
             kernels=selftest.digest(),
             job="" if self._node is None else self._node.job,
         )
