@@ -7,12 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms.ars import ARS
-from pyes.algorithms.averaging import Averaging, agreement
 from pyes.algorithms.base import Algorithm
 from pyes.algorithms.cma_es import CMAES
-from pyes.algorithms.episode_limit import EpisodeLimit
 from pyes.algorithms.ga import GA
-from pyes.algorithms.growth import next_population_size
 from pyes.algorithms.nevergrad import Nevergrad
 from pyes.algorithms.novelty import NSES, NSRAES, NSRES
 from pyes.algorithms.openai_es import OpenAIES
@@ -31,13 +28,9 @@ __all__ = [
     "PGPE",
     "SNES",
     "Algorithm",
-    "Averaging",
-    "EpisodeLimit",
     "Nevergrad",
     "OpenAIES",
-    "agreement",
     "make",
-    "next_population_size",
 ]
 
 _ALGORITHMS: dict[str, Callable[..., Algorithm]] = {

@@ -12,7 +12,6 @@ from pyes.config.algorithm import (
     CMAESConfig,
     GAConfig,
     GradientConfig,
-    GrowingConfig,
     NevergradConfig,
     NoveltyConfig,
     NSESConfig,
@@ -28,6 +27,7 @@ from pyes.config.algorithm import (
 from pyes.config.cluster import ClusterConfig
 from pyes.config.network import NetworkConfig
 from pyes.config.run import (
+    DEFAULT_RUN,
     FREE,
     EvaluationConfig,
     LoggerConfig,
@@ -37,10 +37,11 @@ from pyes.config.run import (
     deciding,
     from_mapping,
 )
-from pyes.config.section import changes, flat, refusal, to_mapping, unknown_key
+from pyes.config.section import changes, flat, merged, refusal, to_mapping, unknown_key
 from pyes.config.task import TaskConfig
 
 __all__ = [
+    "DEFAULT_RUN",
     "FREE",
     "ARSConfig",
     "AlgorithmConfig",
@@ -51,7 +52,6 @@ __all__ = [
     "EvaluationConfig",
     "GAConfig",
     "GradientConfig",
-    "GrowingConfig",
     "GrowthConfig",
     "LoggerConfig",
     "NSESConfig",
@@ -75,6 +75,7 @@ __all__ = [
     "deciding",
     "flat",
     "from_mapping",
+    "merged",
     "refusal",
     "to_mapping",
     "unknown_key",

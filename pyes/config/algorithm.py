@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig, RestartConfig
+from pyes.config.adaptation import RestartConfig
 from pyes.config.section import (
     JSON_MAPPING,
     AtLeastOne,
@@ -26,14 +26,22 @@ class AlgorithmConfig(Section):
     """What all algorithms have; each has a class of its own with its name and its keys."""
 
     PATH = "algorithm"
+    ELSEWHERE = dict.fromkeys(
+        ("growth", "averaging", "episode_limit"),
+        "it is a section of a run, beside algorithm, and not available to ask-and-tell or pyes.maximize",
+    )
     #: Class of each algorithm, by name.
     KINDS: ClassVar[dict[str, "type[AlgorithmConfig]"]] = {}
     #: Whether an optimiser moves theta.
     optimized: ClassVar[bool] = True
+    #: Optimiser of a run that names none.
+    default_optimizer: ClassVar[str] = "adam"
     #: Whether perturbations come from the noise table.
     on_table: ClassVar[bool] = True
     #: Whether it learns from behaviours, too.
     needs_behaviours: ClassVar[bool] = False
+    #: Whether one generation may have more members than another: see `pyes.config.GrowthConfig`.
+    may_grow: ClassVar[bool] = False
     #: Whether every parameter has a sigma of its own.
     scaled: ClassVar[bool] = False
     #: Distributions of other projects that decide its numbers.
@@ -41,8 +49,6 @@ class AlgorithmConfig(Section):
 
     name: str = ""
     population_size: Annotated[int, Range(minimum=2)] = 40  # members evaluated, mirrored ones counted
-    episode_limit: EpisodeLimitConfig = field(default_factory=EpisodeLimitConfig)
-    averaging: AveragingConfig = field(default_factory=AveragingConfig)
 
     def __init_subclass__(cls) -> None:
         """Enter the class of an algorithm under its name."""
@@ -64,10 +70,9 @@ class AlgorithmConfig(Section):
         """Whether members 2i and 2i + 1 are a mirrored pair."""
         return False
 
-    @property
-    def capacity(self) -> int:
-        """Most members that a generation has."""
-        return self.population_size
+    def capacity(self, population_size: int) -> int:
+        """Return how many members a generation with this population size has at most."""
+        return population_size
 
     @property
     def bases(self) -> int:
@@ -76,15 +81,16 @@ class AlgorithmConfig(Section):
 
     def check(self) -> None:
         """Refuse an odd mirrored population."""
-        if self.pairs and self.population_size % 2:
-            raise refusal("algorithm.population_size", self.population_size, self._even)
+        self.check_even("algorithm.population_size", self.population_size)
 
-    @property
-    def _even(self) -> str:
-        """What is expected of the size of a mirrored population."""
+    def check_even(self, key: str, population_size: int) -> None:
+        """Refuse an odd number of mirrored members, which a key gives."""
+        if not (self.pairs and population_size % 2):
+            return
+        expected = f"an even number with algorithm.name={self.name}, whose members are mirrored pairs"
         if hasattr(self, "mirrored"):
-            return "an even number with algorithm.mirrored=true (or algorithm.mirrored=false)"
-        return f"an even number with algorithm.name={self.name}, whose members are mirrored pairs"
+            expected = "an even number with algorithm.mirrored=true (or algorithm.mirrored=false)"
+        raise refusal(key, population_size, expected)
 
     def _check_floor(self, key: str) -> None:
         """Refuse a schedule that would stop above where it starts."""
@@ -108,34 +114,10 @@ class AlgorithmConfig(Section):
 
 
 @dataclass(frozen=True)
-class GrowingConfig(AlgorithmConfig):
-    """What algorithms have whose population may be larger in one generation than in another."""
-
-    growth: GrowthConfig = field(default_factory=GrowthConfig)
-
-    @property
-    def capacity(self) -> int:
-        """Most members that a generation has."""
-        return self.growth.population_max or self.population_size
-
-    def check(self) -> None:
-        """Refuse growth without an end, or an end without growth."""
-        super().check()
-        growth, key = self.growth, "algorithm.growth.population_max"
-        if growth.timesteps is None:
-            if growth.population_max is not None:
-                raise refusal(key, growth.population_max, "null without algorithm.growth.timesteps")
-            return
-        if growth.population_max is None or growth.population_max < self.population_size:
-            expected = f"at least algorithm.population_size, which is {self.population_size}"
-            raise refusal(key, growth.population_max, expected)
-        if self.pairs and growth.population_max % 2:
-            raise refusal(key, growth.population_max, self._even)
-
-
-@dataclass(frozen=True)
-class ScheduledConfig(GrowingConfig):
+class ScheduledConfig(AlgorithmConfig):
     """What algorithms have whose sigma and learning rate are the same for all parameters, and may shrink."""
+
+    may_grow: ClassVar[bool] = True
 
     sigma: Annotated[float, Positive] = 0.3
     sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
@@ -183,10 +165,9 @@ class NoveltyConfig(GradientConfig):
     parents: Annotated[int, AtLeastOne] = 5  # centers, of which one moves in a generation
     neighbours: Annotated[int, AtLeastOne] = 10  # of the archive, to whom the mean distance is the novelty
 
-    @property
-    def capacity(self) -> int:
-        """Most members that a generation has: the perturbations, and in the first one every center."""
-        return super().capacity + self.parents
+    def capacity(self, population_size: int) -> int:
+        """Return how many members a generation has at most: the first one has every center as well."""
+        return population_size + self.parents
 
     @property
     def bases(self) -> int:
@@ -244,10 +225,12 @@ class ARSConfig(ScheduledConfig):
 
 
 @dataclass(frozen=True)
-class PGPEConfig(GrowingConfig):
+class PGPEConfig(AlgorithmConfig):
     """Policy gradients with parameter-based exploration: mirrored pairs, and a sigma of each parameter."""
 
+    may_grow: ClassVar[bool] = True
     scaled: ClassVar[bool] = True
+    default_optimizer: ClassVar[str] = "clipup"
 
     name: Literal["pgpe"] = "pgpe"
     sigma: Annotated[float, Positive] = 0.3  # of every parameter, at first

@@ -108,12 +108,14 @@ class Evaluation:
     theta_hash : str          of the center
     returns : float64 (n,)    of each episode
     status : uint8 (n,)       see `pyes.episodes.batch.Status`
+    timesteps : int           of all episodes; None: ``evaluation.share`` is null, so they are not counted
     """
 
     generation: int
     theta_hash: str
     returns: NDArray[np.float64]
     status: NDArray[np.uint8]
+    timesteps: int | None = None
 
     @property
     def summary(self) -> tuple[float, float]:
