@@ -27,8 +27,9 @@ from pyes.remote import wire
 from pyes.remote.agent import Agent
 from pyes.remote.door import HANDSHAKE_SECONDS, Door
 from pyes.remote.open_batch import OpenBatch
+from pyes.remote.pace import Pace
 from pyes.remote.peer import Peer
-from pyes.remote.scheduler import Pace, Schedule
+from pyes.remote.scheduler import Scheduler
 from pyes.remote.session import BEAT_SECONDS, SILENT_SECONDS, keep_alive
 from pyes.remote.standing import Heard, Place
 from pyes.remote.wire.protocol import HeadSide, State
@@ -248,7 +249,7 @@ class Head:
 
     def _hand_back(self, peer: Peer) -> None:
         """Have others evaluate what a node holds."""
-        if self._open is not None and (lost := self._open.schedule.leave(peer.number)):
+        if self._open is not None and (lost := self._open.scheduler.leave(peer.number)):
             logger.warning("node %s held %s: others evaluate them", peer.name, counted(lost, "member"))
 
     def _send_away(self, peer: Peer, reason: str) -> None:
@@ -363,7 +364,7 @@ class Head:
         if self._open is None or self._assignment is None:
             return
         for peer in list(self._peers.values()):
-            if peer.standing.ready and not peer.congested and peer.number not in self._open.schedule:
+            if peer.standing.ready and not peer.congested and peer.number not in self._open.scheduler:
                 self._enter(peer, self._assignment, self._open)
 
     def _tell_if_alone(self) -> None:
@@ -380,7 +381,7 @@ class Head:
         if not batch.batch.evaluation:
             peer.known = np.zeros(len(batch.batch.population), np.bool_)
         peer.send(batch.opening() if job.learns else batch.vectors())
-        batch.schedule.join(peer.number, peer.pace)
+        batch.scheduler.join(peer.number, peer.pace)
 
     def _hand_out(self) -> None:
         """Send members to whoever should have some."""
@@ -389,13 +390,13 @@ class Head:
             return
         now = time.monotonic()
         population = batch.batch.population
-        for number, members in batch.schedule.grants(now):
+        for number, members in batch.scheduler.grants(now):
             ranges = wire.ranges_of(members)
             peer = self._peers[number]
             if not job.learns and batch.apart:
                 peer.send(wire.Bases(batch.number, ranges, population.bases[members]))
             peer.send(wire.Grant(batch.number, ranges))
-        for number, members in batch.schedule.withdrawn(now):
+        for number, members in batch.scheduler.withdrawn(now):
             self._peers[number].send(wire.Withdraw(batch.number, wire.ranges_of(members)))
 
     def _take_results(self, peer: Peer, done: wire.Done) -> None:
@@ -413,19 +414,19 @@ class Head:
         peer.members += len(done.returns)
         peer.timesteps += int(done.lengths.sum(dtype=np.int64))
         peer.busy_seconds += done.busy
-        if batch.schedule.complete:
+        if batch.scheduler.complete:
             self._open = None
-            self._count(batch.schedule)
+            self._count(batch.scheduler)
             for each in self._peers.values():
                 each.send(wire.Close(batch.number))
             batch.future.set_result(batch.results())
         else:
             self._hand_out()
 
-    def _count(self, schedule: Schedule) -> None:
-        self.lost += schedule.lost
-        self.rerun += schedule.rerun
-        self._duplicates += schedule.duplicates
+    def _count(self, scheduler: Scheduler) -> None:
+        self.lost += scheduler.lost
+        self.rerun += scheduler.rerun
+        self._duplicates += scheduler.duplicates
 
     def _report(self) -> wire.Report:
         """Return how the head and its nodes are doing."""
@@ -436,7 +437,7 @@ class Head:
             "job": None if job is None else job.told.job,
             "task": None if job is None else job.state.setup.config.task.title,
             "generation": None if batch is None else batch.batch.generation,
-            "members_left": None if batch is None else batch.schedule.remaining,
+            "members_left": None if batch is None else batch.scheduler.remaining,
             "workers": self.workers,
             "lost": self.lost,
             "rerun": self.rerun,

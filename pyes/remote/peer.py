@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.remote import wire
-from pyes.remote.scheduler import Pace
+from pyes.remote.pace import Pace
 from pyes.remote.standing import Place, Standing
 from pyes.remote.wire.protocol import HeadSide, State
 from pyes.run.metrics import NodeRow
