@@ -61,9 +61,7 @@ class Scheduler:
         self._holders = np.zeros((_COPIES_STUCK, members), np.int32)
         self._first = self._holders[0]
         self._granted = np.zeros((_COPIES_STUCK, members))  # when
-        self._rounds = np.zeros(
-            (_COPIES_STUCK, members), np.float32
-        )  # its end in the node's queue, in members' times
+        self._rounds = np.zeros((_COPIES_STUCK, members), np.float32)  # its end in the node's queue, in members' times
         self._nodes: dict[int, Load] = {}
         self._joined = 0
         self._hungry: dict[int, Load] = {}  # nodes that may take more; a dict keeps their order
