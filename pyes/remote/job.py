@@ -50,8 +50,8 @@ class OpenJob:
     table: str
 
     @classmethod
-    def of(cls, plan: Plan, table: NoiseTable, state: RunState) -> Self:
-        """Return the job of a run.
+    def of(cls, plan: Plan, table: NoiseTable, state: RunState, sync: Literal["auto"] | Sync) -> Self:
+        """Return the job of a run; ``sync`` is ``cluster.sync``.
 
         Raises
         ------
@@ -59,8 +59,8 @@ class OpenJob:
             Its settings cannot be sent.
         """
         config = state.setup.config
-        settings, sync = settings_of(config), sync_of(config)
-        told = wire.Job(name_of(settings, table.fingerprint, sync), settings, sync)
+        settings, chosen = settings_of(config), sync_of(config, sync)
+        told = wire.Job(name_of(settings, table.fingerprint, chosen), settings, chosen)
         wire.encode(told)
         return cls(told, state, plan, digest_of(state.setup), table.fingerprint)
 
@@ -111,10 +111,10 @@ def config_of(settings: dict[str, Any], workers: int) -> TrainConfig:
     return configuration.from_mapping(settings | {"cluster": settings["cluster"] | {"workers": workers}})
 
 
-def sync_of(config: TrainConfig) -> Sync:
+def sync_of(config: TrainConfig, wanted: Literal["auto"] | Sync) -> Sync:
     """Return how nodes get theta: with ``auto`` they learn from the returns wherever they can."""
-    if config.cluster.sync != "auto":
-        return config.cluster.sync
+    if wanted != "auto":
+        return wanted
     return "replay" if config.algorithm.on_table else "params"
 
 

@@ -1,6 +1,6 @@
 """Throw fuzzed frames at the decoder and at both sides of a connection, and count what becomes of them.
 
-    python benchmarks/fuzz_protocol.py [--frames 1000000] [--seed 0]
+    python tests/fuzz/protocol.py [--frames 1000000] [--seed 0]
 
 A third each of random bytes, of valid frames with a few bytes changed, and of well-formed MessagePack with values that
 do not belong there. Each ends as messages or as a ProtocolError, or the script fails with its seed and number; the most

@@ -1,8 +1,8 @@
 """Throw fuzzed frames at a live head while its run goes on, and compare the run with one that was left alone.
 
-    python benchmarks/fuzz_head.py [--frames 100000] [--seed 0]
+    python tests/fuzz/head.py [--frames 100000] [--seed 0]
 
-Frames are those of fuzz_protocol.py, half of them from somebody who has not been let in, half from a node that has.
+Frames are those of protocol.py, half of them from somebody who has not been let in, half from a node that has.
 Each connection lasts until the head shuts it. The head must not end, its journal must equal that of a run in one
 process, and its memory after the first tenth is printed beside that at the end.
 """
@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fuzz_protocol import VALID, mutated, random_bytes, structured
+from protocol import VALID, mutated, random_bytes, structured
 
 from pyes.node import selftest
 from pyes.remote import wire
