@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pyes.config.algorithm import AlgorithmConfig, OpenAIESConfig, OptimizerConfig
-from pyes.config.network import NetworkConfig
+from pyes.config.network import NetworkConfig, default_network
 from pyes.config.section import AtLeastOne, NotNegative, Positive, Section, Seed, parse, refusal, to_mapping
 from pyes.config.task import TaskConfig
 from pyes.system import addresses
@@ -109,7 +109,7 @@ class TrainConfig(Section):
     algorithm: AlgorithmConfig = field(default_factory=OpenAIESConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network: NetworkConfig = field(default_factory=default_network)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
