@@ -14,13 +14,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from pyes.cluster.base import Cluster
-from pyes.cluster.socket import SocketCluster
+from pyes.cluster.base import Cluster, check_sendable
+from pyes.cluster.socket import SocketCluster, SocketConfig
 from pyes.config import ClusterConfig
+from pyes.config.registry import CLUSTERS
+from pyes.episodes.rollout import Workload
 from pyes.errors import ConfigError, missing
 from pyes.remote.wire import keys
 from pyes.system import addresses
@@ -35,8 +37,36 @@ _END_SECONDS = 10.0  # that a look may take when the run is over
 _LONELY = "no node is here yet; Ray starts one on each machine whose CPUs are free"
 
 
+@dataclass(frozen=True)
+class RayConfig(ClusterConfig):
+    """A head, and a node on each machine of a Ray cluster."""
+
+    name: Literal["ray"] = "ray"
+    address: str = "auto"  # of Ray's head; auto: RAY_ADDRESS, or the Ray cluster that this machine is in
+    sync: Literal["auto", "replay", "params"] = "auto"  # nodes learn from the returns, or are sent theta
+
+
+@CLUSTERS.register("ray")
+class RayCluster:
+    """How a head whose nodes Ray places is opened; what is opened is a `SocketCluster`."""
+
+    Config = RayConfig
+
+    @staticmethod
+    def open(
+        config: ClusterConfig,
+        workload: Workload,
+        prepare: Callable[[], None] | None,
+        tell: Callable[[str], None],
+    ) -> AbstractContextManager[Cluster]:
+        """Return the cluster, to be entered."""
+        check_sendable(config, workload)
+        assert isinstance(config, RayConfig)
+        return _ray_cluster(config, tell)
+
+
 @contextmanager
-def ray_cluster(config: ClusterConfig, tell: Callable[[str], None]) -> Iterator[Cluster]:
+def _ray_cluster(config: RayConfig, tell: Callable[[str], None]) -> Iterator[Cluster]:
     """Lend a head whose nodes Ray places; see `pyes.cluster.base.Cluster`.
 
     Parameters
@@ -49,8 +79,9 @@ def ray_cluster(config: ClusterConfig, tell: Callable[[str], None]) -> Iterator[
     """
     secret = keys.new()
     with _connection(config.address) as host, keys.in_memory(secret) as key:
+        shared = {key: getattr(config, key) for key in ("episode_time_limit", "attempts", "vector")}
         here = Address(addresses.own_host(host) or host, 0)
-        head = replace(config, name="socket", listen=str(here), key=str(key), workers=0)
+        head = SocketConfig(listen=str(here), key=str(key), sync=config.sync, **shared)
         # In this order: nodes are sent away by the head before Ray ends what is left of them.
         with _Placement(secret, config.workers, tell) as placement, SocketCluster(head, tell, _LONELY) as cluster:
             placement.start(cluster.address)

@@ -9,11 +9,15 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pyes.cluster.base import Abandoned, Cluster
-from pyes.config import ClusterConfig
+from pyes.cluster.base import Abandoned, Cluster, check_sendable
+from pyes.config import ClusterConfig, refusal
+from pyes.config.registry import CLUSTERS
+from pyes.config.section import NotNegative
 from pyes.episodes.batch import Batch, Plan, Results
+from pyes.episodes.rollout import Workload
 from pyes.errors import ClusterError, ConfigError
 from pyes.numerics.noise import NoiseTable
 from pyes.remote import job, wire
@@ -33,6 +37,27 @@ _LOOK_SECONDS = 0.5  # between looks whether the user wants to wait any longer
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True)
+class SocketConfig(ClusterConfig):
+    """A head, whose own machine evaluates no members unless it is told to."""
+
+    may_be_idle: ClassVar[bool] = True
+
+    name: Literal["socket"] = "socket"
+    workers: Annotated[int, NotNegative] | Literal["auto"] = 0  # of a node on this machine
+    listen: str = "tcp://127.0.0.1:5555"  # where nodes find the head
+    key: str | None = None  # file of `pyes keygen`, the same on all machines
+    sync: Literal["auto", "replay", "params"] = "auto"  # nodes learn from the returns, or are sent theta
+
+    def check(self) -> None:
+        """Reject an address beyond this machine without a key."""
+        super().check()
+        if self.key is None and not addresses.parse(self.listen).is_loopback:
+            expected = "cluster.key=FILE with it (pyes keygen -o FILE), or tcp://127.0.0.1:PORT for this machine alone"
+            raise refusal("cluster.listen", self.listen, expected)
+
+
+@CLUSTERS.register("socket")
 class SocketCluster(Cluster):
     """The head of many nodes.
 
@@ -50,7 +75,22 @@ class SocketCluster(Cluster):
     ConfigError    it cannot listen where it is told to, or the key cannot be used
     """
 
-    def __init__(self, config: ClusterConfig, tell: Callable[[str], None], lonely: str = "") -> None:
+    Config = SocketConfig
+
+    @classmethod
+    def open(
+        cls,
+        config: ClusterConfig,
+        workload: Workload,
+        prepare: Callable[[], None] | None,
+        tell: Callable[[str], None],
+    ) -> "SocketCluster":
+        """Return the cluster, to be entered."""
+        check_sendable(config, workload)
+        assert isinstance(config, SocketConfig)
+        return cls(config, tell)
+
+    def __init__(self, config: SocketConfig, tell: Callable[[str], None], lonely: str = "") -> None:
         self._config, self._tell, self._lonely = config, tell, lonely
         self.address = addresses.parse(config.listen)
         self._door = Door(config.key)
@@ -94,7 +134,7 @@ class SocketCluster(Cluster):
         """Tell all nodes, and those to come, what the job is."""
         assert state is not None, "nodes are kept in step with a run"
         config = state.setup.config
-        settings, sync = job.settings_of(config), job.sync_of(config)
+        settings, sync = job.settings_of(config), job.sync_of(config, self._config.sync)
         told = wire.Job(job.name_of(settings, table.fingerprint, sync), settings, sync)
         wire.encode(told)  # settings that cannot be sent are refused here
         self._assignment = Assignment(told, state, plan, job.digest_of(state.setup), table.fingerprint)

@@ -25,10 +25,10 @@ from pyes.config.algorithm import (
     SNESConfig,
     algorithm_config,
 )
+from pyes.config.cluster import ClusterConfig
 from pyes.config.network import NetworkConfig
 from pyes.config.run import (
     FREE,
-    ClusterConfig,
     EvaluationConfig,
     LoggerConfig,
     NoiseConfig,

@@ -34,10 +34,10 @@ def config_of(settings: dict[str, Any], workers: int) -> TrainConfig:
     return configuration.from_mapping(settings | {"cluster": settings["cluster"] | {"workers": workers}})
 
 
-def sync_of(config: TrainConfig) -> Sync:
+def sync_of(config: TrainConfig, wanted: Literal["auto"] | Sync) -> Sync:
     """Return how nodes come by theta: ``auto`` has them learn from the returns wherever they can."""
-    if config.cluster.sync != "auto":
-        return config.cluster.sync
+    if wanted != "auto":
+        return wanted
     return "replay" if config.algorithm.on_table else "params"
 
 
