@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig
 from pyes.config.algorithm import AlgorithmConfig, OpenAIESConfig, OptimizerConfig
 from pyes.config.cluster import ClusterConfig
-from pyes.config.network import NetworkConfig
+from pyes.config.network import NetworkConfig, default_network
 from pyes.config.section import (
     AtLeastOne,
     NotNegative,
@@ -88,7 +88,7 @@ class TrainConfig(Section):
     task: TaskConfig
     algorithm: AlgorithmConfig = field(default_factory=OpenAIESConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network: NetworkConfig = field(default_factory=default_network)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
