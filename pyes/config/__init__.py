@@ -24,11 +24,11 @@ from pyes.config.algorithm import (
     SNESConfig,
     algorithm_config,
 )
+from pyes.config.cluster import ClusterConfig
 from pyes.config.network import NetworkConfig
 from pyes.config.run import (
     DEFAULT_RUN,
     FREE,
-    ClusterConfig,
     EvaluationConfig,
     LoggerConfig,
     NoiseConfig,

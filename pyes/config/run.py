@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig
 from pyes.config.algorithm import AlgorithmConfig, OpenAIESConfig, OptimizerConfig
-from pyes.config.network import NetworkConfig
+from pyes.config.cluster import ClusterConfig
+from pyes.config.network import NetworkConfig, default_network
 from pyes.config.section import (
     AtLeastOne,
     NotNegative,
@@ -25,7 +26,6 @@ from pyes.config.section import (
     to_mapping,
 )
 from pyes.config.task import TaskConfig
-from pyes.system import addresses
 from pyes.system.text import literal
 
 
@@ -38,47 +38,6 @@ class NoiseConfig(Section):
     entries: Annotated[int, AtLeastOne] | Literal["auto"] = "auto"  # auto: by the length of theta
     dtype: Literal["float32", "bfloat16", "int8"] = "float32"
     seed: Annotated[int, Seed] = 0
-
-
-@dataclass(frozen=True)
-class ClusterConfig(Section):
-    """Where members are evaluated; the result of a run does not depend on it."""
-
-    PATH = "cluster"
-
-    name: Literal["local", "inline", "socket", "ray"] = "local"
-    workers: Annotated[int, NotNegative] | Literal["auto"] = "auto"  # here; ray: on each machine; auto: one a core
-    start_method: Literal["auto", "fork", "spawn"] = "auto"
-    episode_time_limit: Annotated[float, Positive] = 300.0  # seconds; then its worker is replaced
-    attempts: Annotated[int, AtLeastOne] = 3  # a member that cost this many workers is recorded as failed
-    vector: Annotated[int, AtLeastOne] = 64  # members that a worker evaluates at once, with task.name=envpool
-    listen: str = "tcp://127.0.0.1:5555"  # socket: where nodes find the head
-    key: str | None = None  # socket: file of `pyes keygen`, the same on all machines
-    address: str = "auto"  # ray: of its head; auto: RAY_ADDRESS, or the Ray cluster that this machine is in
-    sync: Literal["auto", "replay", "params"] = "auto"  # socket, ray: nodes learn from the returns, or are sent theta
-
-    @classmethod
-    def kind(cls, values: Mapping[str, Any]) -> type[Section]:
-        """Return `SocketConfig` where ``name`` is "socket": its ``workers`` are 0 by default."""
-        return SocketConfig if values.get("name") == SocketConfig.name else cls
-
-    def check(self) -> None:
-        """Reject a cluster without workers, and a key that the cluster cannot use or cannot do without."""
-        if self.workers == 0 and self.name != "socket":
-            raise refusal("cluster.workers", 0, f"an integer >= 1, or 'auto', with cluster.name={self.name}")
-        if self.name == "socket" and self.key is None and not addresses.parse(self.listen).is_loopback:
-            expected = "cluster.key=FILE with it (pyes keygen -o FILE), or tcp://127.0.0.1:PORT for this machine alone"
-            raise refusal("cluster.listen", self.listen, expected)
-        if self.name == "ray" and self.key is not None:
-            raise refusal("cluster.key", self.key, "none with cluster=ray, which makes a key for each run")
-
-
-@dataclass(frozen=True)
-class SocketConfig(ClusterConfig):
-    """A head, whose own machine evaluates no members by default."""
-
-    name: Literal["socket"] = "socket"
-    workers: Annotated[int, NotNegative] | Literal["auto"] = 0
 
 
 @dataclass(frozen=True)
@@ -129,7 +88,7 @@ class TrainConfig(Section):
     task: TaskConfig
     algorithm: AlgorithmConfig = field(default_factory=OpenAIESConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network: NetworkConfig = field(default_factory=default_network)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pyes import _core
 from pyes.errors import ConfigError
-from pyes.system import memory
+from pyes.system import limits, memory
 from pyes.system.lifetime import Closing
 
 DtypeName = Literal["float32", "bfloat16", "int8"]
@@ -142,7 +142,7 @@ def _power_of_two(least: int) -> int:
 
 def _check_fits(entries: int, dtype: DtypeName) -> None:
     """Refuse a table that the available memory cannot hold, before any of it is taken."""
-    size, free = entries * np.dtype(STORAGE[dtype]).itemsize, memory.available()
+    size, free = entries * np.dtype(STORAGE[dtype]).itemsize, limits.available_memory()
     if size <= free:
         return
     smaller = _power_of_two(free // np.dtype(STORAGE[dtype]).itemsize + 1) // 4

@@ -21,18 +21,18 @@ from pyes.episodes import reference_batch
 from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.running_stats import RunningStats
 from pyes.errors import ConfigError, JournalError
-from pyes.networks import ActionHead, Policy, PolicySpec
+from pyes.networks import ActionDecoder, Policy, PolicySpec
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable, default_entries
 from pyes.run.adaptation import Averaging, EpisodeLimit, agreement, next_population_size
 from pyes.run.evaluations import EvaluationCosts
 from pyes.run.journal import Evaluation, Generation, Record, Start
+from pyes.system.limits import usable_cores
 from pyes.system.lookup import version
-from pyes.system.memory import usable_cores
 from pyes.system.packing import array_hash, theta_hash
 
 #: What else decides the numbers of a run.
-_PACKAGES = ("pyes-rl", "numpy", "torch", "gymnasium")
+_PACKAGES = ("pyes-rl", "numpy", "gymnasium")
 
 #: What moves by settings of its own in the course of a run, and these settings.
 _SCHEDULES = {
@@ -51,14 +51,14 @@ class Interface:
     ----------
     observation_size : int
     shape : tuple of int    of one observation
-    head : ActionHead
+    decoder : ActionDecoder
     most : int              timesteps of an episode, at most
     behaviour_size : int    numbers that characterise an episode; 0: none are wanted
     """
 
     observation_size: int
     shape: tuple[int, ...]
-    head: ActionHead
+    decoder: ActionDecoder
     most: int
     behaviour_size: int
 
@@ -72,9 +72,11 @@ class Interface:
         TaskError      it could not be made
         """
         with tasks.make(config) as task:
-            head = ActionHead.for_space(task.action_space, config.action, bins=config.bins, noise=config.action_noise)
+            decoder = ActionDecoder.for_space(
+                task.action_space, config.action, bins=config.bins, noise=config.action_noise
+            )
             most = task.max_timesteps or sys.maxsize
-            return cls(task.observation_size, task.observation_shape, head, most, task.behaviour_size)
+            return cls(task.observation_size, task.observation_shape, decoder, most, task.behaviour_size)
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Setup:
 
     @classmethod
     def of(cls, config: TrainConfig, interface: Interface | None = None) -> Self:
-        """Build network and first parameters, and draw the reference batch if there must be one; imports torch.
+        """Build the network and its first parameters, and draw the reference batch if there must be one.
 
         Raises
         ------
@@ -110,7 +112,7 @@ class Setup:
         spec, theta = networks.build(
             config.network,
             interface.observation_size,
-            interface.head,
+            interface.decoder,
             config.seed,
             config.task.observation_clip,
             interface.shape,
@@ -333,7 +335,7 @@ class RunState:
         return f"was it made by other versions than these ({', '.join(map(' '.join, self._versions().items()))})?"
 
     def _versions(self) -> dict[str, str]:
-        names = _PACKAGES + self.setup.config.algorithm.packages
+        names = _PACKAGES + self.setup.config.algorithm.packages + self.setup.config.network.packages
         return {"python": platform.python_version()} | {name: version(name) for name in names}
 
     # The state as values
@@ -407,7 +409,7 @@ class RunState:
             self.algorithm.theta,
             mean,
             inverse_std,
-            reference=self.setup.reference,
+            reference_batch=self.setup.reference,
             network=configuration.to_mapping(config.network),
             task=configuration.to_mapping(config.task),
             seed=config.seed,

@@ -132,7 +132,7 @@ def test_from_mapping_converts_to_the_annotated_type(path: str, given_value: obj
         ("network.activation", "swish", "one of 'identity', 'tanh'"),
         ("noise.entries", "many", "an integer >= 1 or 'auto'"),
         ("noise.dtype", "float16", "one of 'float32', 'bfloat16', 'int8'"),
-        ("cluster.name", "ring", "one of 'local', 'inline', 'socket'"),
+        ("cluster.name", "ring", "one of 'inline', 'local', 'ray', 'socket'"),
         ("cluster.workers", 0, "an integer >= 1, or 'auto', with cluster.name=local"),
         ("evaluation.episodes", 0, "an integer >= 1"),
     ],

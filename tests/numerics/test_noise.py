@@ -10,7 +10,7 @@ import pytest
 from pyes.errors import ConfigError
 from pyes.numerics import noise
 from pyes.numerics.noise import NoiseTable, default_entries
-from pyes.system import memory
+from pyes.system import limits
 
 DTYPES = ["float32", "bfloat16", "int8"]
 
@@ -65,7 +65,7 @@ def test_impossible_table_is_refused(entries, dtype):
 
 @pytest.mark.parametrize("free", [2**20, 2**40])
 def test_default_entries_depend_on_theta_and_dtype_alone(free, monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: free)
+    monkeypatch.setattr(limits, "available_memory", lambda: free)
     assert default_entries(18) == default_entries(2**16) == 2**24
     assert default_entries(2**16 + 1) == 2**25
     assert default_entries(10_000_000) == 2**28  # 1 GiB
@@ -76,7 +76,7 @@ def test_default_entries_depend_on_theta_and_dtype_alone(free, monkeypatch):
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_table_that_does_not_fit_is_refused_with_one_that_does(shared, monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 2**20)
+    monkeypatch.setattr(limits, "available_memory", lambda: 2**20)
     message = (
         r"noise\.entries: a table of 1,000,000 float32 entries takes 4 MiB, 1 MiB of memory are available .*; "
         r"set noise\.entries=131072, or noise=int8 for a quarter of the bytes"

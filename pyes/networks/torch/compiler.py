@@ -1,8 +1,7 @@
 """From a torch module to a program that C runs over flat theta, and between the module's parameters and theta.
 
-Owns the walk over a module's layers. Imports torch, so it is imported only where a network is made, never by a worker.
-Invariant: the program gives, to rounding, what ``module(observation)`` gives, with theta in ``module.parameters()``
-order, and forgets what it remembers at the begin of an episode.
+Owns the walk over a module's layers. Invariant: the program gives, to rounding, what ``module(observation)`` gives,
+with theta in ``module.parameters()`` order, and empties its memory when an episode begins.
 """
 
 from collections.abc import Iterator
@@ -13,9 +12,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pyes.errors import ConfigError
-from pyes.networks.images import Scale, VirtualBatchNorm
 from pyes.networks.program import Activation, Instruction, Op, Program
-from pyes.networks.recurrent import Recurrent
+from pyes.networks.torch.layers import Recurrent, Scale, VirtualBatchNorm
 
 _PLAIN_ACTIVATIONS: dict[type[nn.Module], Activation] = {
     nn.Tanh: Activation.TANH,
@@ -38,12 +36,14 @@ def compile_module(module: nn.Module) -> Program:
 
     Parameters
     ----------
-    module    a Sequential of (Sequentials of) linear layers, which may be used more than once, activations, cells in
-              ``pyes.networks.recurrent.Recurrent``, and between an Unflatten and a Flatten, convolutions
+    module : Module
+        A Sequential of (Sequentials of) linear layers, which may be used more than once, activations, cells in
+        `pyes.networks.torch.Recurrent`, and between an Unflatten and a Flatten, convolutions.
 
     Raises
     ------
-    ConfigError    a layer is unknown, has parameters that are not float32, or does not fit the one before it
+    ConfigError
+        A layer is unknown, has parameters that are not float32, or does not fit the one before it.
     """
     chain, layers = _Chain(_offsets(module)), list(_layers(module))
     for layer in layers:

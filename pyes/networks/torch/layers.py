@@ -1,14 +1,15 @@
-"""Layers for images, as torch modules: what torch lacks, and how they stand in a chain.
+"""Layers that torch lacks: a scale, virtual batch normalisation, and recurrent cells that keep their state.
 
-Owns the normalisation over a reference batch. Imports torch, so it is imported only where a network is made, never by a
-worker. Invariant: a `VirtualBatchNorm` acts alike on one observation and on many.
+Owns the normalisation over a reference batch, and the state between two timesteps. Invariants: a `VirtualBatchNorm`
+acts alike on one observation and on many; after ``reset`` a `Recurrent` gives what a new one with its parameters would.
 """
+
+from typing import Any
 
 import torch
 from torch import nn
 
-#: Added to variances: that of the Atari policies of Salimans et al. 2017, and of ``PYES_NORMALIZE_EPSILON`` in C.
-EPSILON = 1e-3
+from pyes.networks.program import NORMALIZE_EPSILON
 
 
 class Scale(nn.Module):
@@ -16,11 +17,13 @@ class Scale(nn.Module):
 
     Parameters
     ----------
-    divisor    an integer, 1 or more
+    divisor : int
+        At least 1.
 
     Raises
     ------
-    ValueError    the divisor is none
+    ValueError
+        The divisor is not a positive integer.
     """
 
     def __init__(self, divisor: int) -> None:
@@ -46,8 +49,10 @@ class VirtualBatchNorm(nn.Module):
 
     Parameters
     ----------
-    channels    of an image (..., channels, height, width), or, after a linear layer, numbers (..., channels)
-    image       which of the two
+    channels : int
+        Channels of an image (..., channels, height, width), or outputs (..., channels) of a linear layer.
+    image : bool
+        Which of the two.
     """
 
     running_mean: torch.Tensor
@@ -68,13 +73,38 @@ class VirtualBatchNorm(nn.Module):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Return float32 of the shape of ``input``."""
-        gain = self.weight / torch.sqrt(self.running_var + EPSILON)
+        gain = self.weight / torch.sqrt(self.running_var + NORMALIZE_EPSILON)
         shift = self.bias - self.running_mean * gain
         return input * gain[:, None, None] + shift[:, None, None] if self.image else input * gain + shift
 
     def extra_repr(self) -> str:
         """Return the channels, for messages."""
         return str(len(self.weight))
+
+
+class Recurrent(nn.Module):
+    """One of torch's recurrent cells, as a layer that keeps its state from one call to the next until it is reset.
+
+    Parameters
+    ----------
+    cell : RNNCell, GRUCell or LSTMCell
+        One whose ``bias_hh`` is None has a single bias a gate.
+    """
+
+    def __init__(self, cell: nn.RNNCellBase) -> None:
+        super().__init__()
+        self.cell = cell
+        self._state: Any = None
+
+    def reset(self) -> None:
+        """Begin an episode: h, and c of an LSTM, are zeros again."""
+        self._state = None
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Return h after one timestep of float32 (..., inputs): float32 (..., outputs)."""
+        self._state = self.cell(input, self._state)
+        hidden: torch.Tensor = self._state[0] if isinstance(self.cell, nn.LSTMCell) else self._state
+        return hidden
 
 
 def observe(network: nn.Sequential, batch: torch.Tensor) -> None:

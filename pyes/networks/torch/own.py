@@ -1,8 +1,8 @@
 """Torch modules of the user's own: found by name, made, checked, and run where C cannot.
 
-Owns the making of ``network.module`` and the forward pass in torch. Imports torch, so a worker imports it only for such
-a network. Invariant: on one machine equal parameters and observations give equal outputs in every process: one thread,
-evaluation mode, tensors of torch's own alignment, and buffers that were drawn from one seed.
+Owns the making of ``network.module`` and the forward pass in torch. Invariant: on one machine equal parameters and
+observations give equal outputs in every process: one thread, evaluation mode, tensors of torch's own alignment, and
+buffers that were drawn from one seed.
 """
 
 import logging
@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from pyes.errors import ConfigError
-from pyes.networks.compiler import compile_module
-from pyes.networks.images import VirtualBatchNorm
 from pyes.networks.named import NamedModule
 from pyes.networks.program import Program
+from pyes.networks.torch.compiler import compile_module, flatten
+from pyes.networks.torch.layers import VirtualBatchNorm
 from pyes.system.lookup import find
 from pyes.system.text import reason
 
@@ -30,8 +30,9 @@ def make_module(name: str, kwargs: Mapping[str, Any], observation_size: int, out
 
     Raises
     ------
-    ConfigError    it cannot be imported or made, is no module, has no float32 parameters in the memory of the CPU, or
-                   gives another number of outputs
+    ConfigError
+        It cannot be imported or made, is no module, has no float32 parameters in the memory of the CPU, or gives
+        another number of outputs.
     """
     made = find("network.module", name, "PACKAGE:CLASS, for example 'my_networks:Convolution'")
     if isinstance(made, type) and not issubclass(made, nn.Module):
@@ -47,20 +48,30 @@ def make_module(name: str, kwargs: Mapping[str, Any], observation_size: int, out
     return module
 
 
-def program_or_name(module: nn.Module, named: NamedModule) -> Program | NamedModule:
-    """Return the module's program, or its name where C does not know all its layers.
+def build(
+    name: str, kwargs: Mapping[str, Any], observation_size: int, outputs: int, seed: int
+) -> tuple[Program | NamedModule, NDArray[np.float32]]:
+    """Return the module's program, or its name where C does not know all its layers, and the parameters it begins with.
+
+    Those are what the module draws from torch's generator under ``seed``; the global generator is left as it was.
 
     Raises
     ------
-    ConfigError    C does not, though only there a layer is normalised over a reference batch
+    ConfigError
+        The module cannot be made, or it has a layer that is normalised over a reference batch, which only C can run,
+        beside layers that C does not know.
     """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = make_module(name, kwargs, observation_size, outputs)
+    theta = flatten(module)
     try:
-        return compile_module(module)
+        return compile_module(module), theta
     except ConfigError as error:
         if any(isinstance(layer, VirtualBatchNorm) for layer in module.modules()):
-            raise _refusal(named.name, f"has a VirtualBatchNorm, but cannot be compiled: {error}") from error
+            raise _refusal(name, f"has a VirtualBatchNorm, but cannot be compiled: {error}") from error
         logger.info("torch runs the network: %s", error)
-        return named
+    return NamedModule(name, dict(kwargs), observation_size, outputs, len(theta)), theta
 
 
 class TorchNetwork:
