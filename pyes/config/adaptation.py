@@ -18,16 +18,6 @@ class EpisodeLimitConfig(Section):
 
 
 @dataclass(frozen=True)
-class RestartConfig(Section):
-    """When an attempt is given up, and the search begins again."""
-
-    PATH = "algorithm.restart"
-
-    after: Annotated[int, AtLeastOne] | None = None  # generations of an attempt; None: never
-    below: float = 0.0  # mean return of that generation, reward offset included
-
-
-@dataclass(frozen=True)
 class GrowthConfig(Section):
     """A population that grows where episodes are short, so that each generation learns from enough timesteps."""
 

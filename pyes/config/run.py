@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pyes.config.algorithm import AlgorithmConfig, OpenAIESConfig, OptimizerConfig
+from pyes.config.algorithm import AlgorithmConfig, OptimizerConfig, algorithm_config
 from pyes.config.network import NetworkConfig
 from pyes.config.section import AtLeastOne, NotNegative, Positive, Section, Seed, parse, refusal, to_mapping
 from pyes.config.task import TaskConfig
@@ -106,7 +106,7 @@ class TrainConfig(Section):
     run_dir: str = field(default_factory=lambda: time.strftime("runs/%Y-%m-%d/%H-%M-%S"))
     resume: str | None = None
     force: bool = False  # with resume: go another way from here on when settings that decide theta have changed
-    algorithm: AlgorithmConfig = field(default_factory=OpenAIESConfig)
+    algorithm: AlgorithmConfig = field(default_factory=lambda: algorithm_config({}))
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)

@@ -33,14 +33,6 @@ from pyes.system.packing import array_hash, theta_hash
 #: What else decides the numbers of a run.
 _PACKAGES = ("pyes-rl", "numpy", "torch", "gymnasium")
 
-#: What moves by settings of its own in the course of a run, and these settings.
-_SCHEDULES = {
-    "sigma": ("sigma", "sigma_decay", "sigma_min"),
-    "learning_rate": ("learning_rate", "learning_rate_decay", "learning_rate_min"),
-    "population_size": ("population_size", "growth"),
-    "return_weight": ("return_weight",),
-}
-
 
 @dataclass(frozen=True)
 class Interface:
@@ -301,8 +293,7 @@ class RunState:
         self.algorithm.tell(returns, behaviours)
         self.limit.update(lengths, episodes)
         self.averaging.update(record.agreement)
-        if self.algorithm.population_size is not None:
-            self.algorithm.population_size = next_population_size(self.setup.config.algorithm, lengths)
+        self.algorithm.population_size = next_population_size(self.setup.config.algorithm, lengths)
         if self._stats is not None:
             self._stats.load_state_dict({"count": record.observations, "sums": record.sums.reshape(2, -1)})
         self.timesteps += int(lengths.sum())
@@ -349,9 +340,8 @@ class RunState:
         old, new = self.setup.config, setup.config
         state = RunState(setup, self._table)
         algorithm = self.algorithm.state_dict()
-        for key, schedule in _SCHEDULES.items():
-            if any(getattr(new.algorithm, each, None) != getattr(old.algorithm, each, None) for each in schedule):
-                algorithm[key] = getattr(new.algorithm, key)  # a changed schedule begins anew
+        starts = new.algorithm.starts(old.algorithm)
+        algorithm |= {key: starts[key] for key in algorithm.keys() & starts.keys()}  # a changed schedule begins anew
         if new.optimizer != old.optimizer and "optimizer" in algorithm:
             algorithm["optimizer"] = state.algorithm.state_dict()["optimizer"]
         state.algorithm.load_state_dict(algorithm)
