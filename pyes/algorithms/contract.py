@@ -152,8 +152,7 @@ class Rehearsal:
         with self._failing("state_dict"):
             state = algorithm.state_dict()
         try:
-            packed = packing.pack(state)
-            unpacked = packing.unpack(packed)
+            state = packing.unpack(packing.pack(state))
         except (TypeError, ValueError, AttributeError) as error:
             self._refuse(
                 f"state_dict() cannot be saved ({reason(error)})",
@@ -161,15 +160,16 @@ class Rehearsal:
             )
         other = self._made()
         with self._failing("load_state_dict"):
-            other.load_state_dict(unpacked)
-            if packing.pack(other.state_dict()) != packed:
-                self._refuse("state_dict() is another one after it was saved and loaded", "load all that it has")
+            other.load_state_dict(state)
+            again = packing.unpack(packing.pack(other.state_dict()))
+        if not _equal(state, again):
+            self._refuse("state_dict() is another one after it was saved and loaded", "load all that it has")
         return other
 
     def _check_same(self, first: Algorithm, other: Algorithm, which: str, advice: str) -> None:
         with self._failing("ask"):
             same = _equal(first.ask(), other.ask())
-        if not same or not np.array_equal(first.theta, other.theta, equal_nan=True):
+        if not same or not _equal(first.theta, other.theta):
             self._refuse(f"{which} differs after equal returns", advice)
 
     @contextmanager
@@ -185,9 +185,12 @@ class Rehearsal:
         raise ConfigError(f"{self._what}: {problem}; {advice}")
 
 
-def _equal(first: Population, second: Population) -> bool:
-    """Whether two populations have the same members."""
-    pairs = (
-        (getattr(first, name), getattr(second, name)) for name in ("bases", "rows", "offsets", "scales", "deviation")
-    )
-    return all(one is other or np.array_equal(one, other, equal_nan=True) for one, other in pairs)
+def _equal(first: Any, second: Any) -> bool:
+    """Whether two values, states or populations are the same, NaN being equal to NaN."""
+    if isinstance(first, Population):
+        return _equal(vars(first), vars(second))
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(_equal(value, second[key]) for key, value in first.items())
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
+        return first.dtype == second.dtype and np.array_equal(first, second, equal_nan=True)
+    return bool(first == second or (first != first and second != second))

@@ -14,12 +14,14 @@ from pyes.errors import ConfigError
 
 GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
 _FLAGS_OF_SWEEPS = {"-m", "--multirun"}
-#: Mappings that take any key: what stands there is for a constructor or a library.
-_FREE = ("task.env_kwargs", "network.module_kwargs", "algorithm.options")
+#: What takes any key as far as Hydra is concerned: the class that the keys are for knows them, and refuses others.
+_FREE = ("task.env_kwargs", "network.module_kwargs", "algorithm.")
 
 
 def directed(arguments: list[str]) -> list[str]:
     """Tell Hydra about the directories that our own keys name: the run's to go on with, a new one's, or a sweep's."""
+    if path_of(arguments, "algorithm.factory") and path_of(arguments, "algorithm") is None:
+        arguments = _inserted(["algorithm=plugin"], arguments)
     arguments = [f"++{text}" if text.startswith(_FREE) else text for text in arguments]
     resumed, directory = path_of(arguments, "resume"), path_of(arguments, "run_dir")
     arguments = [_quoted(text) for text in arguments]
@@ -52,7 +54,7 @@ def _inserted(overrides: list[str], arguments: list[str]) -> list[str]:
 
 def path_of(arguments: list[str], key: str) -> str | None:
     """Return the last path that the command line gives a key, without the quotes of Hydra's grammar."""
-    values = [text.partition("=")[2] for text in arguments if text.startswith(f"{key}=")]
+    values = [text.partition("=")[2] for text in arguments if text.lstrip("+").startswith(f"{key}=")]
     if not values or values[-1] in ("", "null"):
         return None
     text = values[-1]
@@ -86,7 +88,7 @@ def _resumed(run: Path, arguments: list[str]) -> list[str]:
     values = resume.kept(RunDirectory(run))
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
     # Each algorithm has keys of its own: those of another one must not be there.
-    algorithm = [f"algorithm={kept['algorithm']['name']}"] if "algorithm" in kept else []
+    algorithm = ["algorithm=plugin"] if "algorithm" in kept else []
     directory = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
     return [*algorithm, *_overrides(kept), *directory]
 
