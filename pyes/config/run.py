@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig
-from pyes.config.algorithm import AlgorithmConfig, OpenAIESConfig, OptimizerConfig
+from pyes.config.algorithm import AlgorithmConfig, OptimizerConfig, algorithm_config
 from pyes.config.cluster import ClusterConfig
 from pyes.config.network import NetworkConfig, default_network
 from pyes.config.section import (
@@ -86,7 +86,7 @@ class TrainConfig(Section):
     resume: str | None = None
     force: bool = False  # with resume: settings that decide theta may change from here on
     task: TaskConfig
-    algorithm: AlgorithmConfig = field(default_factory=OpenAIESConfig)
+    algorithm: AlgorithmConfig = field(default_factory=lambda: algorithm_config({}))
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     network: NetworkConfig = field(default_factory=default_network)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
@@ -138,7 +138,7 @@ class TrainConfig(Section):
         algorithm, most = self.algorithm, self.growth.population_max
         if most is None:
             return
-        if not algorithm.may_grow:
+        if not algorithm.grows:
             expected = f"null with algorithm.name={algorithm.name}, whose population has a fixed size"
             raise refusal("growth.timesteps", self.growth.timesteps, expected)
         if most < algorithm.population_size:

@@ -34,14 +34,6 @@ from pyes.system.packing import array_hash, theta_hash
 #: What else decides the numbers of a run.
 _PACKAGES = ("pyes-rl", "numpy", "gymnasium")
 
-#: What moves by settings of its own in the course of a run, and these settings.
-_SCHEDULES = {
-    "sigma": ("sigma", "sigma_decay", "sigma_min"),
-    "learning_rate": ("learning_rate", "learning_rate_decay", "learning_rate_min"),
-    "population_size": ("population_size",),
-    "return_weight": ("return_weight",),
-}
-
 
 @dataclass(frozen=True)
 class Interface:
@@ -356,9 +348,8 @@ class RunState:
         old, new = self.setup.config, setup.config
         state = RunState(setup, self._table)
         algorithm = self.algorithm.state_dict()
-        for key, schedule in _SCHEDULES.items():
-            if any(getattr(new.algorithm, each, None) != getattr(old.algorithm, each, None) for each in schedule):
-                algorithm[key] = getattr(new.algorithm, key)  # a changed schedule begins anew
+        starts = new.algorithm.starts(old.algorithm)
+        algorithm |= {key: starts[key] for key in algorithm.keys() & starts.keys()}  # a changed schedule begins anew
         if new.growth != old.growth:
             algorithm["population_size"] = new.algorithm.population_size
         if new.optimizer != old.optimizer and "optimizer" in algorithm:

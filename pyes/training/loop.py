@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pyes import algorithms
 from pyes.cluster import Abandoned, Cluster, open_cluster
 from pyes.config import TrainConfig, deciding
 from pyes.episodes.batch import Batch, Results
@@ -90,6 +91,14 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         # Made after the workers' parent, as it takes threads; given back after the workers, which read it.
         table = outer.enter_context(setup.make_table())
         config = setup.config
+        algorithms.check_contract(
+            config.algorithm,
+            config.optimizer,
+            setup.theta,
+            table,
+            seed=config.seed,
+            behaviour_size=setup.behaviour_size,
+        )
         size = table.array.nbytes / 2**20
         shown.note(
             f"{config.task.title}: {len(setup.theta):,} parameters, {counted(cluster.workers, 'worker')}, "

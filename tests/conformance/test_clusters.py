@@ -1,7 +1,7 @@
 """Conformance of clusters: a run is the same, byte for byte, wherever its members are evaluated.
 
-Each cluster trains each kind of run below. The journal and the policy must be those of the run in one process, also when
-members fail and when workers die or hang. A new cluster is tested by one more entry in `CLUSTERS`. That no cluster
+Each cluster trains each kind of run below. The journal and the policy must be those of the run in one process, also
+when members fail and when workers die or hang. A new cluster is tested by one more entry in `CLUSTERS`. That no cluster
 leaves a process or shared memory behind is checked after every test, by ``conftest.py``.
 """
 
