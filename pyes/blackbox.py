@@ -15,7 +15,7 @@ from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, algorit
 from pyes.episodes.batch import Batch, Plan
 from pyes.errors import TaskError
 from pyes.numerics.noise import NoiseTable
-from pyes.system.memory import usable_cores
+from pyes.system.limits import usable_cores
 
 
 @dataclass(frozen=True)

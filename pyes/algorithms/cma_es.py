@@ -9,7 +9,7 @@ from pyes.algorithms.base import Vector
 from pyes.algorithms.library import LibraryAlgorithm
 from pyes.config import CMAESConfig, refusal, unknown_key
 from pyes.errors import ConfigError, missing
-from pyes.system import memory
+from pyes.system import limits
 
 #: With more parameters than this, the covariance matrix is a diagonal unless told otherwise.
 _MOST_FULL = 2_000
@@ -108,7 +108,7 @@ class CMAES(LibraryAlgorithm):
 
 def _check_fits(dim: int) -> None:
     """Refuse a full covariance matrix that the memory cannot hold."""
-    size, free = _MATRICES * 8 * dim**2, memory.available()
+    size, free = _MATRICES * 8 * dim**2, limits.available_memory()
     if size > free:
         raise ConfigError(
             f"algorithm.covariance: got 'full' with {dim:,} parameters, which takes {size / 2**30:,.1f} GiB, and "

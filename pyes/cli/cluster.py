@@ -29,11 +29,11 @@ def _add_worker(parser: argparse.ArgumentParser) -> None:
 
 def _worker(options: argparse.Namespace) -> None:
     from pyes.remote import agent
-    from pyes.system import addresses, memory
+    from pyes.system import addresses, limits
 
     address = addresses.parse(options.head)
     with _key_file(options.key) as key:
-        workers = options.workers or memory.usable_cores()
+        workers = options.workers or limits.usable_cores()
         agent.work(agent.Membership(address, key, workers, tuple(options.allow)), tied=options.tied)
 
 

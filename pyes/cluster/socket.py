@@ -30,7 +30,7 @@ from pyes.run.journal import Generation
 from pyes.run.metrics import NodeRow
 from pyes.run.state import RunState
 from pyes.system import addresses
-from pyes.system.memory import usable_cores
+from pyes.system.limits import usable_cores
 from pyes.system.text import counted
 
 _LOOK_SECONDS = 0.5  # between checks whether the user wants to wait any longer

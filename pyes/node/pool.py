@@ -25,7 +25,7 @@ from pyes.node.supervisor import POLL_SECONDS, StartMethod, Supervisor
 from pyes.node.worker_process import Site
 from pyes.numerics.noise import NoiseTable
 from pyes.system.lifetime import Closing
-from pyes.system.memory import usable_cores
+from pyes.system.limits import usable_cores
 
 
 class Pool(Closing):

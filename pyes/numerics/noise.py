@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pyes import _core
 from pyes.errors import ConfigError
-from pyes.system import memory
+from pyes.system import limits, memory
 from pyes.system.lifetime import Closing
 
 DtypeName = Literal["float32", "bfloat16", "int8"]
@@ -63,7 +63,7 @@ class NoiseTable(Closing):
                 raise
             self.array: NDArray[Any] = self._block.array(storage, (entries,))
         else:
-            memory.check_fits(entries * storage.itemsize)
+            limits.check_fits(entries * storage.itemsize)
             self.array = np.empty(entries, storage)
             _fill(self.array, seed, threads)
         self.array.flags.writeable = False
@@ -133,7 +133,7 @@ def default_entries(dim: int, dtype: DtypeName = "float32") -> int:
     """
     itemsize = np.dtype(STORAGE[dtype]).itemsize
     entries = max(_DEFAULT_ENTRIES, 1 << (_SLICES * dim - 1).bit_length())
-    while entries * itemsize > memory.available() // 4 and entries > 2 * dim:
+    while entries * itemsize > limits.available_memory() // 4 and entries > 2 * dim:
         entries //= 2
     return max(entries, 2 * dim)
 

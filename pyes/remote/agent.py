@@ -20,7 +20,7 @@ from typing import Any
 from pyes.errors import ClusterError, ConfigError, PyesError, RefusedError
 from pyes.node.process import holding_signals, prepare
 from pyes.remote.wire import keys
-from pyes.run.logs import gathered
+from pyes.run.logs import Log, gathered
 from pyes.system import lookup
 from pyes.system.addresses import Address
 from pyes.system.lifetime import Closing
@@ -163,7 +163,7 @@ def _take_part(membership: Membership, parent: int) -> None:
         sys.exit(asyncio.run(_session(membership, log, to_head)))
 
 
-async def _session(membership: Membership, log: Callable[[], None], to_head: "_ToHead") -> int:
+async def _session(membership: Membership, log: Log, to_head: "_ToHead") -> int:
     from pyes.remote.session import Session
 
     try:
@@ -193,7 +193,7 @@ class _ToHead(logging.Handler):
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show and send a record; called by a thread of its own."""
+        """Show and send a record; called by any thread."""
         text = self.format(record)
         _say(text)
         loop, send = self.loop, self.send

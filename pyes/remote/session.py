@@ -24,10 +24,10 @@ from pyes.remote.inbox import Inbox
 from pyes.remote.replica import Replica, in_thread
 from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import NodeSide, State
-from pyes.system import memory
+from pyes.run.logs import Log
+from pyes.system import limits
 from pyes.system.addresses import Address
 from pyes.system.lookup import version
-from pyes.system.memory import usable_cores
 from pyes.system.text import counted
 
 logger = logging.getLogger(__name__)
@@ -60,8 +60,8 @@ class Session:
         The nodes' key file.
     workers : int
         Worker processes.
-    log : callable
-        Run first in every worker process (its logging).
+    log : Log
+        Of this process and its workers.
     say : callable
         Shows the user a line.
     """
@@ -71,7 +71,7 @@ class Session:
         address: Address,
         key: str | None,
         workers: int,
-        log: Callable[[], None] | None = None,
+        log: Log | None = None,
         say: Callable[[str], None] = logger.info,
     ) -> None:
         self._address, self._workers, self._log, self._say = address, workers, log, say
@@ -194,8 +194,8 @@ class Session:
             python=platform.python_version(),
             node=f"{socket.gethostname()[:80]}:{os.getpid()}",
             workers=self._workers,
-            cores=usable_cores(),
-            memory=memory.available(),
+            cores=limits.usable_cores(),
+            memory=limits.available_memory(),
             kernels=selftest.digest(),
             job="" if self._replica is None else self._replica.job,
         )

@@ -26,8 +26,8 @@ from pyes.networks import ActionHead, Policy, PolicySpec
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable, default_entries
 from pyes.run.journal import Evaluation, Generation, Record, Start
+from pyes.system.limits import usable_cores
 from pyes.system.lookup import version
-from pyes.system.memory import usable_cores
 from pyes.system.packing import array_hash, theta_hash
 
 #: What else decides the numbers of a run.

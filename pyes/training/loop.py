@@ -78,12 +78,13 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         if config.resume is None:
             directory.create(config)
         shown = stack.enter_context(Display(config, enabled=display))
-        prepare = stack.enter_context(run_log(directory.log))
+        log = stack.enter_context(run_log(directory.log))
         recording = resume.recording_of(directory)
         config, branches = resume.going_on(recording, config)
         interface = Interface.of(config.task)
         # The workers' parent is forked here, before torch is imported.
-        cluster = stack.enter_context(open_cluster(config.cluster, config.task, prepare, shown.note))
+        cluster = stack.enter_context(open_cluster(config.cluster, config.task, log.prepare, shown.note))
+        log.gather()
         setup = Setup.of(config, interface)
         # Made after the workers' parent, as it takes threads; given back after the workers, which read it.
         table = outer.enter_context(setup.make_table())
