@@ -292,6 +292,25 @@ def test_a_node_whose_workers_are_lost_leaves_and_tries_again(tmp_path, referenc
     _same(reference({"generations": count_of(run)}), run)
 
 
+def test_a_member_that_takes_minutes_costs_its_node_one_worker_for_a_moment(tmp_path, reference):
+    """It hangs on one node alone; the other node evaluates it, and the first one goes on with both of its workers."""
+    run, address, marks = tmp_path / "run", new_address(), tmp_path / "marks"
+    marks.mkdir()
+    hangs = {"FAULTY": json.dumps({"sleep": 0.006, "fault": "hang", "every": 3, "once": str(marks)})}
+    with contextlib.ExitStack() as stack:
+        head = stack.enter_context(_trainer(address, run, ENDLESS, environment=SLOW))
+        stack.enter_context(Host(address, environment=SLOW))
+        host = stack.enter_context(Host(address, 2, environment=hangs))
+        for number in (1, 2):
+            head.until(lambda number=number: len(list(marks.iterdir())) >= number, "a member that hangs")
+            head.until(lambda: len(host.workers) == 2, "a worker in place of the one that hung")
+            head.until(lambda: len(_nodes(run)) == 2, "a generation of both nodes")
+        assert host.said.count("its batch is over") >= 1
+        assert "its episode ran for more than" not in host.said
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
 def test_results_of_a_node_that_was_stopped_are_duplicates(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with contextlib.ExitStack() as stack:
