@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from hosts import new_address
 
+from pyes.errors import ConfigError
 from pyes.remote import agent
 from pyes.system import addresses
 
@@ -36,6 +37,31 @@ def test_sigterm_while_a_process_is_started_ends_it_too(monkeypatch: pytest.Monk
         for process in left:  # else this process would wait for them as it ends
             process.kill()
     assert not left
+
+
+ANYWHERE = addresses.Address("10.0.0.1", 5555)
+HERE = addresses.Address("127.0.0.1", 5555)
+
+
+@pytest.mark.parametrize(
+    ("address", "key", "allow", "allowed"),
+    [
+        (HERE, None, (), ()),  # any user of this machine may listen there
+        (HERE, None, ("mine", "yours.envs"), ("mine", "yours.envs")),
+        (HERE, None, ("*",), None),
+        (ANYWHERE, "key", (), None),  # the head has proved that it has the owner's key
+        (ANYWHERE, "key", ("mine",), ("mine",)),
+    ],
+)
+def test_which_code_a_head_may_name(address, key, allow, allowed):
+    assert agent.Membership(address, key, 1, allow).allowed == allowed
+
+
+def test_a_membership_without_a_key_or_with_no_package_is_refused():
+    with pytest.raises(ConfigError, match=r"tcp://10\.0\.0\.1:5555: expected --key FILE with it"):
+        agent.Membership(ANYWHERE, None, 1)
+    with pytest.raises(ConfigError, match="--allow: got 'mine:make', expected a package"):
+        agent.Membership(HERE, None, 1, ("mine:make",))
 
 
 def test_each_record_is_one_message_to_the_head_and_those_of_one_place_become_few():

@@ -8,11 +8,13 @@ import struct
 import numpy as np
 import pytest
 
+from pyes import config as configuration
 from pyes.errors import RefusedError
+from pyes.remote import job, wire
 from pyes.remote import session as session_module
-from pyes.remote import wire
 from pyes.remote.session import Session
 from pyes.remote.wire.protocol import HeadSide
+from pyes.system import lookup
 from pyes.system.addresses import Address
 
 WHY = "its theta differs from the head's"
@@ -58,6 +60,32 @@ def test_a_node_is_not_silent_while_it_receives_one_long_message():
 
     meet(play)
     assert {type(each) for each in heard} == {wire.Beat}
+
+
+def test_a_head_that_names_code_which_is_not_allowed_is_told_and_nothing_runs(tmp_path):
+    mark = tmp_path / "mark"
+    config = configuration.from_mapping(
+        {"task": {"name": "python", "factory": "subprocess:Popen", "env_kwargs": {"args": ["touch", str(mark)]}}}
+    )
+    said = []
+
+    async def play(side, reader, writer):
+        told = wire.Job("job", job.settings_of(config), "replay")
+        writer.write(side.send(wire.Welcome("head")) + side.send(told))
+        while not any(isinstance(each, wire.Unable) for each in said):
+            said.extend(side.receive(await reader.read(2**12)))
+        writer.write(side.send(wire.Refused(WHY)))
+
+    lookup.allow_only(())
+    try:
+        with pytest.raises(RefusedError, match=WHY):
+            meet(play)
+    finally:
+        lookup.allow_only(None)
+    (reason,) = (each.reason for each in said if isinstance(each, wire.Unable))
+    expected = "task.factory: this worker may not run 'subprocess:Popen'; allow it with: pyes worker --allow subprocess"
+    assert reason == expected
+    assert not mark.exists()
 
 
 class Busy(Session):
