@@ -70,7 +70,7 @@ RUNS = {
     "openai_es, told theta": ("params", {}),
     "averaging": (
         "replay",
-        {"algorithm": {"averaging": {"episodes_max": 4}}, "task": {"episodes": 2, "common_random_numbers": "none"}},
+        {"averaging": {"episodes_max": 4}, "task": {"episodes": 2, "common_random_numbers": "none"}},
     ),
     "ga": ("replay", {"algorithm": {"name": "ga"}}),
     "cma_es": ("auto", {"algorithm": {"name": "cma_es"}}),
@@ -78,7 +78,7 @@ RUNS = {
     "a growing population": (
         "replay",
         {
-            "algorithm": {"growth": {"timesteps": 120, "population_max": 20}},
+            "growth": {"timesteps": 120, "population_max": 20},
             "task": {"env_id": "CartPole-v1"},
         },
     ),
