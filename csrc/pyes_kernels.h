@@ -24,10 +24,16 @@
 #ifndef PYES_KERNELS_H
 #define PYES_KERNELS_H
 
+#include <float.h>
 #include <stdint.h>
 
 #if defined(__FAST_MATH__)
 #error "pyes needs IEEE arithmetic: build without -ffast-math"
+#endif
+
+/* The x87 unit computes with 64 bits and rounds only what it stores: 32-bit x86 without SSE2, or -mfpmath=387. */
+#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
+#error "pyes needs arithmetic that rounds every operation to its own type; on x86: -msse2 -mfpmath=sse"
 #endif
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -119,8 +125,8 @@ void pyes_weighted_sum(enum pyes_level level, int64_t n, int64_t dim, enum pyes_
 
 /* out[j] += sum over i of weights[i] * table[offsets[i] + j]: the individual that a lineage of mutations leads to.
  * @pre, @param      as for pyes_weighted_sum; out (dim) is read, too
- * @note  i = 0, 1, 2, ..., one rounded product and one rounded sum each: the same bits as one pyes_perturb a slice, with
- *        out read and written n / 8 times. Ranges of parameters as there. See Such et al. 2017, section 3.1. */
+ * @note  i = 0, 1, 2, ..., one rounded product and one rounded sum each: the same bits as one pyes_perturb a slice,
+ *        with out read and written n / 8 times. Ranges of parameters as there. See Such et al. 2017, section 3.1. */
 void pyes_add_slices(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
                      const int64_t *offsets, const float *weights, float *out);
 
@@ -130,8 +136,8 @@ void pyes_add_slices(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dt
  * @pre   0 <= offsets[i] <= length of table - dim
  * @param table      entries after dtype; those of int8 count as 1/32 each (e is then integer / 32)
  * @param offsets (n), weights (n), spread_weights (n), mean (dim), spread (dim)
- * @note  float32 accumulators, from +0, i = 0, 1, 2, ..., each operation rounded; any split of the parameters, as above.
- *        The gradients of mean and sigma of a normal distribution: Wierstra et al. 2014. */
+ * @note  float32 accumulators, from +0, i = 0, 1, 2, ..., each operation rounded; any split of the parameters, as
+ *        above. The gradients of mean and sigma of a normal distribution: Wierstra et al. 2014. */
 void pyes_weighted_moments(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
                            const int64_t *offsets, const float *weights, const float *spread_weights, float *mean,
                            float *spread);

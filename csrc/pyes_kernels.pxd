@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 cdef extern from "pyes_kernels.h" nogil:
     enum pyes_level:
-        pass
+        PYES_BASELINE
     enum:
         PYES_LEVELS
         PYES_LANES

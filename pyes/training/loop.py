@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from pyes import algorithms
 from pyes.cluster import Abandoned, Cluster, open_cluster
 from pyes.config import TrainConfig, deciding
 from pyes.episodes.batch import Batch, Results
 from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
 from pyes.numerics.noise import NoiseTable
+from pyes.run import evaluations
 from pyes.run.directory import RunDirectory
 from pyes.run.history import History, setup_of
-from pyes.run.journal import Evaluation, Generation, Journal, Kind, Recording
+from pyes.run.journal import Evaluation, Generation, Journal, Recording
 from pyes.run.logs import run_log
 from pyes.run.metrics import MetricsWriter, NodeRow, NodesWriter, Row
 from pyes.run.state import Interface, RunState, Setup
@@ -78,16 +80,25 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         if config.resume is None:
             directory.create(config)
         shown = stack.enter_context(Display(config, enabled=display))
-        prepare = stack.enter_context(run_log(directory.log))
+        log = stack.enter_context(run_log(directory.log))
         recording = resume.recording_of(directory)
         config, branches = resume.going_on(recording, config)
         interface = Interface.of(config.task)
         # The workers' parent is forked here, before torch is imported.
-        cluster = stack.enter_context(open_cluster(config.cluster, config.task, prepare, shown.note))
+        cluster = stack.enter_context(open_cluster(config.cluster, config.task, log.prepare, shown.note))
+        log.gather()
         setup = Setup.of(config, interface)
         # Made after the workers' parent, as it takes threads; given back after the workers, which read it.
         table = outer.enter_context(setup.make_table())
         config = setup.config
+        algorithms.check_contract(
+            config.algorithm,
+            config.optimizer,
+            setup.theta,
+            table,
+            seed=config.seed,
+            behaviour_size=setup.behaviour_size,
+        )
         size = table.array.nbytes / 2**20
         shown.note(
             f"{config.task.title}: {len(setup.theta):,} parameters, {counted(cluster.workers, 'worker')}, "
@@ -110,9 +121,9 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
 
 def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainConfig) -> MetricsWriter:
     tensorboard = directory.tensorboard if config.logger.tensorboard else None
-    generations, every = recording.generations, config.evaluation.every
-    if generations and recording.entries[-1].kind == Kind.GENERATION and every and generations % every == 0:
-        generations -= 1  # a row is there once its evaluation is, and that one is still to be done
+    generations = recording.generations
+    if evaluations.ends_before_one(recording, config.evaluation):
+        generations -= 1  # a row is there once its evaluation is
     return MetricsWriter(directory.metrics, generations, tensorboard)
 
 
@@ -251,18 +262,18 @@ class _Run:
         return results, seconds
 
     def _evaluate_if_due(self, row: Row, stopped_by: str | None) -> tuple[float, float] | None:
-        """Evaluate the center every so many generations, and after the last one unless the user is waiting.
+        """Evaluate the center where `evaluations.is_due`, and after the last generation unless the user is waiting.
 
         Only those that are due whenever the run stops are recorded: the journal must not tell of budgets.
         """
-        every, state = self._config.evaluation.every, self._state
-        if not every or row.eval_return_mean is not None:
+        config, state = self._config.evaluation, self._state
+        if not config.every or row.eval_return_mean is not None:
             return None
-        due = state.generation % every == 0
+        due = evaluations.is_due(config, state.generation, state.timesteps, state.evaluation_costs)
         if not due and stopped_by in (None, "interrupt"):
             return None
-        results, _ = self._evaluate(state.center_batch(self._config.evaluation.episodes))
-        record = state.record_evaluation(results)
+        results, _ = self._evaluate(state.center_batch(config.episodes))
+        record = state.record_evaluation(results, counted=config.share is not None)
         if not due:
             self._last_evaluation = record.summary
             return self._last_evaluation

@@ -1,5 +1,6 @@
 """Runs over sockets: whatever happens to nodes, head and network, the journal is the one of a run in one process."""
 
+import asyncio
 import collections
 import contextlib
 import csv
@@ -30,8 +31,9 @@ from pyes import cli
 from pyes.errors import ConfigError
 from pyes.remote import head as head_module
 from pyes.remote import job as job_module
+from pyes.remote import peer as peer_module
 from pyes.remote import wire
-from pyes.remote.replica import Node
+from pyes.remote.replica import Replica
 from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import HeadSide
 from pyes.reports import status
@@ -159,7 +161,7 @@ def test_machines_join_in_the_middle_and_in_a_resumed_run(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     _train(run, {"generations": 3})
     with _trainer(address, run, environment=SLOW) as head:
-        head.hear(f"no node is here; start one with: pyes worker {address}")
+        head.hear(f"there is no node yet; start one with: pyes worker {address}")
         with Host(address, environment=SLOW):
             _more_rows(head, run, 2)
             with Host(address, 2, environment=SLOW):
@@ -190,7 +192,7 @@ def test_nodes_killed_at_random_and_all_at_once_change_nothing(tmp_path, referen
                 hosts[number % 2] = stack.enter_context(Host(address, environment=SLOW))
         for host in hosts:
             host.kill()
-        head.hear("no node is here")
+        head.hear("there is no node yet")
         stack.enter_context(Host(address, 2, environment=SLOW))
         _more_rows(head, run, 1)
         _end(head)
@@ -267,7 +269,7 @@ def test_results_of_a_node_that_was_stopped_are_duplicates(tmp_path, reference):
             _more_rows(head, run, 2)
             one.send_all(signal.SIGCONT)
             head.succeed()
-            assert "of slow nodes, and evaluated by others, too: " in head.said
+            assert re.search(r"\d+ members? (was|were) run again because their node was slow", head.said)
     _same(reference(), run)
 
 
@@ -356,7 +358,7 @@ def test_clocks_that_are_days_apart_change_nothing(tmp_path, reference):
 def test_a_node_whose_wall_clock_runs_backwards_changes_nothing(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     variables = {**os.environ, **backwards(tmp_path), "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-m", "pyes", "worker", address, "--workers", "1"]
+    command = [sys.executable, "-m", "pyes", "worker", address, "--workers", "1", "--allow", "faulty"]
     with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True) as node:
         try:
             _train(run, over(address, run))
@@ -373,13 +375,11 @@ def test_a_node_that_was_left_out_of_batches_learns_what_they_came_to(reference)
     recording = journal.read(reference() / "journal.bin")
     records = [each for each in recording if isinstance(each, journal.Generation)]
     settings = job_module.settings_of(pyes.config.from_mapping(SETTINGS))
-    with Node(wire.Job("job", settings, "replay"), 1) as node:
-        node.fork()
-        ready = node.prepare()
-        assert node.open(wire.Open(1, 0, 4, ready.theta_hash)) is None
+    with asyncio.run(Replica.make(wire.Job("job", settings, "replay"), 1)) as node:
+        assert node.open(wire.Open(1, 0, 4, node.ready().theta_hash)) is None
         node.close_batch()
         for record in records:
-            assert node.learn(head_module._lesson(record, np.arange(len(record.returns)))) is None
+            assert node.learn(peer_module.lesson(record, np.arange(len(record.returns)))) is None
         assert node.ready().generation == len(records) == SETTINGS["generations"]
         assert node.ready().theta_hash == read_rows(reference() / "metrics.csv")[-1]["theta_hash"]
 
@@ -515,7 +515,7 @@ def test_a_node_that_does_not_read_is_not_written_to_for_ever(tmp_path, referenc
     run, address = tmp_path / "run", new_address()
     _digests(json.dumps(changes))  # takes seconds; it is to join at the beginning
     with _trainer(address, run, changes, sync="params") as head:
-        head.hear("no node is here")
+        head.hear("there is no node yet")
         with FakeNode(address, node="deaf") as node, Host(address):
             node.send(_ready(node.expect(wire.Job), changes))
             while head.running:
@@ -612,33 +612,17 @@ def test_a_run_between_machines_with_a_key_lets_in_nobody_else(tmp_path, referen
         )
         _more_rows(head, run, 1)
         assert wrong.wait() == 3
-        assert re.search(r"the head does not (have|take) this key", wrong.said)
+        assert re.search(r"it is not the head of this key|the head does not take this key", wrong.said)
         with connect(address) as garbage:
             garbage.sendall(bytes(range(256)) * 8)
             assert not _rest(garbage)
-        head.until(lambda: _logged(run, "refused 127.*: it has not the key of this cluster"), "the refusals")
+        head.until(
+            lambda: _logged(run, "refused 127.*: it does not have the nodes' key of this cluster"), "the refusals"
+        )
         _more_rows(head, run, 2)
         assert none.wait() == 3, none.said
         assert honest.running
         _end(head)
-    _same(reference({"generations": count_of(run)}), run)
-
-
-def test_a_key_that_is_gone_from_the_head_lets_nobody_in_until_it_is_back(tmp_path, reference, key):
-    run, address, lost, kept = tmp_path / "run", new_address(), tmp_path / "lost", tmp_path / "kept"
-    shutil.copy(key, lost)
-    with _trainer(address, run, ENDLESS, key=str(lost), workers=1, environment=SLOW) as head:
-        _more_rows(head, run, 1)
-        lost.rename(kept)
-        with Host(address, key=str(key)) as late:
-            assert late.wait() == 3
-            assert "does not answer" in late.said.splitlines()[-1]
-        assert _logged(run, r"refused 127\S+: cannot read the key") == 1
-        _more_rows(head, run, 1)
-        kept.rename(lost)
-        with Host(address, key=str(key)) as late:
-            late.hear("at work")
-            _end(head)
     _same(reference({"generations": count_of(run)}), run)
 
 
@@ -764,7 +748,7 @@ def test_a_worker_that_is_interrupted_ends_with_all_that_is_its(patient, number,
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_head_that_waits_for_nodes_can_be_interrupted(tmp_path, number):
     with _trainer(new_address(), tmp_path / "run") as head:
-        head.hear("no node is here")
+        head.hear("there is no node yet")
         head.send(number)
         assert head.wait() == 130
         assert "Traceback" not in head.said

@@ -10,7 +10,7 @@ import pytest
 from pyes.errors import ConfigError
 from pyes.numerics import noise
 from pyes.numerics.noise import NoiseTable, default_entries
-from pyes.system import memory
+from pyes.system import limits
 
 DTYPES = ["float32", "bfloat16", "int8"]
 
@@ -64,10 +64,10 @@ def test_impossible_table_is_refused(entries, dtype):
 
 
 def test_default_entries_grow_with_theta_and_shrink_with_memory(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 2**40)
+    monkeypatch.setattr(limits, "available_memory", lambda: 2**40)
     assert default_entries(18) == 2**26
     assert default_entries(1_000_000) == 2**28
-    monkeypatch.setattr(memory, "available", lambda: 2**26)
+    monkeypatch.setattr(limits, "available_memory", lambda: 2**26)
     assert default_entries(18) == 2**22
     assert default_entries(18, "int8") == 2**24
 

@@ -25,7 +25,7 @@ def test_sigterm_while_a_process_is_started_ends_it_too(monkeypatch: pytest.Monk
     monkeypatch.setattr(BaseProcess, "start", start_and_meet_it)
     before = signal.signal(signal.SIGTERM, agent._end)
     try:
-        with agent.Agent(addresses.parse(new_address()), None, 1) as node, pytest.raises(SystemExit):
+        with agent.Agent(agent.Membership(addresses.parse(new_address()), None, 1)) as node, pytest.raises(SystemExit):
             node.start()
     finally:
         signal.signal(signal.SIGTERM, before)

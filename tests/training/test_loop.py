@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +62,23 @@ def test_run_with_memory_goes_on_exactly(tmp_path):
     _train(tmp_path / "parts", network=network, generations=3)
     _train("unused", network=network, resume=str(tmp_path / "parts"))
     assert _hashes(tmp_path / "whole") == _hashes(tmp_path / "parts")
+
+
+FORKS = """
+import os, threading, pyes
+seen = []
+os.register_at_fork(before=lambda: seen.append((threading.active_count(), len(os.listdir("/proc/self/task")))))
+pyes.train({"run_dir": "run", "task": {"env_id": "CartPole-v1"}, "generations": 1, "noise": {"entries": 10000}})
+print(*seen)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_the_workers_parent_is_forked_before_any_thread(tmp_path):
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # NumPy's own would count
+    command = [sys.executable, "-c", FORKS]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["(1, 1)"]
 
 
 def test_evaluations_and_snapshots_do_not_change_theta(tmp_path):
