@@ -65,30 +65,6 @@ SLOW = {"FAULTY": '{"sleep": 0.006}'}
 
 ENDLESS = {"generations": 10**6}
 
-RUNS = {
-    "openai_es": ("replay", {}),
-    "openai_es, told theta": ("params", {}),
-    "averaging": (
-        "replay",
-        {"averaging": {"episodes_max": 4}, "task": {"episodes": 2, "common_random_numbers": "none"}},
-    ),
-    "ga": ("replay", {"algorithm": {"name": "ga"}}),
-    "cma_es": ("auto", {"algorithm": {"name": "cma_es"}}),
-    "nevergrad": ("params", {"algorithm": {"name": "nevergrad"}}),
-    "a growing population": (
-        "replay",
-        {
-            "growth": {"timesteps": 120, "population_max": 20},
-            "task": {"env_id": "CartPole-v1"},
-        },
-    ),
-    "two episodes": (
-        "replay",
-        {"task": {"episodes": 2, "common_random_numbers": "none", "statistics_share": 0.3}, "cluster": {"workers": 1}},
-    ),
-    "novelty": ("replay", {"algorithm": {"name": "nsra_es"}, "task": {"behaviour": "final_observation"}}),
-}
-
 
 def _train(run, *changes):
     """Train in this process, by default without any other."""
@@ -174,20 +150,11 @@ def _end(head):
 # --- equality
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_run_on_two_machines_equals_one_in_one_process(tmp_path, reference, daemons, name):
-    """With two episodes, the head's own machine takes part, too."""
-    run, (sync, changes) = tmp_path / "run", RUNS[name]
-    _train(run, over(daemons, run, sync=sync), changes)
-    _same(reference(changes | {"cluster": {}}), run)
-
-
-@pytest.mark.parametrize("name", ["openai_es", "novelty"])
-def test_what_many_machines_are_sent_leads_to_the_same(tmp_path, reference, daemons, name, monkeypatch):
-    """As if two were many: each is sent the whole, not what it does not know."""
+def test_what_many_machines_are_sent_leads_to_the_same(tmp_path, reference, daemons, monkeypatch):
+    """As if two nodes were many: each is sent the whole generation, not only what it does not know."""
     monkeypatch.setattr(head_module, "_FEW_NODES", 1)
-    run, (sync, changes) = tmp_path / "run", RUNS[name]
-    _train(run, over(daemons, run, sync=sync), changes)
+    run, changes = tmp_path / "run", {"algorithm": {"name": "nsra_es"}, "task": {"behaviour": "final_observation"}}
+    _train(run, over(daemons, run, sync="replay"), changes)
     _same(reference(changes), run)
 
 
