@@ -15,17 +15,19 @@ class EpisodeLimit:
 
     Parameters
     ----------
-    config : EpisodeLimitConfig    initial limit, and when and by how much it grows
-    most : int                     the task's own limit, never exceeded
+    config : EpisodeLimitConfig
+        Initial limit, and when and by how much it grows.
+    max_timesteps : int
+        The task's own limit, never exceeded.
     """
 
-    def __init__(self, config: EpisodeLimitConfig, most: int) -> None:
+    def __init__(self, config: EpisodeLimitConfig, max_timesteps: int) -> None:
         self._config = config
-        self._most = most
-        self.value = min(config.initial or most, most)
+        self._max_timesteps = max_timesteps
+        self.value = min(config.initial or max_timesteps, max_timesteps)
 
     def update(self, lengths: NDArray[np.int64], episodes: int) -> None:
         """Grow when a large enough share of the members reached the limit in every one of their episodes."""
         reached = np.count_nonzero(lengths >= self.value * episodes) / len(lengths)
         if reached >= self._config.threshold:
-            self.value = min(int(self.value * self._config.growth) + 1, self._most)
+            self.value = min(int(self.value * self._config.growth) + 1, self._max_timesteps)

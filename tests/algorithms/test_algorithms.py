@@ -179,7 +179,7 @@ def test_update_equals_the_reference_kernels(table):
 
 
 def test_episode_limit_grows_when_enough_members_reach_it():
-    limit = EpisodeLimit(EpisodeLimitConfig(initial=100, threshold=0.5, growth=2.0), most=300)
+    limit = EpisodeLimit(EpisodeLimitConfig(initial=100, threshold=0.5, growth=2.0), max_timesteps=300)
     limit.update(np.array([100, 20, 30, 40]), episodes=1)
     assert limit.value == 100
     limit.update(np.array([100, 100, 30, 40]), episodes=1)
@@ -189,5 +189,5 @@ def test_episode_limit_grows_when_enough_members_reach_it():
 
 
 def test_episode_limit_is_the_tasks_own_without_an_initial_one():
-    assert EpisodeLimit(EpisodeLimitConfig(), most=500).value == 500
-    assert EpisodeLimit(EpisodeLimitConfig(initial=900), most=500).value == 500
+    assert EpisodeLimit(EpisodeLimitConfig(), max_timesteps=500).value == 500
+    assert EpisodeLimit(EpisodeLimitConfig(initial=900), max_timesteps=500).value == 500
