@@ -15,6 +15,9 @@
  * DETERMINISM RULE. Equal arguments give equal bits, on every machine, compiler and level:
  *     - float32 and float64 arithmetic by + - * / sqrt alone, each rounded to nearest once; no libm;
  *     - built with -ffp-contract=off and without -ffast-math, so no operation is fused or reordered;
+ *     - subnormal numbers count and rounding is to nearest, whatever the calling thread has set for itself: every
+ *       function computes in standard arithmetic, and leaves the thread's control word as it was
+ *       (kernels/float_control.h);
  *     - sums run in a fixed order that no width, tile or thread count enters: a kernel over a range may be split into
  *       calls over parts of the range.
  * So a kernel's NumPy twin in pyes/reference.py gives equal bits too. The only exception is the payload of NaN.
@@ -45,6 +48,9 @@
 #else
 #define PYES_X86_LEVELS 0
 #endif
+
+/* Types of what comes from outside: uint8_t, float, double. */
+enum pyes_value { PYES_BYTE = 0, PYES_FLOAT = 1, PYES_DOUBLE = 2 };
 
 /* ---- Levels ---------------------------------------------------------------------------------------------------- */
 
@@ -109,9 +115,9 @@ void pyes_fill_noise(enum pyes_level level, int64_t n, enum pyes_dtype dtype, ui
  * @param theta (dim), deviation (dim) or NULL
  * @param slice (dim)    entries after dtype; those of int8 count as 1/32 each (scale / 32, times the integer)
  * @param out (dim)      may be theta itself, but may not overlap it otherwise
- * @note  float32: scale times deviation, times the slice, plus theta, each rounded. O(dim). */
+ * @note  float32: scale, rounded to float, times deviation, times the slice, plus theta, each rounded. O(dim). */
 void pyes_perturb(enum pyes_level level, int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice,
-                  const float *deviation, float scale, float *out);
+                  const float *deviation, double scale, float *out);
 
 /* out[j] = sum over i of weights[i] * table[offsets[i] + j].
  * @pre   0 <= offsets[i] <= length of table - dim
@@ -145,11 +151,12 @@ void pyes_weighted_moments(enum pyes_level level, int64_t n, int64_t dim, enum p
 /* ---- Shaping (kernels/ranks.c) --------------------------------------------------------------------------------- */
 
 /* Ranks of returns, scaled to [-0.5, 0.5]: rank / (n - 1) - 0.5, computed in double and rounded once.
- * @param returns (n)      any doubles; equal ones share their mean rank, NaN are equal and below -inf
+ * @param returns (n)      any values, float or double after type (not BYTE); equal ones share their mean rank, NaN are
+ *                         equal and below -inf
  * @param workspace (2 n)  overwritten
  * @param out (n)          0 if n is 1
  * @note  O(n log n): a stable merge sort. Reference: scipy.stats.rankdata. */
-void pyes_centered_ranks(int64_t n, const double *returns, int64_t *workspace, float *out);
+void pyes_centered_ranks(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace, float *out);
 
 /* ---- Optimisers (kernels/optimizers.c) ---------------------------------------------------------------------------
  *
@@ -223,8 +230,6 @@ enum pyes_activation {
 
 enum pyes_op { PYES_LINEAR = 0, PYES_RNN = 1, PYES_GRU = 2, PYES_LSTM = 3, PYES_CONV = 4, PYES_SCALE = 5 };
 
-enum pyes_value { PYES_BYTE = 0, PYES_FLOAT = 1 };
-
 /* Added to variances: that of the Atari policies of Salimans et al. 2017. */
 #define PYES_NORMALIZE_EPSILON 1e-3
 
@@ -292,6 +297,9 @@ int64_t pyes_policy_reference_width(int64_t n, const struct pyes_layer *layers);
  * @note  float32 accumulators in the order of i. Activations within 1e-6 of torch. */
 const float *pyes_policy_forward(enum pyes_level level, int64_t n, const struct pyes_layer *layers,
                                  const float *packed, const float *input, float *state, float *scratch);
+
+/* out[i] = values[i] as float, rounded once. @param values (n)    after type */
+void pyes_read_observation(int64_t n, enum pyes_value type, const void *values, float *out);
 
 /* out[i] = (observation[i] - mean[i]) * inverse_std[i], clipped to +-limit; NaN stays NaN. out may be observation. */
 void pyes_normalize(int64_t n, const float *observation, const float *mean, const float *inverse_std, float limit,

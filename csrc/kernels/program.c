@@ -1,5 +1,6 @@
 /* A compiled network as data: its size, and its weights packed from theta. Owns the packed layout and the places of the
  * states: of a recurrent layer c (lanes, LSTM alone), then its input [x; h] (inputs + lanes). */
+#include "unguarded.h"
 #include "wide.h"
 
 static int64_t round_up(int64_t length)
@@ -160,7 +161,7 @@ static void pack_layer(const struct pyes_layer *layer, const float *theta, float
     pack_array(layer, 1, layer->outputs, theta, layer->recurrent_offset, weights + layer->inputs * width);
 }
 
-void pyes_policy_pack(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed)
+void pyes_policy_pack_unguarded(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed)
 {
     for (int64_t k = 0; k < n; k++)
         if (layers[k].op != PYES_SCALE)

@@ -9,10 +9,9 @@ PYES_INLINE const float *observation(int64_t size, int64_t b, enum pyes_value ty
                                      struct buffers *buffers)
 {
     if (type == PYES_BYTE)
-        for (int64_t i = 0; i < size; i++)
-            buffers->to[i] = (float)((const uint8_t *)batch)[b * size + i];
+        read_values(size, PYES_BYTE, (const uint8_t *)batch + b * size, buffers->to);
     else
-        memcpy(buffers->to, (const float *)batch + b * size, (size_t)size * sizeof *buffers->to);
+        read_values(size, PYES_FLOAT, (const float *)batch + b * size, buffers->to);
     return taken(buffers);
 }
 
