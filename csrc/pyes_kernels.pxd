@@ -88,10 +88,10 @@ cdef extern from "pyes_kernels.h" nogil:
     int64_t pyes_layer_dim(const pyes_layer *layer)
     int64_t pyes_layer_width(const pyes_layer *layer)
     void pyes_policy_pack(int64_t n, const pyes_layer *layers, const float *theta, float *packed)
-    int64_t pyes_policy_reference_width(int64_t n, const pyes_layer *layers)
-    void pyes_policy_normalize(pyes_level level, int64_t n, const pyes_layer *layers, const float *theta,
-                               int64_t count, pyes_value type, const void *batch, float *packed, float *scratch,
-                               float *values, double *sums)
+    int64_t pyes_policy_batch_norm_width(int64_t n, const pyes_layer *layers)
+    void pyes_policy_batch_norm(pyes_level level, int64_t n, const pyes_layer *layers, const float *theta,
+                                int64_t count, pyes_value type, const void *batch, float *packed, float *scratch,
+                                float *values, double *sums)
     const float *pyes_policy_forward(pyes_level level, int64_t n, const pyes_layer *layers, const float *packed,
                                      const float *input, float *state, float *scratch)
     void pyes_read_observation(int64_t n, pyes_value type, const void *values, float *out)

@@ -21,7 +21,7 @@ struct kernels {
     void (*sgd_step)(int64_t, const float *, double, double, double, float *, float *);
     void (*clipup_step)(int64_t, const float *, double, double, double, double, float *, float *);
     const float *(*policy_forward)(int64_t, const struct pyes_layer *, const float *, const float *, float *, float *);
-    void (*policy_normalize)(int64_t, const struct pyes_layer *, const float *, int64_t, enum pyes_value, const void *,
+    void (*policy_batch_norm)(int64_t, const struct pyes_layer *, const float *, int64_t, enum pyes_value, const void *,
                              float *, float *, float *, double *);
 };
 
@@ -30,7 +30,7 @@ struct kernels {
         pyes_fill_noise_##suffix, pyes_perturb_##suffix, pyes_weighted_sum_##suffix, pyes_add_slices_##suffix,         \
         pyes_weighted_moments_##suffix, pyes_deviation_step_##suffix, pyes_snes_step_##suffix,                         \
         pyes_adam_step_##suffix, pyes_sgd_step_##suffix, pyes_clipup_step_##suffix,                                    \
-        pyes_policy_forward_##suffix, pyes_policy_normalize_##suffix                                                   \
+        pyes_policy_forward_##suffix, pyes_policy_batch_norm_##suffix                                                  \
     }
 
 static const struct kernels LEVELS[PYES_LEVELS] = {
@@ -141,11 +141,11 @@ const float *pyes_policy_forward(enum pyes_level level, int64_t n, const struct 
     return outputs;
 }
 
-void pyes_policy_normalize(enum pyes_level level, int64_t n, const struct pyes_layer *layers, const float *theta,
-                           int64_t count, enum pyes_value type, const void *batch, float *packed, float *scratch,
-                           float *values, double *sums)
+void pyes_policy_batch_norm(enum pyes_level level, int64_t n, const struct pyes_layer *layers, const float *theta,
+                            int64_t count, enum pyes_value type, const void *batch, float *packed, float *scratch,
+                            float *values, double *sums)
 {
-    STANDARD(LEVELS[level].policy_normalize(n, layers, theta, count, type, batch, packed, scratch, values, sums));
+    STANDARD(LEVELS[level].policy_batch_norm(n, layers, theta, count, type, batch, packed, scratch, values, sums));
 }
 
 void pyes_draw_offsets(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, int64_t bound, int64_t *out)

@@ -45,15 +45,15 @@ static int64_t widest_layer(int64_t n, const struct pyes_layer *layers)
     int64_t widest = 0;
     for (int64_t k = 0; k < n; k++) {
         widest = larger(widest, larger(pyes_layer_width(&layers[k]), round_up(layers[k].outputs)));
-        if (layers[k].op == PYES_CONV) /* which has its inputs turned */
+        if (layers[k].op == PYES_CONV) /* its inputs are reordered to channels last */
             widest = larger(widest, round_up(layers[k].inputs));
-        if (layers[k].scale_offset >= 0) /* for the observations of the reference batch */
+        if (layers[k].scale_offset >= 0) /* the reference batch goes through all layers up to it */
             widest = larger(widest, round_up(layers[0].inputs));
     }
     return widest;
 }
 
-int64_t pyes_policy_reference_width(int64_t n, const struct pyes_layer *layers)
+int64_t pyes_policy_batch_norm_width(int64_t n, const struct pyes_layer *layers)
 {
     int64_t widest = 0;
     for (int64_t k = 0; k < n; k++)

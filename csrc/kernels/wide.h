@@ -1,7 +1,7 @@
 /* What the wide kernels share: the name suffix of a level, inlining, bit casts, the types of table entries.
  *
  * A wide kernel is written once, in plain C: deviation.c, gradient.c, noise.c, optimizers.c, perturb.c, policy.c,
- * reference.c.
+ * virtual_batch_norm.c.
  * Compiled by itself such a file gives the baseline level; avx2.c and avx512.c include it again under another suffix
  * and target. All levels run the same operations in the same order, so they give equal bits.
  * Internal to the kernels. */
@@ -76,9 +76,9 @@
                                    double max_speed, double weight_decay, float *theta, float *velocity);              \
     const float *pyes_policy_forward_##suffix(int64_t n, const struct pyes_layer *layers, const float *packed,         \
                                               const float *input, float *state, float *scratch);                       \
-    void pyes_policy_normalize_##suffix(int64_t n, const struct pyes_layer *layers, const float *theta, int64_t count, \
-                                        enum pyes_value type, const void *batch, float *packed, float *scratch,        \
-                                        float *values, double *sums);
+    void pyes_policy_batch_norm_##suffix(int64_t n, const struct pyes_layer *layers, const float *theta, int64_t count,\
+                                         enum pyes_value type, const void *batch, float *packed, float *scratch,       \
+                                         float *values, double *sums);
 
 PYES_DECLARE_WIDE(baseline)
 PYES_DECLARE_WIDE(avx2)

@@ -112,7 +112,7 @@ class PolicySpec:
             action_shape=self.head.shape,
             action_noise=self.head.noise if noise else 0.0,
             level=level,
-            reference=reference,
+            reference_batch=reference,
         )
 
     def _network(self) -> "NDArray[np.int64] | TorchNetwork":
