@@ -88,7 +88,7 @@ def test_normalized_network_equals_its_twin(level: str, activation: str, floats:
     spec, theta = spec_of(NetworkConfig(**{**NORMALIZED.__dict__, "activation": activation}))
     theta = theta + 0.2 * normals(len(theta), 1)
     batch = 200 * normals((7, 297)) if floats else images(7)
-    made = spec.runner(level, reference=batch)
+    made = spec.runner(level, reference_batch=batch)
     made.load(theta)
     twin = reference.PolicyNetwork(spec.program.array(), theta, batch)
     for observation in images(5, seed=2):
@@ -99,7 +99,7 @@ def test_normalized_network_equals_its_twin(level: str, activation: str, floats:
 def test_dqn_gives_what_its_torch_module_gives(config: NetworkConfig) -> None:
     spec, theta = spec_of(config)
     batch = images(16, seed=1) if spec.normalized else None
-    made = spec.runner(reference=batch)
+    made = spec.runner(reference_batch=batch)
     theta = theta + 0.1 * normals(len(theta))
     made.load(theta)
     module = policy_module(spec, theta, None, None, batch)
@@ -112,7 +112,7 @@ def test_normalized_layers_have_mean_and_variance_of_the_batch_taken_out() -> No
     spec, theta = spec_of(NORMALIZED)
     theta = theta + 0.1 * normals(len(theta))
     batch = images(12)
-    made = spec.runner(reference=batch)
+    made = spec.runner(reference_batch=batch)
     made.load(theta)
     network = policy_module(spec, theta, None, None, None)
     plain: list[nn.Module] = []
@@ -132,7 +132,7 @@ def test_statistics_are_those_of_each_perturbed_policy() -> None:
     batch, observation, noise = images(12), images(1, seed=5)[0], 0.3 * normals(len(center))
     rebuilt, outputs = [], []
     for theta in (center + noise, center - noise):
-        made = spec.runner(reference=batch)
+        made = spec.runner(reference_batch=batch)
         made.load(center)  # whose statistics must be gone after the next load
         made.load(theta)
         module = policy_module(spec, theta, None, None, batch)
@@ -145,7 +145,7 @@ def test_statistics_are_those_of_each_perturbed_policy() -> None:
 
 def test_a_dead_channel_stays_finite() -> None:
     spec, theta = spec_of(NORMALIZED)
-    made = spec.runner(reference=np.zeros((4, 297), np.uint8))
+    made = spec.runner(reference_batch=np.zeros((4, 297), np.uint8))
     made.load(theta)
     assert np.isfinite(made.forward(images(1)[0])).all()
 
@@ -232,7 +232,7 @@ CONV = [4, 18, 12, 0, 24, 0, -1, -1, 2, 3, 3, 2, 1, 0, -1]
         ({11: 4}, r"got kernel 4 and stride 1 over an image of 2 x 3 x 3"),
         ({12: 0}, r"got kernel 2 and stride 0"),
         ({2: 13}, r"got 13 outputs, expected a multiple of 4"),
-        ({14: -2}, r"got scale offset -2, expected -1"),
+        ({14: -2}, r"got scale_offset -2, expected -1"),
         ({0: 5}, r"got 12 outputs and the divisor 0, expected 18"),
         ({5: 9}, r"got activation 9, expected 0 to 8"),
         ({0: 6}, r"got op 6, expected 0 \(linear\)"),
@@ -258,15 +258,15 @@ def test_damaged_image_instructions_are_refused(changes: dict[int, int], message
 )
 def test_reference_batches_that_do_not_fit_are_refused(batch: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
-        spec_of(NORMALIZED)[0].runner(reference=batch)
+        spec_of(NORMALIZED)[0].runner(reference_batch=batch)
     with pytest.raises(ValueError, match="got one, expected"):
-        spec_of(DQN)[0].runner(reference=images(2))
+        spec_of(DQN)[0].runner(reference_batch=images(2))
 
 
 def test_normalized_layer_behind_a_memory_is_refused() -> None:
     rows = [[1, 3, 4, 0, -1, 1, 12, -1, *[0] * 6, -1], [0, 4, 2, 28, -1, 0, -1, -1, *[0] * 6, 36]]
     with pytest.raises(ValueError, match="behind one with a memory"):
-        _core.PolicyRunner(np.array(rows), 3, action="argmax", reference=np.zeros((2, 3), np.float32))
+        _core.PolicyRunner(np.array(rows), 3, action="argmax", reference_batch=np.zeros((2, 3), np.float32))
 
 
 @pytest.mark.parametrize(
