@@ -60,6 +60,11 @@ class Section:
         """Return the class that these values are for, where a section is of several kinds."""
         return cls
 
+    @classmethod
+    def kinds_with(cls, key: str) -> list[str]:
+        """Return the names of the section's kinds that have a key, for the message about a kind that lacks it."""
+        return []
+
     def __post_init__(self) -> None:
         """Check every field against its annotation, then what only holds between fields."""
         for name, hint in _hints(type(self)).items():
@@ -95,11 +100,18 @@ def refusal(key: str, got: object, expected: str) -> ConfigError:
     return ConfigError(f"{key or 'configuration'}: got {literal(got)}, expected {expected}")
 
 
-def unknown_key(path: str, key: str, allowed: Iterable[str], what: str = "key") -> ConfigError:
-    """Return the one-line error for a key (or other name) that does not exist, with the allowed ones listed."""
+def unknown_key(
+    path: str, key: str, allowed: Iterable[str], what: str = "key", kinds: Iterable[str] = ()
+) -> ConfigError:
+    """Return the one-line error for a key (or other name) that does not exist, with the allowed ones listed.
+
+    ``kinds`` are those of the section that have the key, though the chosen one has not.
+    """
     names = sorted(allowed)
     close = difflib.get_close_matches(key, names, n=1)
     hint = f"did you mean {_join(path, close[0])!r}? " if close else ""
+    if having := ", ".join(kinds):
+        hint = f"it is a key of {path}={having}; "
     return ConfigError(f"unknown {what} {_join(path, key)!r}: {hint}allowed: {', '.join(names)}")
 
 
@@ -131,7 +143,7 @@ def _parse_section(section: type[Section], value: Any, path: str) -> Section:
     allowed = _hints(section)
     for key in value:
         if key not in allowed:
-            raise unknown_key(path, str(key), allowed)
+            raise unknown_key(path, str(key), allowed, kinds=section.kinds_with(str(key)))
     return section(**value)
 
 
