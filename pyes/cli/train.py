@@ -15,6 +15,7 @@ from typing import Any
 from pyes.cli.output import describe, standard_output
 from pyes.cli.overrides import GROUPS_WITHOUT_KEYS, directed, path_of
 from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
+from pyes.config.registry import kinds_with_key
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.system.text import one_line
 
@@ -177,6 +178,7 @@ def _explained(error: Exception) -> ConfigError:
         path, _, key = str(cause.full_key).rpartition(".")
         allowed = {str(each) for each in cause.parent_node} - {"hydra"}
         hint = AlgorithmConfig.ELSEWHERE.get(key, "") if path == AlgorithmConfig.PATH else ""
-        return unknown_key(path, key, allowed if path else allowed.union(GROUPS_WITHOUT_KEYS), hint=hint)
+        allowed = allowed if path else allowed.union(GROUPS_WITHOUT_KEYS)
+        return unknown_key(path, key, allowed, hint=hint, kinds=kinds_with_key(path, key))
     parts = [str(error)] if cause is error else [str(error), str(cause)]
     return ConfigError(one_line("\n".join(parts)))

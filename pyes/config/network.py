@@ -27,6 +27,11 @@ class NetworkConfig(Section):
             return cls
         return cast(type[Section], NETWORKS.get(values.get("name", cls.name)).Config)
 
+    @classmethod
+    def kinds_with(cls, key: str) -> list[str]:
+        """Return the names of the networks that have a key."""
+        return NETWORKS.with_key(key)
+
 
 def default_network() -> NetworkConfig:
     """Return the settings of the network that a run has unless another is named."""

@@ -63,6 +63,11 @@ class Section:
         """Return the class that these values are for, where a section is of several kinds."""
         return cls
 
+    @classmethod
+    def kinds_with(cls, key: str) -> list[str]:
+        """Return the names of the section's kinds that have a key, for the message about a kind that lacks it."""
+        return []
+
     def __post_init__(self) -> None:
         """Check every field against its annotation, then what only holds between fields."""
         for name, hint in _hints(type(self)).items():
@@ -108,10 +113,17 @@ def refusal(key: str, got: object, expected: str) -> ConfigError:
     return ConfigError(f"{key or 'configuration'}: got {literal(got)}, expected {expected}")
 
 
-def unknown_key(path: str, key: str, allowed: Iterable[str], what: str = "key", hint: str = "") -> ConfigError:
-    """Return the one-line error for a key (or other name) that does not exist, with the allowed ones listed."""
+def unknown_key(
+    path: str, key: str, allowed: Iterable[str], what: str = "key", hint: str = "", kinds: Iterable[str] = ()
+) -> ConfigError:
+    """Return the one-line error for a key (or other name) that does not exist, with the allowed ones listed.
+
+    ``kinds`` are those of the section that have the key, though the chosen one has not.
+    """
     names = sorted(allowed)
     close = difflib.get_close_matches(key, names, n=1)
+    if having := ", ".join(kinds):
+        hint = f"it is a key of {path}={having}"
     hint = f"{hint}; " if hint else f"did you mean {_join(path, close[0])!r}? " if close else ""
     return ConfigError(f"unknown {what} {_join(path, key)!r}: {hint}allowed: {', '.join(names)}")
 
@@ -144,7 +156,8 @@ def _parse_section(section: type[Section], value: Any, path: str) -> Section:
     allowed = _hints(section)
     for key in value:
         if key not in allowed:
-            raise unknown_key(path, str(key), allowed, hint=section.ELSEWHERE.get(key, ""))
+            hint, kinds = section.ELSEWHERE.get(key, ""), section.kinds_with(str(key))
+            raise unknown_key(path, str(key), allowed, hint=hint, kinds=kinds)
     return section(**value)
 
 
