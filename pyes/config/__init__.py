@@ -38,7 +38,7 @@ from pyes.config.run import (
     from_mapping,
 )
 from pyes.config.section import changes, flat, refusal, to_mapping, unknown_key
-from pyes.config.task import TaskConfig
+from pyes.config.task import EnvironmentConfig, TaskConfig
 
 __all__ = [
     "FREE",
@@ -47,6 +47,7 @@ __all__ = [
     "AveragingConfig",
     "CMAESConfig",
     "ClusterConfig",
+    "EnvironmentConfig",
     "EpisodeLimitConfig",
     "EvaluationConfig",
     "GAConfig",

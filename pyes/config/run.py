@@ -10,8 +10,7 @@ from pyes.config.algorithm import AlgorithmConfig, OpenAIESConfig, OptimizerConf
 from pyes.config.cluster import ClusterConfig
 from pyes.config.network import NetworkConfig
 from pyes.config.section import AtLeastOne, NotNegative, Positive, Section, Seed, parse, refusal, to_mapping
-from pyes.config.task import TaskConfig
-from pyes.system.text import literal
+from pyes.config.task import TaskConfig, default_task
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class TrainConfig(Section):
     force: bool = False  # with resume: go another way from here on when settings that decide theta have changed
     algorithm: AlgorithmConfig = field(default_factory=OpenAIESConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    task: TaskConfig = field(default_factory=TaskConfig)
+    task: TaskConfig = field(default_factory=default_task)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
@@ -84,15 +83,8 @@ class TrainConfig(Section):
         self._check_averaging()
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
-        if self.task.name == "function":
-            # One layer without bias, which observes a 1, gives theta itself.
-            for key, value in (("name", "linear"), ("bias", False), ("output_activation", "identity")):
-                got = getattr(self.network, key)
-                if got != value:
-                    raise refusal(f"network.{key}", got, f"{literal(value)} with task.name=function")
-            entries, dim = self.noise.entries, self.task.dim or 0
-            if self.algorithm.on_table and entries != "auto" and dim > entries:
-                raise refusal("task.dim", dim, f"at most noise.entries, which is {entries}")
+        entries = self.noise.entries if self.algorithm.on_table else "auto"
+        self.task.check_beside(self.network, None if entries == "auto" else entries)
 
     def _check_averaging(self) -> None:
         """Refuse to compare the halves of one episode, and a largest number below the first."""
