@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from pyes.errors import ConfigError, PyesError, missing
 from pyes.networks import Policy
 from pyes.reports import replay
-from pyes.reports.replay import Evaluation, Playback, center, open_task, run_episodes
+from pyes.reports.replay import EvaluationResult, Playback, center, open_task, run_episodes
 from pyes.system.files import replacing
 from pyes.tasks import Task
 
 
 def record(
     run: str | Path, output: str | Path, episodes: int = 1, seed: int | None = None, generation: int | None = None
-) -> Evaluation:
+) -> EvaluationResult:
     """Film the first evaluation episodes of a run's center policy, one after the other.
 
     Parameters
@@ -38,7 +38,7 @@ def record(
 
     Returns
     -------
-    Evaluation    return and length of each episode that is seen
+    EvaluationResult    return and length of each episode that is seen
 
     Raises
     ------

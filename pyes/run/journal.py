@@ -14,6 +14,7 @@ refused with the record's number.
 """
 
 import hashlib
+import math
 import struct
 import threading
 import zlib
@@ -109,17 +110,20 @@ class Evaluation:
     theta_hash : str          of the center
     returns : float64 (n,)    of each episode
     status : uint8 (n,)       see `pyes.episodes.batch.Status`
+    timesteps : int           of all episodes; None: ``evaluation.share`` is null, so they are not counted
     """
 
     generation: int
     theta_hash: str
     returns: NDArray[np.float64]
     status: NDArray[np.uint8]
+    timesteps: int | None = None
 
     @property
     def summary(self) -> tuple[float, float]:
-        """Mean and standard deviation; NaN when an episode failed: a mean over the others would flatter the policy."""
-        return float(self.returns.mean()), float(self.returns.std())
+        """Mean and standard deviation over the episodes that did not fail; NaN if all of them did."""
+        known = self.returns[np.isfinite(self.returns)]
+        return (float(known.mean()), float(known.std())) if len(known) else (math.nan, math.nan)
 
 
 Record = Start | Generation | Evaluation

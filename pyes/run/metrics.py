@@ -13,7 +13,7 @@ from pyes.system.lifetime import Closing
 
 
 @dataclass(kw_only=True)
-class Row:
+class MetricsRow:
     """What is recorded of a generation.
 
     ``timesteps`` and ``episodes`` are cumulative and count training only; ``seconds`` is the wall clock since the first
@@ -65,7 +65,7 @@ class NodeRow:
     bytes_received: int
 
 
-COLUMNS = tuple(each.name for each in fields(Row))
+COLUMNS = tuple(each.name for each in fields(MetricsRow))
 
 
 class MetricsWriter(Closing):
@@ -100,7 +100,7 @@ class MetricsWriter(Closing):
         if not self._file.size:
             self._file.append(header)
 
-    def write(self, row: Row) -> None:
+    def write(self, row: MetricsRow) -> None:
         """Append one row, of generation ``self.generation``.
 
         Raises

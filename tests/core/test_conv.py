@@ -230,7 +230,7 @@ CONV = [4, 18, 12, 0, 24, 0, -1, -1, 2, 3, 3, 2, 1, 0, -1]
         ({11: 4}, r"got kernel 4 and stride 1 over an image of 2 x 3 x 3"),
         ({12: 0}, r"got kernel 2 and stride 0"),
         ({2: 13}, r"got 13 outputs, expected a multiple of 4"),
-        ({14: -2}, r"got scale offset -2, expected -1"),
+        ({14: -2}, r"got scale_offset -2, expected -1"),
         ({0: 5}, r"got 12 outputs and the divisor 0, expected 18"),
         ({5: 9}, r"got activation 9, expected 0 to 8"),
         ({0: 6}, r"got op 6, expected 0 \(linear\)"),
@@ -264,7 +264,7 @@ def test_reference_batches_that_do_not_fit_are_refused(batch: Any, message: str)
 def test_normalized_layer_behind_a_memory_is_refused() -> None:
     rows = [[1, 3, 4, 0, -1, 1, 12, -1, *[0] * 6, -1], [0, 4, 2, 28, -1, 0, -1, -1, *[0] * 6, 36]]
     with pytest.raises(ValueError, match="behind one with a memory"):
-        _core.PolicyRunner(np.array(rows), 3, action="argmax", reference=np.zeros((2, 3), np.float32))
+        _core.PolicyRunner(np.array(rows), 3, action="argmax", reference_batch=np.zeros((2, 3), np.float32))
 
 
 @pytest.mark.parametrize(
