@@ -179,7 +179,7 @@ def _explained(error: Exception) -> ConfigError:
         path, _, key = str(cause.full_key).rpartition(".")
         allowed = {str(each) for each in cause.parent_node} - {"hydra"}
         hint = AlgorithmConfig.ELSEWHERE.get(key, "") if path == AlgorithmConfig.PATH else ""
-        allowed = allowed if path else allowed.union(GROUPS_WITHOUT_KEYS)
-        return unknown_key(path, key, allowed, hint=hint, kinds=kinds_with_key(path, key))
+        hint = hint or kinds_with_key(path, key)
+        return unknown_key(path, key, allowed if path else allowed.union(GROUPS_WITHOUT_KEYS), hint=hint)
     parts = [str(error)] if cause is error else [str(error), str(cause)]
     return ConfigError(one_line("\n".join(parts)))
