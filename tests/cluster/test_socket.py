@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -24,7 +25,7 @@ import numpy as np
 import pytest
 from clocks import backwards
 from heads import DEADLINE, children, count_of, hurt, merge, until
-from hosts import FakeNode, Host, Link, Proxy, Trainer, connect, crowd, new_address, new_cable, start_server
+from hosts import FakeNode, Host, Link, Program, Proxy, Trainer, connect, crowd, new_address, new_cable, start_server
 
 import pyes
 from pyes import cli
@@ -211,6 +212,31 @@ def test_the_heads_own_node_is_replaced_when_it_dies(tmp_path, reference):
     _same(reference(), run)
 
 
+def test_the_heads_own_node_has_nothing_of_the_heads_and_ends_with_it(tmp_path):
+    """Also one that has replaced another, while the head had threads and connections."""
+    run, address = tmp_path / "run", new_address()
+    with _trainer(address, run, ENDLESS, workers=1, environment=SLOW) as head, Host(address, environment=SLOW):
+        head.until(lambda: len(_nodes(run)) == 2, "rows of both")
+        (own,) = children(head.pid)
+        hurt(own, signal.SIGKILL)
+        (own,) = head.until(lambda: [each for each in children(head.pid) if each != own], "another one")
+        head.until(lambda: children(own), "its process of the job")
+        assert b"--tied" in Path(f"/proc/{own}/cmdline").read_bytes().split(b"\0")
+        assert _sockets(head.pid)
+        for process in (own, *children(own)):
+            assert not _sockets(head.pid) & _sockets(process)
+        head.kill()  # and waits for the end of all that it started
+
+
+def _sockets(pid):
+    """Return the sockets that a process has open."""
+    found = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            found.add(os.readlink(descriptor))
+    return {each for each in found if each.startswith("socket:")}
+
+
 def test_a_head_killed_and_resumed_finds_its_nodes_again(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with Host(address, environment=SLOW) as one, Host(address, environment=SLOW) as two:
@@ -257,6 +283,25 @@ def test_a_node_whose_workers_are_lost_leaves_and_tries_again(tmp_path, referenc
             assert host.said.count("workers die as soon as they start") > 1
             _more_rows(head, run, 1)
             assert host.running
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
+def test_a_member_that_takes_minutes_costs_its_node_one_worker_for_a_moment(tmp_path, reference):
+    """It hangs on one node alone; the other node evaluates it, and the first one goes on with both of its workers."""
+    run, address, marks = tmp_path / "run", new_address(), tmp_path / "marks"
+    marks.mkdir()
+    hangs = {"FAULTY": json.dumps({"sleep": 0.006, "fault": "hang", "every": 3, "once": str(marks)})}
+    with contextlib.ExitStack() as stack:
+        head = stack.enter_context(_trainer(address, run, ENDLESS, environment=SLOW))
+        stack.enter_context(Host(address, environment=SLOW))
+        host = stack.enter_context(Host(address, 2, environment=hangs))
+        for number in (1, 2):
+            head.until(lambda number=number: len(list(marks.iterdir())) >= number, "a member that hangs")
+            head.until(lambda: len(host.workers) == 2, "a worker in place of the one that hung")
+            head.until(lambda: len(_nodes(run)) == 2, "a generation of both nodes")
+        assert host.said.count("its batch is over") >= 1
+        assert "its episode ran for more than" not in host.said
         _end(head)
     _same(reference({"generations": count_of(run)}), run)
 
@@ -635,6 +680,62 @@ def test_a_run_between_machines_with_a_key_lets_in_nobody_else(tmp_path, referen
         assert honest.running
         _end(head)
     _same(reference({"generations": count_of(run)}), run)
+
+
+def test_a_head_with_a_nodes_key_is_not_obeyed(tmp_path, key):
+    """A thief of a node's file gives orders at the head's address: no node that has the same file takes them."""
+    address = new_address()
+    parsed = addresses.parse(address)
+    thief = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    thief.load_cert_chain(keys.node_path(key))
+    with socket.create_server((parsed.host, parsed.port)) as server, Host(address, key=str(key)) as host:
+        connection, _ = server.accept()
+        with contextlib.suppress(ssl.SSLError, ConnectionError), connection:
+            thief.wrap_socket(connection, server_side=True).recv(1)
+        assert host.wait() == 3
+        assert f"{address}: it is not the head of this key" in host.said
+    with pytest.raises(ConfigError, match=r"is the nodes' key, with which a machine can only join"):
+        _train("unused", over(new_address(), tmp_path / "run", key=str(keys.node_path(key))))
+
+
+def test_code_that_a_worker_does_not_allow_is_named_on_both_sides(tmp_path, key):
+    """Without a key that is any code of the user's own; with one, packages that were not given, where some were."""
+    run, address = tmp_path / "run", new_address()
+    refusal = "task.env_id: this worker may not run 'faulty:Faulty-v0'; allow it with: pyes worker --allow faulty"
+    with _trainer(address, run) as head, Host(address, allow=()) as host:
+        host.hear(f"cannot take part in the job: {refusal}")
+        head.hear(f"cannot take part: {refusal}")
+        assert host.running
+        head.kill()
+    run, address = tmp_path / "with_key", new_address()
+    with _trainer(address, run, key=str(key)) as head:
+        with Host(address, key=str(key), allow=("user_tasks",)) as host:
+            host.hear(f"cannot take part in the job: {refusal}")
+        with Host(address, key=str(key), allow=("user_tasks", "faulty")):
+            head.succeed()
+
+
+@makes_networks
+def test_an_address_beyond_loopback_without_a_key_is_refused_before_a_connection_is_made():
+    """Whoever listens there would have run code as the worker's user."""
+    with Program(_listen_beyond_loopback, apart=True) as program:
+        program.succeed()
+
+
+def _listen_beyond_loopback():
+    """Listen where a worker and a status without a key are sent to, in a network of this process's own."""
+    for command in ("link set lo up", "addr add 10.9.8.7/32 dev lo"):
+        subprocess.run(["ip", *command.split()], check=True)
+    with socket.create_server(("10.9.8.7", 5555)) as server:
+        for command in ("worker", "status"):
+            arguments = [sys.executable, "-m", "pyes", command, "tcp://10.9.8.7:5555"]
+            done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=DEADLINE)
+            assert done.returncode == 2, done.stderr
+            assert done.stderr.startswith("pyes: error: tcp://10.9.8.7:5555: expected --key FILE with it"), done.stderr
+            assert done.stderr.count("\n") == 1
+        server.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            server.accept()
 
 
 @pytest.mark.slow

@@ -157,8 +157,8 @@ def run(tmp_path_factory):
         "reward_offset_per_step": 1.0,
         "common_random_numbers": "pair",
     }
-    algorithm = {"population_size": 6, "episode_limit": {"initial": 10, "threshold": 0.5}}
-    pyes.train({**_config(path, **task), "algorithm": algorithm, "generations": 4}, display=False)
+    more = {"algorithm": {"population_size": 6}, "episode_limit": {"initial": 10, "threshold": 0.5}, "generations": 4}
+    pyes.train({**_config(path, **task), **more}, display=False)
     return path
 
 

@@ -18,7 +18,7 @@ TINY = {
     "task": {"env_id": "faulty:Faulty-v0"},
     "algorithm": {"population_size": 8},
     "generations": 6,
-    "evaluation": {"every": 2, "episodes": 5},
+    "evaluation": {"every": 2, "episodes": 5, "share": None},
     "snapshot": {"every": 2},
     "noise": {"entries": 100_000},
     "cluster": {"workers": 2},
