@@ -14,8 +14,8 @@ from pyes.cli.arguments import Parser
 from pyes.errors import ConfigError
 
 GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
-#: Mappings that take any key, since a constructor or a library decides about them.
-_FREE = ("task.env_kwargs", "network.module_kwargs", "algorithm.options")
+#: Mappings that take any key as far as Hydra is concerned: the class that the keys are for checks them.
+_FREE = ("task.env_kwargs", "network.module_kwargs", "algorithm.")
 
 
 def directed(arguments: list[str]) -> list[str]:
@@ -28,6 +28,8 @@ def directed(arguments: list[str]) -> list[str]:
     """
     flags, overrides, several = _parsed(arguments)
     several = several or any(text.startswith("sweep=") and text != "sweep=null" for text in overrides)
+    if path_of(overrides, "algorithm.factory") and path_of(overrides, "algorithm") is None:
+        overrides = ["algorithm=plugin", *overrides]
     overrides = [f"++{text}" if text.startswith(_FREE) else text for text in overrides]
     resumed, directory = path_of(overrides, "resume"), path_of(overrides, "run_dir")
     overrides = [_quoted(text) for text in overrides]
@@ -83,7 +85,7 @@ def _task_of_id(overrides: list[str]) -> list[str]:
 
 def path_of(arguments: list[str], key: str) -> str | None:
     """Return the last path that the command line gives a key, without the quotes of Hydra's grammar."""
-    values = [text.partition("=")[2] for text in arguments if text.startswith(f"{key}=")]
+    values = [text.partition("=")[2] for text in arguments if text.lstrip("+").startswith(f"{key}=")]
     if not values or values[-1] in ("", "null"):
         return None
     text = values[-1]
@@ -116,10 +118,11 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
         raise ConfigError(f"{group}: a resumed run keeps its configuration; override single keys, or start a new run")
     values = resume.kept(RunDirectory(run))
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
-    # Each algorithm has keys of its own: those of another one must not be there.
-    algorithm = [f"algorithm={kept['algorithm']['name']}"] if "algorithm" in kept else []
+    # Each algorithm and each kind of task has keys of its own: those of another one must not be there.
+    algorithm = ["algorithm=plugin"] if "algorithm" in kept else []
+    task = ["~task"] if "task" in kept else []
     directory = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
-    return [*algorithm, *_overrides(kept), *directory]
+    return [*algorithm, *task, *_overrides(kept), *directory]
 
 
 def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:

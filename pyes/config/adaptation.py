@@ -44,13 +44,3 @@ class EpisodeLimitConfig(Section):
     initial: Annotated[int, AtLeastOne] | None = None  # timesteps; None: no limit but the task's own
     threshold: Annotated[float, Share] = 0.2  # the limit grows when this share of the members reached it ...
     growth: Annotated[float, Range(minimum=1, open_minimum=True)] = 1.5  # ... by this factor
-
-
-@dataclass(frozen=True)
-class RestartConfig(Section):
-    """When an attempt is given up, and the search begins again."""
-
-    PATH = "algorithm.restart"
-
-    after: Annotated[int, AtLeastOne] | None = None  # generations of an attempt; None: never
-    below: float = 0.0  # mean return of that generation, reward offset included

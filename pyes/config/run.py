@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig
-from pyes.config.algorithm import AlgorithmConfig, OpenAIESConfig, OptimizerConfig
+from pyes.config.algorithm import AlgorithmConfig, OptimizerConfig, algorithm_config
 from pyes.config.cluster import ClusterConfig
 from pyes.config.network import NetworkConfig, default_network
 from pyes.config.section import (
@@ -26,7 +26,6 @@ from pyes.config.section import (
     to_mapping,
 )
 from pyes.config.task import TaskConfig
-from pyes.system.text import literal
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class TrainConfig(Section):
     resume: str | None = None
     force: bool = False  # with resume: settings that decide theta may change from here on
     task: TaskConfig
-    algorithm: AlgorithmConfig = field(default_factory=OpenAIESConfig)
+    algorithm: AlgorithmConfig = field(default_factory=lambda: algorithm_config({}))
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     network: NetworkConfig = field(default_factory=default_network)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
@@ -113,15 +112,8 @@ class TrainConfig(Section):
         self._check_growth()
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
-        if self.task.name == "function":
-            # One layer without bias, which observes a 1, gives theta itself.
-            for key, value in (("name", "linear"), ("bias", False), ("output_activation", "identity")):
-                got = getattr(self.network, key)
-                if got != value:
-                    raise refusal(f"network.{key}", got, f"{literal(value)} with task.name=function")
-            entries, dim = self.noise.entries, self.task.dim or 0
-            if self.algorithm.on_table and entries != "auto" and dim > entries:
-                raise refusal("task.dim", dim, f"at most noise.entries, which is {entries}")
+        entries = self.noise.entries if self.algorithm.on_table else "auto"
+        self.task.check_beside(self.network, None if entries == "auto" else entries)
 
     def _check_averaging(self) -> None:
         """Reject averaging from a single episode, which has no halves to compare, and a maximum below the start."""
@@ -138,7 +130,7 @@ class TrainConfig(Section):
         algorithm, most = self.algorithm, self.growth.population_max
         if most is None:
             return
-        if not algorithm.may_grow:
+        if not algorithm.grows:
             expected = f"null with algorithm.name={algorithm.name}, whose population has a fixed size"
             raise refusal("growth.timesteps", self.growth.timesteps, expected)
         if most < algorithm.population_size:

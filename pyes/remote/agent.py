@@ -20,13 +20,16 @@ from typing import Any
 from pyes.errors import ClusterError, ConfigError, PyesError, RefusedError
 from pyes.node.process import holding_signals, prepare
 from pyes.remote.wire import keys
-from pyes.run.logs import gathered
+from pyes.run.logs import Log, gathered
 from pyes.system import lookup
 from pyes.system.addresses import Address
 from pyes.system.lifetime import Closing
+from pyes.system.repeats import Repeats
+from pyes.system.text import one_line
 
 _AGAIN_SECONDS = 1.0  # after which a process that failed is replaced
 _ANY = "*"
+_SHOWN = 20  # records from one place of the code that are all shown, and sent to the head
 
 
 @dataclass(frozen=True)
@@ -160,11 +163,10 @@ def _take_part(membership: Membership, parent: int) -> None:
     root.handlers[:] = []  # a forked process has its parent's
     to_head = _ToHead()
     with gathered(to_head) as log:
-        log.gather()
-        sys.exit(asyncio.run(_session(membership, log.prepare, to_head)))
+        sys.exit(asyncio.run(_session(membership, log, to_head)))
 
 
-async def _session(membership: Membership, log: Callable[[], None], to_head: "_ToHead") -> int:
+async def _session(membership: Membership, log: Log, to_head: "_ToHead") -> int:
     from pyes.remote.session import Session
 
     try:
@@ -185,19 +187,29 @@ def _say(text: str) -> None:
 
 
 class _ToHead(logging.Handler):
-    """Shows warnings here, and sends each to the head's log in one message."""
+    """Shows warnings here, and sends each to the head's log as one message; those from one place become few."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.setFormatter(logging.Formatter("%(processName)s %(name)s: %(message)s"))
         self.send: Callable[[int, str], None] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._repeats = Repeats(first=_SHOWN)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show and send a record; called by a thread of its own."""
-        text = self.format(record)
+        """Show and send a record; called by any thread."""
+        count = self._repeats.count(f"{record.name}:{record.lineno}")
+        if count is None:
+            return
+        text = self.format(record) + count.remark
         _say(text)
         loop, send = self.loop, self.send
         if loop is not None and send is not None:
             with contextlib.suppress(RuntimeError):  # the loop has just been closed
-                loop.call_soon_threadsafe(send, record.levelno, text)
+                loop.call_soon_threadsafe(send, record.levelno, one_line(text))
+
+    def close(self) -> None:
+        """Show how many records were left out."""
+        for place, count in self._repeats.left_out().items():
+            _say(f"{place}: {count.left_out:,} more like this, {count.total:,} in all")
+        super().close()

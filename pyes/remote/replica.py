@@ -23,6 +23,7 @@ from pyes.node.pool import Pool
 from pyes.numerics.noise import NoiseTable
 from pyes.remote import job, wire
 from pyes.run.journal import Generation
+from pyes.run.logs import Log
 from pyes.run.state import Interface, RunState, Setup
 from pyes.system import packing
 from pyes.system.lifetime import Closing
@@ -74,8 +75,8 @@ class Replica(Closing):
         What the head says the job is.
     workers : int
         Worker processes.
-    log : callable
-        Run first in every worker process (its logging).
+    log : Log
+        Of this process and its workers.
 
     Raises
     ------
@@ -83,7 +84,7 @@ class Replica(Closing):
         The job cannot be done here.
     """
 
-    def __init__(self, told: wire.Job, workers: int, log: Callable[[], None] | None) -> None:
+    def __init__(self, told: wire.Job, workers: int, log: Log | None) -> None:
         job.check_allowed(told.settings)
         self.job = told.job
         self.config = job.config_of(told.settings, workers)
@@ -97,11 +98,13 @@ class Replica(Closing):
         self._interface = Interface.of(self.config.task)
         with ExitStack() as stack:
             self._outer = stack.enter_context(ExitStack())  # closed after the pool, which reads the table
-            self._pool = stack.enter_context(Pool(self.config.cluster, self.config.task, log))
+            self._pool = stack.enter_context(
+                Pool(self.config.cluster, self.config.task, None if log is None else log.prepare)
+            )
             self._stack = stack.pop_all()
 
     @classmethod
-    async def make(cls, told: wire.Job, workers: int, log: Callable[[], None] | None = None) -> Self:
+    async def make(cls, told: wire.Job, workers: int, log: Log | None = None) -> Self:
         """Return a replica that is ready; call it in the main thread of a process that has no other thread yet.
 
         The workers' parent is forked first: it must have no threads and no torch, and it ends with the thread that
@@ -109,6 +112,8 @@ class Replica(Closing):
         """
         replica = cls(told, workers, log)
         try:
+            if log is not None:
+                log.gather()
             await in_thread(replica._prepare)
         except BaseException:
             replica.close()

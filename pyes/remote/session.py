@@ -24,6 +24,7 @@ from pyes.remote.inbox import Inbox
 from pyes.remote.replica import Replica, in_thread
 from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import NodeSide, State
+from pyes.run.logs import Log
 from pyes.system import limits
 from pyes.system.addresses import Address
 from pyes.system.lookup import version
@@ -59,8 +60,8 @@ class Session:
         The nodes' key file.
     workers : int
         Worker processes.
-    log : callable
-        Run first in every worker process (its logging).
+    log : Log
+        Of this process and its workers.
     say : callable
         Shows the user a line.
     """
@@ -70,7 +71,7 @@ class Session:
         address: Address,
         key: str | None,
         workers: int,
-        log: Callable[[], None] | None = None,
+        log: Log | None = None,
         say: Callable[[str], None] = logger.info,
     ) -> None:
         self._address, self._workers, self._log, self._say = address, workers, log, say

@@ -23,10 +23,8 @@ def _is_fixed(key: str, config: TrainConfig) -> bool:
     """Whether a journal cannot go on without this setting: theta lies in the network, the members in the noise."""
     section = key.partition(".")[0]
     if section == "algorithm":
-        if key == "algorithm.parents":
-            return config.algorithm.needs_behaviours  # each center of novelty search has a state of its own
-        # What a library's optimiser has come to is known only as what it was told under its settings.
-        return key == "algorithm.name" or not config.algorithm.on_table
+        name = key.partition(".")[2]
+        return name in ("name", "factory") or config.algorithm.is_fixed(name)
     if key == "task.behaviour":
         return config.algorithm.needs_behaviours  # an archive is of one kind
     return section in ("network", "noise")

@@ -23,6 +23,7 @@ NEEDS = {
     "algorithm=ns_es": ["task.behaviour=final_observation"],
     "algorithm=nsr_es": ["task.behaviour=final_observation"],
     "algorithm=nsra_es": ["task.behaviour=final_observation"],
+    "algorithm=plugin": ["algorithm.factory=pyes.algorithms.openai_es:OpenAIES"],
     "task=atari": ["task.env_id=ALE/Breakout-v5"],
     "task=gymnasium": ["task.env_id=Acrobot-v1"],
     "task=gym": ["task.env_id=CartPole-v1"],

@@ -1,7 +1,7 @@
 """Conformance of clusters: a run is the same, byte for byte, wherever its members are evaluated.
 
-Each cluster trains each kind of run below. The journal and the policy must be those of the run in one process, also when
-members fail and when workers die or hang. A new cluster is tested by one more entry in `CLUSTERS`. That no cluster
+Each cluster trains each kind of run below. The journal and the policy must be those of the run in one process, also
+when members fail and when workers die or hang. A new cluster is tested by one more entry in `CLUSTERS`. That no cluster
 leaves a process or shared memory behind is checked after every test, by ``conftest.py``.
 """
 
@@ -17,6 +17,7 @@ from heads import merge, rows_of
 from hosts import Host, new_address, start_server
 
 import pyes
+from pyes.config import registry
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="has nodes on addresses of 127.0.0.0/8")
 
@@ -145,6 +146,11 @@ def same(run: Path, reference: Path) -> None:
 def test_run_is_the_one_of_a_single_process(name, kind, tmp_path, reference, request):
     train(tmp_path / "run", RUNS[kind], settings_of(name, request))
     same(tmp_path / "run", reference(RUNS[kind]))
+
+
+def test_every_registered_cluster_is_tested():
+    """Ray's test needs a network of its own and minutes: ``tests/cluster/test_ray.py``."""
+    assert {each["name"] for each in CLUSTERS.values()} | {"inline", "ray"} == set(registry.CLUSTERS.names())
 
 
 def test_runs_are_not_all_the_same(reference):
