@@ -72,8 +72,8 @@ def add_episodes(parser: argparse.ArgumentParser, default: int | None, shown: st
 
 
 def add_generation(parser: argparse.ArgumentParser) -> None:
-    """Add the generation whose center is wanted."""
-    text = "whose center, rebuilt from the journal (default: the policy that the run has saved last)"
+    """Add the generation whose center to use."""
+    text = "generation whose center to use (default: the last saved policy)"
     parser.add_argument("--generation", metavar="G", type=index, help=text)
 
 
