@@ -6,7 +6,7 @@ Weight decay, one convention for all of them: *decoupled* decay (Loshchilov & Hu
 population_size``, not divided by sigma), as in the published OpenAI code.
 """
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,3 +102,18 @@ def make(config: OptimizerConfig, dim: int) -> Optimizer:
     if config.name == "sgd":
         return SGD(dim, config.momentum)
     return ClipUp(dim, config.momentum, config.max_speed)
+
+
+def ascend(
+    optimizer: Optimizer,
+    theta: Vector,
+    gradient: Vector,
+    learning_rate: float,
+    weight_decay: float,
+    mode: Literal["decoupled", "classic"],
+) -> None:
+    """Move theta along a gradient, in place, with either kind of weight decay; the gradient may be overwritten."""
+    if mode == "classic":
+        gradient -= np.float32(weight_decay) * theta
+        weight_decay = 0.0
+    optimizer.step(theta, gradient, learning_rate, weight_decay)

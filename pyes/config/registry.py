@@ -10,6 +10,7 @@ Owns the look-up. Knows no kind by name: a module registers what it defines when
 imported when its name is asked for. So a new kind is one file in its folder, or one entry point of another package.
 """
 
+import dataclasses
 import importlib
 import importlib.metadata
 import pkgutil
@@ -41,10 +42,12 @@ class Registry(Generic[K]):
     package : str
         Package that holds the kinds of pyes, one module a kind or a family of kinds. Also the name of the entry-point
         group by which an installed package adds kinds of its own.
+    base : str
+        MODULE:CLASS that every kind from outside of pyes must derive from.
     """
 
-    def __init__(self, section: str, package: str) -> None:
-        self.section, self.package = section, package
+    def __init__(self, section: str, package: str, base: str = "builtins:object") -> None:
+        self.section, self.package, self.base = section, package, base
         self._kinds: dict[str, K] = {}
 
     def register(self, name: str) -> Callable[[K], K]:
@@ -76,22 +79,32 @@ class Registry(Generic[K]):
         self._import_all()
         return sorted(self._kinds.keys() | {point.name for point in self._entry_points()})
 
+    def with_key(self, key: str) -> list[str]:
+        """Return the names of the package's own kinds whose settings have a key, sorted."""
+        kinds = self.classes().values()
+        return sorted(kind.kind for kind in kinds if key in {each.name for each in dataclasses.fields(kind.Config)})
+
     def classes(self) -> dict[str, K]:
         """Return the classes of pyes' own kinds by their Python names; imports every module of the package."""
         self._import_all()
         return {kind.__name__: kind for kind in self._kinds.values() if kind.__module__.startswith(self.package)}
 
-    def from_factory(self, factory: str, base: type[Any], example: str) -> K:
+    def title(self, name: str) -> str:
+        """Return how people write a kind, for example "OpenAI-ES"; the name itself where it is not known here."""
+        try:
+            return getattr(self.get(name), "title", "") or name
+        except ConfigError:
+            return name
+
+    def from_factory(self, factory: object, expected: str) -> K:
         """Return the class of the user's own that ``factory``, a PACKAGE:CLASS, names.
 
         Parameters
         ----------
         factory : str
             Value of the section's key ``factory``.
-        base : type
-            Class that it must derive from.
-        example : str
-            A correct value, for the message.
+        expected : str
+            What it must be, with an example, for the message.
 
         Raises
         ------
@@ -99,11 +112,22 @@ class Registry(Generic[K]):
             It cannot be imported, or it is no such class.
         """
         key = f"{self.section}.factory"
-        found = lookup.find(key, factory, example)
+        if not isinstance(factory, str):
+            raise refusal(key, factory, expected)
+        return self._checked(lookup.find(key, factory, expected), f"{key}={factory}")
+
+    def _checked(self, found: Any, what: str) -> K:
+        """Return a class from outside of pyes, if it can be a kind."""
+        base = lookup.find(self.section, self.base, self.base)
         if not (isinstance(found, type) and issubclass(found, base)):
-            raise ConfigError(f"{key}: got {factory!r}, expected a class that derives from {_named(base)}")
-        if not isinstance(getattr(found, "Config", None), type):
-            raise ConfigError(f"{key}: {factory!r} has no settings; give it Config, a frozen dataclass")
+            raise ConfigError(f"{what} is not a class that derives from {base.__module__}.{base.__qualname__}")
+        config = getattr(found, "Config", None)
+        if not (isinstance(config, type) and issubclass(config, Section) and dataclasses.is_dataclass(config)):
+            raise ConfigError(f"{what} has no settings: give it Config, a frozen dataclass of its keys")
+        if "__dataclass_params__" not in vars(config):
+            raise ConfigError(
+                f"{what}: its Config is not a dataclass of its own; put @dataclass(frozen=True) before it"
+            )
         return found  # type: ignore[return-value]
 
     def _import_named(self, name: str) -> None:
@@ -114,13 +138,16 @@ class Registry(Generic[K]):
             self._import_all()
         for point in self._entry_points():
             if name not in self._kinds and point.name == name:
-                try:
-                    self.register(name)(point.load())
-                except Exception as error:
-                    raise ConfigError(
-                        f"{self.section}.name={name}: {point.value} of an installed package cannot be imported "
-                        f"({reason(error)})"
-                    ) from error
+                self.register(name)(self._checked(self._loaded(point), f"{self.section}.name={name} ({point.value})"))
+
+    def _loaded(self, point: importlib.metadata.EntryPoint) -> Any:
+        try:
+            return point.load()
+        except Exception as error:
+            raise ConfigError(
+                f"{self.section}.name={point.name}: {point.value} of an installed package cannot be imported "
+                f"({reason(error)})"
+            ) from error
 
     def _import_all(self) -> None:
         for name in self._modules():
@@ -135,12 +162,14 @@ class Registry(Generic[K]):
         return importlib.metadata.entry_points(group=self.package)
 
 
-def _named(kind: type[Any]) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
 #: By the sections of the configuration. Folders of kinds lie above this one, and are imported by name only.
-ALGORITHMS: Registry[Any] = Registry("algorithm", "pyes.algorithms")
-TASKS: Registry[Any] = Registry("task", "pyes.tasks")
+ALGORITHMS: Registry[Any] = Registry("algorithm", "pyes.algorithms", "pyes.algorithms.base:Algorithm")
+TASKS: Registry[Any] = Registry("task", "pyes.tasks", "pyes.tasks.base:Task")
 NETWORKS: Registry[Any] = Registry("network", "pyes.networks")
 CLUSTERS: Registry[Any] = Registry("cluster", "pyes.cluster")
+
+
+def kinds_with_key(section: str, key: str) -> list[str]:
+    """Return the names of a section's kinds that have a key; none where the section has no kinds."""
+    registries = {each.section: each for each in (ALGORITHMS, TASKS, NETWORKS, CLUSTERS)}
+    return registries[section].with_key(key) if section in registries else []

@@ -106,6 +106,11 @@ class Pool(Closing):
         assert self._board is not None
         return self._board.withdraw(begin, end)
 
+    def end_holders(self) -> None:
+        """Have the workers ended and replaced that hold members of the open batch, whose results are not wanted."""
+        assert self._board is not None
+        self._board.end_holders()
+
     def collect(self) -> Results:
         """Return what those members came to that were done since the last call."""
         assert self._board is not None

@@ -121,7 +121,7 @@ class Supervisor:
                 self._replace(slot, process, *(ended.get(slot) or self._cause(process.exitcode)))
 
     def _end_the_late(self, now: float) -> dict[int, tuple[str, bool]]:
-        """Kill who hangs in an episode or was stopped for too long; return the slots with why, and if to be blamed."""
+        """Kill workers that hang, are stopped or not wanted; return the slots with why, and if members are to blame."""
         assert self._board is not None
         stopped = [process.pid if state_of(process.pid) == "T" else 0 for process in self._processes]
         running = [0.0 if stop else began for stop, began in zip(stopped, self._board.started.tolist(), strict=True)]
@@ -132,6 +132,9 @@ class Supervisor:
         for slot, seconds in enumerate(self._episodes.look(now, running)):
             if seconds > self._episode_time_limit * max(1, len(self._board.held(slot))):
                 ended[slot] = (f"its episode ran for more than {self._episode_time_limit:g} s", True)
+        for slot in range(len(self._processes)):
+            if self._board.is_unwanted(slot):
+                ended[slot] = ("its batch is over", False)
         for slot in ended:
             self._processes[slot].kill()
             self._processes[slot].join()

@@ -3,18 +3,11 @@
 Owns what is kept of the state and what begins anew. Invariant: whatever the changed settings do not concern is kept.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from pyes.errors import ConfigError
 from pyes.run.state import RunState, Setup
-
-#: Values that change in the course of a run, and the settings of ``algorithm`` that their course depends on.
-_SCHEDULES = {
-    "sigma": ("sigma", "sigma_decay", "sigma_min"),
-    "learning_rate": ("learning_rate", "learning_rate_decay", "learning_rate_min"),
-    "population_size": ("population_size", "growth"),
-    "return_weight": ("return_weight",),
-}
 
 
 def branch(state: RunState, setup: Setup) -> RunState:
@@ -32,6 +25,7 @@ def branch(state: RunState, setup: Setup) -> RunState:
     if new.statistics is not None and state.statistics is not None:
         new.statistics.load_state_dict(state.statistics.state_dict())
     new.timesteps, new.episodes, new.failed = state.timesteps, state.episodes, state.failed
+    new.evaluation_costs = replace(state.evaluation_costs)
     return new
 
 
@@ -48,9 +42,10 @@ def _algorithm(old: RunState, new: RunState) -> dict[str, Any]:
     """Return the algorithm's state; schedules and an optimizer whose settings have changed begin anew."""
     before, after = old.setup.config, new.setup.config
     kept = old.algorithm.state_dict()
-    for value, settings in _SCHEDULES.items():
-        if any(getattr(after.algorithm, key, None) != getattr(before.algorithm, key, None) for key in settings):
-            kept[value] = getattr(after.algorithm, value)
+    starts = after.algorithm.starts(before.algorithm)
+    kept |= {key: starts[key] for key in kept.keys() & starts.keys()}
+    if after.growth != before.growth:
+        kept["population_size"] = after.algorithm.population_size
     if after.optimizer != before.optimizer and "optimizer" in kept:
         kept["optimizer"] = new.algorithm.state_dict()["optimizer"]
     return kept
@@ -59,13 +54,9 @@ def _algorithm(old: RunState, new: RunState) -> dict[str, Any]:
 def _keep_adapted(old: RunState, new: RunState) -> None:
     """Keep the episode limit and the number of episodes as they have adapted, unless their settings have changed."""
     before, after = old.setup, new.setup
-    if (after.config.algorithm.episode_limit, after.max_timesteps) == (
-        before.config.algorithm.episode_limit,
-        before.max_timesteps,
-    ):
+    limits = [(each.config.episode_limit, each.max_timesteps) for each in (before, after)]
+    if limits[0] == limits[1]:
         new.limit.value = old.limit.value
-    if (after.config.algorithm.averaging, after.config.task.episodes) == (
-        before.config.algorithm.averaging,
-        before.config.task.episodes,
-    ):
+    numbers = [(each.config.averaging, each.config.task.episodes) for each in (before, after)]
+    if numbers[0] == numbers[1]:
         new.averaging.episodes = old.averaging.episodes

@@ -33,7 +33,8 @@ from pyes.errors import ConfigError, JournalError
 from pyes.system.files import AppendFile
 from pyes.system.lifetime import Closing
 
-FORMAT = 1
+#: 2: the first parameters of compiled networks come from pyes' own streams.
+FORMAT = 2
 
 _MAGIC = b"pyesjnl" + bytes([FORMAT])
 _FIELDS = struct.Struct("<IBI")
@@ -109,12 +110,14 @@ class Evaluation:
     theta_hash : str          of the center
     returns : float64 (n,)    of each episode
     status : uint8 (n,)       see `pyes.episodes.batch.Status`
+    timesteps : int           of all episodes; None: ``evaluation.share`` is null, so they are not counted
     """
 
     generation: int
     theta_hash: str
     returns: NDArray[np.float64]
     status: NDArray[np.uint8]
+    timesteps: int | None = None
 
     @property
     def summary(self) -> tuple[float, float]:
@@ -199,7 +202,7 @@ def read(path: Path) -> Recording:
 
     Raises
     ------
-    JournalError    the file cannot be read, is no journal, is of a newer format, or is damaged before its end
+    JournalError    the file cannot be read, is no journal, is of another format, or is damaged before its end
     """
     try:
         with open(path, "rb") as file:
@@ -233,6 +236,11 @@ class _Reader:
         if _MAGIC.startswith(magic) or _only_zeros(magic):  # cut short, or never written
             return len(magic)
         if magic[:-1] == _MAGIC[:-1]:
+            if magic[-1] == 1:
+                raise JournalError(
+                    f"{self._path} has format 1, expected {FORMAT}: pyes 0.1.0 made it and began with parameters that "
+                    "torch drew; read it with pip install pyes-rl==0.1.0, or start the run again"
+                )
             raise JournalError(f"{self._path} has format {magic[-1]}, expected {FORMAT}; update pyes-rl to read it")
         raise JournalError(f"{self._path} is no journal of a pyes run; restore it from a copy")
 

@@ -7,7 +7,7 @@ records give equal bytes of theta, live or rebuilt, since both go through `apply
 
 import platform
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,23 +15,24 @@ from numpy.typing import NDArray
 
 from pyes import algorithms, networks, tasks
 from pyes import config as configuration
-from pyes.algorithms import Averaging, EpisodeLimit, agreement, next_population_size
 from pyes.algorithms.population import Population
 from pyes.config import TaskConfig, TrainConfig, refusal
 from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.reference_batch import draw_reference_batch
 from pyes.episodes.running_stats import RunningStats
 from pyes.errors import JournalError
-from pyes.networks import ActionHead, Policy, PolicySpec
+from pyes.networks import ActionDecoder, Policy, PolicySpec
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable, default_entries
+from pyes.run.adaptation import Averaging, EpisodeLimit, agreement, next_population_size
+from pyes.run.evaluations import EvaluationCosts
 from pyes.run.journal import Evaluation, Generation, Record, Start
 from pyes.system.limits import usable_cores
 from pyes.system.lookup import version
 from pyes.system.packing import array_hash, theta_hash
 
 #: What else decides the numbers of a run.
-_PACKAGES = ("pyes-rl", "numpy", "torch", "gymnasium")
+_PACKAGES = ("pyes-rl", "numpy", "gymnasium")
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,14 @@ class Interface:
     ----------
     observation_size : int
     shape : tuple of int    of one observation
-    head : ActionHead
+    decoder : ActionDecoder
     max_timesteps : int     timesteps of an episode, at most
     behaviour_size : int    numbers that characterise an episode; 0: none are wanted
     """
 
     observation_size: int
     shape: tuple[int, ...]
-    head: ActionHead
+    decoder: ActionDecoder
     max_timesteps: int
     behaviour_size: int
 
@@ -63,9 +64,11 @@ class Interface:
         TaskError      it could not be made
         """
         with tasks.make(config) as task:
-            head = ActionHead.for_space(task.action_space, config.action, bins=config.bins, noise=config.action_noise)
+            decoder = ActionDecoder.for_space(
+                task.action_space, config.action, bins=config.bins, noise=config.action_noise
+            )
             limit = task.max_timesteps or sys.maxsize
-            return cls(task.observation_size, task.observation_shape, head, limit, task.behaviour_size)
+            return cls(task.observation_size, task.observation_shape, decoder, limit, task.behaviour_size)
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class Setup:
 
     @classmethod
     def of(cls, config: TrainConfig, interface: Interface | None = None) -> Self:
-        """Build network and first parameters, and draw the reference batch if there must be one; imports torch.
+        """Build the network and its first parameters, and draw the reference batch if there must be one.
 
         Raises
         ------
@@ -101,7 +104,7 @@ class Setup:
         spec, theta = networks.build(
             config.network,
             interface.observation_size,
-            interface.head,
+            interface.decoder,
             config.seed,
             config.task.observation_clip,
             interface.shape,
@@ -138,13 +141,13 @@ class Setup:
 
     def plan(self, capacity: int) -> Plan:
         """Return what a node must know to evaluate this run's population, or batches of ``capacity`` members."""
-        config, stride, size = self.config, self.statistics_stride, self.config.algorithm.capacity
+        config, stride, size = self.config, self.statistics_stride, self.config.capacity
         most = max(size, capacity)
         return Plan(
             seed=config.seed,
             dim=len(self.theta),
             capacity=most,
-            episodes=config.algorithm.averaging.episodes_max or config.task.episodes,
+            episodes=config.averaging.episodes_max or config.task.episodes,
             observation_size=self.spec.program.observation_size,
             statistics_rows=-(-size // stride) if stride else 0,
             policy=self.spec,
@@ -153,7 +156,7 @@ class Setup:
             bases=config.algorithm.bases,
             scaled=config.algorithm.scaled,
             behaviour_size=self.behaviour_size,
-            halves=config.algorithm.averaging.episodes_max is not None,
+            halves=config.averaging.episodes_max is not None,
         )
 
 
@@ -173,12 +176,13 @@ class RunState:
         self.algorithm = algorithms.make(
             config.algorithm, config.optimizer, setup.theta, table, seed=config.seed, threads=usable_cores()
         )
-        self.limit = EpisodeLimit(config.algorithm.episode_limit, setup.max_timesteps)
-        self.averaging = Averaging(config.algorithm.averaging, config.task.episodes)
+        self.limit = EpisodeLimit(config.episode_limit, setup.max_timesteps)
+        self.averaging = Averaging(config.averaging, config.task.episodes)
         self.statistics = RunningStats(setup.spec.program.observation_size) if setup.statistics_stride else None
         self._hash: str | None = None
         self.timesteps = self.episodes = 0
         self.failed = 0  # members and evaluation episodes
+        self.evaluation_costs = EvaluationCosts()
         self.evaluation: tuple[float, float] | None = None  # mean and standard deviation of the last one
 
     @property
@@ -266,9 +270,10 @@ class RunState:
             agreement=agreement(results.halves) if results.halves.size else None,
         )
 
-    def record_evaluation(self, results: Results) -> Evaluation:
-        """Return the record of an evaluation of the center; the state stays as it is."""
-        return Evaluation(self.generation, self.theta_hash, results.returns, results.status)
+    def record_evaluation(self, results: Results, *, counted: bool) -> Evaluation:
+        """Return the record of an evaluation of the center, with its timesteps if they are counted."""
+        timesteps = int(results.lengths.sum()) if counted else None
+        return Evaluation(self.generation, self.theta_hash, results.returns, results.status, timesteps)
 
     def apply(self, record: Record) -> None:
         """Go on by what a record says.
@@ -288,6 +293,7 @@ class RunState:
             self._learn(record)
         elif isinstance(record, Evaluation):
             self.evaluation = record.summary
+            self.evaluation_costs.add(record)
             self.failed += int(np.count_nonzero(record.status))
 
     def _learn(self, record: Generation) -> None:
@@ -299,8 +305,9 @@ class RunState:
         self.algorithm.tell(returns, behaviours)
         self.limit.update(lengths, episodes)
         self.averaging.update(record.agreement)
-        if self.algorithm.population_size is not None:
-            self.algorithm.population_size = next_population_size(self.setup.config.algorithm, lengths)
+        config = self.setup.config
+        if config.growth.timesteps is not None:
+            self.algorithm.population_size = next_population_size(config.growth, config.algorithm, lengths)
         if self.statistics is not None:
             self.statistics.load_state_dict({"count": record.observations, "sums": record.sums.reshape(2, -1)})
         self.timesteps += int(lengths.sum())
@@ -326,7 +333,7 @@ class RunState:
         return f"was it made by other versions than these ({', '.join(map(' '.join, self._versions().items()))})?"
 
     def _versions(self) -> dict[str, str]:
-        names = _PACKAGES + self.setup.config.algorithm.packages
+        names = _PACKAGES + self.setup.config.algorithm.packages + self.setup.config.network.packages
         return {"python": platform.python_version()} | {name: version(name) for name in names}
 
     # The state as values
@@ -341,6 +348,7 @@ class RunState:
             "episode_limit": self.limit.value,
             "episodes_per_member": self.averaging.episodes,
             "evaluation": self.evaluation,
+            "evaluation_costs": asdict(self.evaluation_costs),
             "observations": None if self.statistics is None else self.statistics.state_dict(),
         }
 
@@ -350,6 +358,7 @@ class RunState:
         self.timesteps, self.episodes, self.failed = state["timesteps"], state["episodes"], state["failed"]
         self.limit.value = state["episode_limit"]
         self.averaging.episodes = state["episodes_per_member"]
+        self.evaluation_costs = EvaluationCosts(**state["evaluation_costs"])
         self.evaluation = None if state["evaluation"] is None else (state["evaluation"][0], state["evaluation"][1])
         if self.statistics is not None:
             self.statistics.load_state_dict(state["observations"])
@@ -364,7 +373,7 @@ class RunState:
             self.algorithm.theta,
             mean,
             inverse_std,
-            reference=self.setup.reference_batch,
+            reference_batch=self.setup.reference_batch,
             network=configuration.to_mapping(config.network),
             task=configuration.to_mapping(config.task),
             seed=config.seed,

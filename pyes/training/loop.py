@@ -17,6 +17,7 @@ from pyes.cluster import Abandoned
 from pyes.config import TrainConfig
 from pyes.episodes.batch import Batch, Results
 from pyes.errors import PyesError, TaskError
+from pyes.run import evaluations
 from pyes.run.logs import repeated
 from pyes.run.metrics import MetricsRow, NodeRow
 from pyes.system.text import counted
@@ -178,22 +179,22 @@ class _Loop:
         return results, seconds
 
     def _evaluate_if_due(self, row: MetricsRow, stopped_by: str | None) -> tuple[float, float] | None:
-        """Evaluate the center every so many generations, and after the last one unless the user is waiting.
+        """Evaluate the center if `evaluations.is_due`, and after the last generation unless the user is waiting.
 
         Only evaluations that are due whenever the run stops are recorded: the journal must not depend on budgets.
         """
-        every, state = self._config.evaluation.every, self._state
-        if not every or row.eval_return_mean is not None:
+        config, state = self._config.evaluation, self._state
+        if not config.every or row.eval_return_mean is not None:
             return None
-        due = state.generation % every == 0
+        due = evaluations.is_due(config, state.generation, state.timesteps, state.evaluation_costs)
         if not due and stopped_by in (None, "interrupt"):
             return None
-        results, _ = self._evaluate(state.center_batch(self._config.evaluation.episodes))
+        results, _ = self._evaluate(state.center_batch(config.episodes))
         if results.failed == len(results.returns):  # the next center may be better: no reason to end the run
             text, episodes = "all episodes of an evaluation failed", counted(results.failed, "episode")
             where = f"generation {state.generation}, {episodes}: {_reason(results)}"
             logger.warning("%s (%s)", text, where, extra=repeated(text))
-        record = state.record_evaluation(results)
+        record = state.record_evaluation(results, counted=config.share is not None)
         if not due:
             self._last_evaluation = record.summary
             return self._last_evaluation

@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
+from pyes import algorithms
 from pyes.cluster import Cluster, open_cluster
 from pyes.config import TrainConfig, deciding
 from pyes.numerics.noise import NoiseTable
+from pyes.run import evaluations
 from pyes.run.branching import branch
 from pyes.run.directory import RunDirectory
 from pyes.run.history import History, setup_of
-from pyes.run.journal import Evaluation, Generation, Journal, Kind, Recording
+from pyes.run.journal import Evaluation, Generation, Journal, Recording
 from pyes.run.logs import run_log
 from pyes.run.metrics import MetricsRow, MetricsWriter, NodesWriter
 from pyes.run.state import Interface, RunState, Setup
@@ -117,6 +119,14 @@ class Preparation:
         self._setup = setup = Setup.of(self._config, self._interface)
         self._config = config = setup.config
         self._table = table = self._after_workers.enter_context(setup.make_table())
+        algorithms.check_contract(
+            config.algorithm,
+            config.optimizer,
+            setup.theta,
+            table,
+            seed=config.seed,
+            behaviour_size=setup.behaviour_size,
+        )
         size = table.array.nbytes / 2**20
         self._display.note(
             f"{config.task.title}: {len(setup.theta):,} parameters, {counted(self._cluster.workers, 'worker')}, "
@@ -163,8 +173,8 @@ class Preparation:
 
 def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainConfig) -> MetricsWriter:
     tensorboard = directory.tensorboard if config.logger.tensorboard else None
-    generations, every = recording.generations, config.evaluation.every
-    if generations and recording.entries[-1].kind == Kind.GENERATION and every and generations % every == 0:
+    generations = recording.generations
+    if evaluations.ends_before_one(recording, config.evaluation):
         generations -= 1  # a row is written once its evaluation is done, and this one still has to be
     return MetricsWriter(directory.metrics, generations, tensorboard)
 

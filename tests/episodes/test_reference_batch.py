@@ -20,8 +20,8 @@ from pyes.config import TaskConfig, from_mapping
 from pyes.episodes.reference_batch import draw_reference_batch
 from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
 from pyes.networks import Policy, Program
-from pyes.networks.images import VirtualBatchNorm
-from pyes.networks.modules import PolicyModule, module_of
+from pyes.networks.torch.layers import VirtualBatchNorm
+from pyes.networks.torch.modules import PolicyModule, module_of
 from pyes.reports.export import export
 from pyes.run import journal
 from pyes.run.directory import RunDirectory
@@ -173,7 +173,7 @@ def test_a_run_without_normalisation_has_no_batch(tmp_path: Path) -> None:
     assert isinstance(start, journal.Start)
     assert start.reference is None
     assert b"reference" not in (plain / "journal.bin").read_bytes()
-    assert "reference_hash" not in json.loads((plain / "policy.json").read_text())
+    assert "reference_batch_hash" not in json.loads((plain / "policy.json").read_text())
 
 
 def test_another_way_from_here_keeps_the_network_and_draws_its_own_batch(tmp_path: Path) -> None:
@@ -196,13 +196,13 @@ def test_a_damaged_batch_is_refused(run: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes((run / name).read_bytes())
     weights = tmp_path / "policy.safetensors"
     data = bytearray(weights.read_bytes())
-    place = bytes(data).index(pyes.load(run).reference.tobytes())
+    place = bytes(data).index(pyes.load(run).reference_batch.tobytes())
     data[place] ^= 1
     weights.write_bytes(data)
     with pytest.raises(RunDirectoryError, match="reference batch is not the one that was saved"):
         Policy.load(tmp_path)
     arrays = safetensors.numpy.load(bytes(data))
-    del arrays["reference"]
+    del arrays["reference_batch"]
     header = (run / "policy.json").read_text()
     weights.write_bytes(safetensors.numpy.save(arrays, {"policy": header}))
     with pytest.raises(RunDirectoryError, match="reference batch is not the one"):
@@ -240,11 +240,11 @@ def test_exports_hold_the_statistics_of_the_center(run: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"network": {"kernels": [4]}}, "network.channels: got [4, 6], expected as many kernels"),
+        ({"network": {"kernels": [4]}}, "network.channels: got [4, 6], expected at least one, and as many kernels"),
         ({"network": {"channels": []}}, "network.channels: got []"),
         (
-            {"network": {"name": "mlp", "kernels": [], "strides": [], "channels": [], "virtual_batch_norm": False}},
-            "network.divisor: got 255, expected 1 without network.name=dqn",
+            {"network": {"name": "mlp"}},
+            "unknown key 'network.channels': it is a key of network=dqn; allowed: activation",
         ),
     ],
 )

@@ -9,7 +9,7 @@ import pyes
 import pyes.reports.replay
 from pyes import cli
 from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
-from pyes.networks import ActionHead, Instruction, Policy, PolicySpec, Program
+from pyes.networks import ActionDecoder, Instruction, Policy, PolicySpec, Program
 from pyes.reports.replay import EvaluationResult, evaluate
 from pyes.run import journal
 from pyes.run.journal import Generation, Journal
@@ -36,7 +36,7 @@ def _policy(directory, size=4, task=None):
     theta = np.random.default_rng(0).normal(size=2 * size).astype(np.float32)
     task = {"env_id": "CartPole-v1", "max_timesteps": 200} if task is None else task
     directory.mkdir(parents=True, exist_ok=True)
-    Policy(PolicySpec(program, ActionHead("argmax", outputs=2), 5.0), theta, task=task, seed=3).save(directory)
+    Policy(PolicySpec(program, ActionDecoder("argmax", outputs=2), 5.0), theta, task=task, seed=3).save(directory)
     return directory
 
 
@@ -164,8 +164,8 @@ def run(tmp_path_factory):
         "reward_offset_per_step": 1.0,
         "common_random_numbers": "pair",
     }
-    algorithm = {"population_size": 6, "episode_limit": {"initial": 10, "threshold": 0.5}}
-    pyes.train({**_config(path, **task), "algorithm": algorithm, "generations": 4}, display=False)
+    more = {"algorithm": {"population_size": 6}, "episode_limit": {"initial": 10, "threshold": 0.5}, "generations": 4}
+    pyes.train({**_config(path, **task), **more}, display=False)
     return path
 
 
