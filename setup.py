@@ -39,13 +39,14 @@ def compile_flags() -> list[str]:
 
 def kernel_sources() -> list[str]:
     """Every kernel file, relative to the project's root."""
-    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc" / "kernels").glob("*.c"))
+    return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "csrc" / "kernels").glob("*.c"))
 
 
-def kernel_headers() -> list[str]:
-    """Files whose change must rebuild the extension."""
-    files = [*(ROOT / "csrc").rglob("*.h"), *(ROOT / "csrc").rglob("*.pxd")]
-    return sorted(str(path.relative_to(ROOT)) for path in files)
+def included_files() -> list[str]:
+    """List what the sources include: a change of these must rebuild the extension, too."""
+    files = (path for path in (ROOT / "csrc").rglob("*") if path.suffix in (".h", ".pxd", ".pxi"))
+    relative = (path.relative_to(ROOT) for path in files)
+    return sorted(path.as_posix() for path in relative if path.parts[1] != "tests")
 
 
 def core_extension() -> Extension:
@@ -54,7 +55,7 @@ def core_extension() -> Extension:
     return Extension(
         "pyes._core",
         sources=["csrc/_core.pyx", *kernel_sources()],
-        depends=kernel_headers(),
+        depends=included_files(),
         include_dirs=["csrc"],
         define_macros=[*limited],
         extra_compile_args=compile_flags(),

@@ -16,7 +16,7 @@ from pyes.config.section import parse
 from pyes.episodes.batch import Batch, Plan
 from pyes.errors import TaskError
 from pyes.numerics.noise import NoiseTable
-from pyes.system.memory import usable_cores
+from pyes.system.limits import usable_cores
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _plan(seed: int, dim: int, config: AlgorithmConfig) -> Plan:
     return Plan(
         seed=seed,
         dim=dim,
-        capacity=config.capacity,
+        capacity=config.capacity(config.population_size),
         episodes=1,
         observation_size=0,
         statistics_rows=0,

@@ -29,6 +29,7 @@ import pyes
 from pyes.errors import PyesError
 from pyes.node import selftest
 from pyes.remote import agent, wire
+from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import NodeSide
 from pyes.system import addresses
 from pyes.system.lifetime import Closing
@@ -218,10 +219,21 @@ def _train(settings: dict[str, Any]) -> None:
 
 
 class Host(Program):
-    """A machine: what ``pyes worker`` runs."""
+    """A machine: what ``pyes worker`` runs; by default, the head may name any code.
 
-    def __init__(self, address: str, workers: int = 1, key: str | None = None, **options: Any) -> None:
-        super().__init__(agent.work, addresses.parse(address), key, workers, **options)
+    ``key`` is the head's key file, beside which that of the nodes lies.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        workers: int = 1,
+        key: str | None = None,
+        allow: tuple[str, ...] = ("*",),
+        **options: Any,
+    ) -> None:
+        own = None if key is None else str(keys.node_path(key))
+        super().__init__(agent.work, agent.Membership(addresses.parse(address), own, workers, allow), **options)
 
     @property
     def job(self) -> int | None:

@@ -20,14 +20,6 @@ def test_maximize_finds_the_top_of_a_paraboloid():
     assert found.history[-1] > found.history[0]
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_maximize_does_not_depend_on_the_number_of_workers(workers):
-    alone = pyes.maximize(_paraboloid, np.zeros(3), **SETTINGS)
-    together = pyes.maximize(lambda theta: _paraboloid(theta), np.zeros(3), workers=workers, **SETTINGS)
-    np.testing.assert_array_equal(alone.theta, together.theta)
-    np.testing.assert_array_equal(alone.history, together.history)
-
-
 def test_maximize_survives_a_function_that_fails_now_and_then():
     def brittle(theta):
         if theta[0] > 0.52:

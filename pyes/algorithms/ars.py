@@ -13,15 +13,17 @@ from pyes.algorithms import schedule
 from pyes.algorithms.base import Algorithm, Common, Vector, accepts
 from pyes.algorithms.population import Population
 from pyes.algorithms.schedule import Schedule
-from pyes.config import AtLeastOne, GrowingConfig, NotNegative, Positive, Share, refusal
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, Positive, Share, refusal
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
 
 
 @dataclass(frozen=True, kw_only=True)
-class ARSConfig(GrowingConfig):
+class ARSConfig(AlgorithmConfig):
     """Settings of ARS."""
+
+    grows = True
 
     pairs = True
 

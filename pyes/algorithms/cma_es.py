@@ -13,7 +13,7 @@ from pyes.config.registry import ALGORITHMS
 from pyes.config.section import JSON_MAPPING, is_json
 from pyes.errors import ConfigError, missing
 from pyes.numerics.noise import NoiseTable
-from pyes.system import memory
+from pyes.system import limits
 
 #: With more parameters than this, the covariance matrix is a diagonal unless told otherwise.
 _MOST_FULL = 2_000
@@ -144,7 +144,7 @@ class CMAES(LibraryAlgorithm):
 
 def _check_fits(dim: int) -> None:
     """Refuse a full covariance matrix that the memory cannot hold."""
-    size, free = _MATRICES * 8 * dim**2, memory.available()
+    size, free = _MATRICES * 8 * dim**2, limits.available_memory()
     if size > free:
         raise ConfigError(
             f"algorithm.covariance: got 'full' with {dim:,} parameters, which takes {size / 2**30:,.1f} GiB, and "

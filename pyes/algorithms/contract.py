@@ -120,7 +120,11 @@ class Rehearsal:
         if not isinstance(population, Population):
             got = type(population).__name__
             self._refuse(f"ask returned {got}, expected a pyes.Population", "return self.perturbed(sigma)")
-        size, least, most = len(population), algorithm.population_size, algorithm.config.capacity
+        size, least, most = (
+            len(population),
+            algorithm.population_size,
+            algorithm.config.capacity(algorithm.population_size),
+        )
         if not least <= size <= most:
             expected = str(least) if least == most else f"{least} to {most}"
             self._refuse(

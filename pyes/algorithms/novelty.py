@@ -16,7 +16,7 @@ from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
 from pyes.algorithms.gradient import estimate_gradient
 from pyes.algorithms.population import Population
 from pyes.algorithms.schedule import Schedule
-from pyes.config import AtLeastOne, GrowingConfig, NotNegative, OptimizerConfig, Positive, Range, Share
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerConfig, Positive, Range, Share
 from pyes.config.registry import ALGORITHMS
 from pyes.errors import ConfigError
 from pyes.numerics import shaping, streams
@@ -26,9 +26,10 @@ _UNIT = 2**53
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoveltyConfig(GrowingConfig):
+class NoveltyConfig(AlgorithmConfig):
     """Settings that the three kinds of novelty search have in common."""
 
+    grows = True
     optimized = True
     needs_behaviours = True
 
@@ -49,10 +50,9 @@ class NoveltyConfig(GrowingConfig):
         """Whether members 2k and 2k + 1 are a mirrored pair."""
         return self.mirrored
 
-    @property
-    def capacity(self) -> int:
-        """Most members that a generation has: the perturbations, and in the first one every center."""
-        return super().capacity + self.parents
+    def capacity(self, population_size: int) -> int:
+        """Return how many members a generation has at most: in the first one every center as well."""
+        return population_size + self.parents
 
     @property
     def bases(self) -> int:

@@ -11,7 +11,7 @@ from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
 from pyes.algorithms.gradient import estimate_gradient
 from pyes.algorithms.population import Population
 from pyes.algorithms.schedule import Schedule
-from pyes.config import AtLeastOne, GrowingConfig, NotNegative, OptimizerConfig, Positive, Section, Share
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerConfig, Positive, Section, Share
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import shaping
 from pyes.numerics.noise import NoiseTable
@@ -28,9 +28,10 @@ class RestartConfig(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenAIESConfig(GrowingConfig):
+class OpenAIESConfig(AlgorithmConfig):
     """Settings of OpenAI-ES."""
 
+    grows = True
     optimized = True
 
     name: Literal["openai_es"] = "openai_es"

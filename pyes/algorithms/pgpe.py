@@ -10,16 +10,18 @@ from pyes import _core
 from pyes.algorithms import optimizers
 from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
 from pyes.algorithms.population import Population
-from pyes.config import GrowingConfig, NotNegative, OptimizerConfig, Positive, Range
+from pyes.config import AlgorithmConfig, NotNegative, OptimizerConfig, Positive, Range
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
 
 
 @dataclass(frozen=True, kw_only=True)
-class PGPEConfig(GrowingConfig):
+class PGPEConfig(AlgorithmConfig):
     """Settings of PGPE."""
 
+    grows = True
+    default_optimizer = "clipup"
     optimized = True
     scaled = True
     pairs = True

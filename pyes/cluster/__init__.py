@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import cast
 
 from pyes.cluster.base import Abandoned, Cluster
-from pyes.config import ClusterConfig, TaskConfig, refusal
+from pyes.config import ClusterConfig
+from pyes.config.registry import CLUSTERS
 from pyes.episodes.rollout import Workload
 
 __all__ = ["Abandoned", "Cluster", "open_cluster"]
@@ -20,24 +22,16 @@ def open_cluster(
 
     Parameters
     ----------
-    workload : TaskConfig or function    what members are evaluated on
-    prepare : callable                   run first in every worker process (its logging)
-    tell : callable                      shows the user a line about who comes and goes
+    workload : TaskConfig or function
+        What members are evaluated on.
+    prepare : callable
+        Run first in every worker process (its logging).
+    tell : callable
+        Shows the user a line about nodes that come and go.
+
+    Raises
+    ------
+    ConfigError
+        The cluster cannot evaluate such a workload, or a package that it needs is missing.
     """
-    if config.name in ("socket", "ray") and not isinstance(workload, TaskConfig):
-        raise refusal("cluster.name", config.name, "'local' or 'inline' for a function, which cannot be sent")
-    if config.name == "ray":
-        from pyes.cluster.ray import ray_cluster
-
-        return ray_cluster(config, tell)
-    if config.name == "socket":
-        from pyes.cluster.socket import SocketCluster
-
-        return SocketCluster(config, tell)
-    if config.name == "inline":
-        from pyes.cluster.inline import InlineCluster
-
-        return InlineCluster(workload)
-    from pyes.cluster.local import LocalCluster
-
-    return LocalCluster(config, workload, prepare)
+    return cast(AbstractContextManager[Cluster], CLUSTERS.get(config.name).open(config, workload, prepare, tell))

@@ -1,6 +1,12 @@
 """What every cluster offers to the training loop, which never knows which one it has."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import ClassVar
+
+from pyes.config import ClusterConfig, TaskConfig, refusal
 from pyes.episodes.batch import Batch, Plan, Results
+from pyes.episodes.rollout import Workload
 from pyes.numerics.noise import NoiseTable
 from pyes.run.journal import Generation
 from pyes.run.metrics import NodeRow
@@ -25,9 +31,22 @@ class Cluster(Closing):
     interrupt : Interrupt   whether the user wants the run to end
     """
 
+    Config: ClassVar[type[ClusterConfig]] = ClusterConfig
+
     workers: int
     traffic = (0, 0)
     interrupt = Interrupt()
+
+    @classmethod
+    def open(
+        cls,
+        config: ClusterConfig,
+        workload: Workload,
+        prepare: Callable[[], None] | None,
+        tell: Callable[[str], None],
+    ) -> AbstractContextManager["Cluster"]:
+        """Return a cluster of this kind, to be entered; the parameters are those of `pyes.cluster.open_cluster`."""
+        raise NotImplementedError
 
     def start(self, plan: Plan, table: NoiseTable, state: RunState | None = None) -> None:
         """Make the workers ready for one run.
@@ -58,3 +77,15 @@ class Cluster(Closing):
 
     def advance(self, record: Generation) -> None:
         """Tell other machines what a generation came to, before this one learns from it."""
+
+
+def check_sendable(config: ClusterConfig, workload: Workload) -> None:
+    """Reject a function as the workload of other machines.
+
+    Raises
+    ------
+    ConfigError
+        The workload is a function, which cannot be sent.
+    """
+    if not isinstance(workload, TaskConfig):
+        raise refusal("cluster.name", config.name, "'local' or 'inline' for a function, which cannot be sent")

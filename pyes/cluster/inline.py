@@ -1,8 +1,11 @@
 """The inline cluster: everything in this process, for debuggers and for learning how it works."""
 
+from collections.abc import Callable
 from typing import Any
 
 from pyes.cluster.base import Cluster
+from pyes.config import ClusterConfig
+from pyes.config.registry import CLUSTERS
 from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.rollout import Workload
 from pyes.node.board import Board
@@ -12,10 +15,22 @@ from pyes.numerics.noise import NoiseTable
 from pyes.run.state import RunState
 
 
+@CLUSTERS.register("inline")
 class InlineCluster(Cluster):
     """One worker, in the head's own process; see `pyes.cluster.base.Cluster`."""
 
     workers = 1
+
+    @classmethod
+    def open(
+        cls,
+        config: ClusterConfig,
+        workload: Workload,
+        prepare: Callable[[], None] | None,
+        tell: Callable[[str], None],
+    ) -> "InlineCluster":
+        """Return the cluster, to be entered."""
+        return cls(workload)
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload

@@ -5,6 +5,7 @@ from typing import Self
 
 from pyes.cluster.base import Cluster
 from pyes.config import ClusterConfig
+from pyes.config.registry import CLUSTERS
 from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.rollout import Workload
 from pyes.node.pool import Pool
@@ -12,8 +13,20 @@ from pyes.numerics.noise import NoiseTable
 from pyes.run.state import RunState
 
 
+@CLUSTERS.register("local")
 class LocalCluster(Cluster):
     """One pool, which evaluates whole batches; see `pyes.cluster.base.Cluster`."""
+
+    @classmethod
+    def open(
+        cls,
+        config: ClusterConfig,
+        workload: Workload,
+        prepare: Callable[[], None] | None,
+        tell: Callable[[str], None],
+    ) -> "LocalCluster":
+        """Return the cluster, to be entered."""
+        return cls(config, workload, prepare)
 
     def __init__(self, config: ClusterConfig, workload: Workload, prepare: Callable[[], None] | None = None) -> None:
         self._pool = Pool(config, workload, prepare)

@@ -6,11 +6,12 @@ below trusts it. Every refusal is a `ConfigError` of one line: key, got, expecte
 """
 
 from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig
-from pyes.config.algorithm import AlgorithmConfig, GrowingConfig, OptimizerConfig, algorithm_class, algorithm_config
+from pyes.config.algorithm import AlgorithmConfig, OptimizerConfig, algorithm_class, algorithm_config
+from pyes.config.cluster import ClusterConfig
 from pyes.config.network import NetworkConfig
 from pyes.config.run import (
+    DEFAULT_RUN,
     FREE,
-    ClusterConfig,
     EvaluationConfig,
     LoggerConfig,
     NoiseConfig,
@@ -28,21 +29,23 @@ from pyes.config.section import (
     Share,
     changes,
     flat,
+    merged,
     refusal,
     to_mapping,
     unknown_key,
 )
-from pyes.config.task import TaskConfig
+from pyes.config.task import EnvironmentConfig, TaskConfig
 
 __all__ = [
+    "DEFAULT_RUN",
     "FREE",
     "AlgorithmConfig",
     "AtLeastOne",
     "AveragingConfig",
     "ClusterConfig",
+    "EnvironmentConfig",
     "EpisodeLimitConfig",
     "EvaluationConfig",
-    "GrowingConfig",
     "GrowthConfig",
     "LoggerConfig",
     "NetworkConfig",
@@ -62,6 +65,7 @@ __all__ = [
     "deciding",
     "flat",
     "from_mapping",
+    "merged",
     "refusal",
     "to_mapping",
     "unknown_key",

@@ -6,10 +6,9 @@ Owns what others may know of an algorithm without making it. The settings of eac
 
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal
 
-from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig
 from pyes.config.registry import ALGORITHMS
 from pyes.config.section import Positive, Range, Section, parse, refusal
 from pyes.errors import ConfigError
@@ -24,11 +23,17 @@ class AlgorithmConfig(Section):
     """Base of every algorithm's settings; what it says of the algorithm beside its keys may be overridden."""
 
     PATH = "algorithm"
+    ELSEWHERE = dict.fromkeys(
+        ("growth", "averaging", "episode_limit"),
+        "it is a section of a run, beside algorithm, and not available to ask-and-tell or pyes.maximize",
+    )
     #: Whether an optimiser moves theta; then the constructor takes one.
     optimized: ClassVar[bool] = False
+    #: Optimiser of a run that names none.
+    default_optimizer: ClassVar[str] = "adam"
     #: Whether perturbations come from the noise table.
     on_table: ClassVar[bool] = True
-    #: Whether generations may differ in size.
+    #: Whether generations may differ in size; see `pyes.config.GrowthConfig`.
     grows: ClassVar[bool] = False
     #: Whether it learns from behaviours, too.
     needs_behaviours: ClassVar[bool] = False
@@ -40,8 +45,6 @@ class AlgorithmConfig(Section):
     name: str = ""
     factory: str | None = None  # PACKAGE:CLASS of an algorithm of the user's own
     population_size: Annotated[int, Range(minimum=2)] = 40  # members evaluated, mirrored ones counted
-    episode_limit: EpisodeLimitConfig = field(default_factory=EpisodeLimitConfig)
-    averaging: AveragingConfig = field(default_factory=AveragingConfig)
 
     @classmethod
     def kind(cls, values: Mapping[str, Any]) -> type[Section]:
@@ -56,10 +59,9 @@ class AlgorithmConfig(Section):
         """Whether members 2k and 2k + 1 are a mirrored pair."""
         return False
 
-    @property
-    def capacity(self) -> int:
-        """Most members that a generation has."""
-        return self.population_size
+    def capacity(self, population_size: int) -> int:
+        """Return how many members a generation with this population size has at most."""
+        return population_size
 
     @property
     def bases(self) -> int:
@@ -82,16 +84,17 @@ class AlgorithmConfig(Section):
         }
 
     def check(self) -> None:
-        """Refuse an odd mirrored population."""
-        if self.pairs and self.population_size % 2:
-            raise refusal("algorithm.population_size", self.population_size, self._even)
+        """Reject an odd mirrored population."""
+        self.check_even("algorithm.population_size", self.population_size)
 
-    @property
-    def _even(self) -> str:
-        """What is expected of the size of a mirrored population."""
+    def check_even(self, key: str, population_size: int) -> None:
+        """Reject an odd number of mirrored members, which a key gives."""
+        if not (self.pairs and population_size % 2):
+            return
+        expected = f"an even number with {self.chosen}, whose members are mirrored pairs"
         if hasattr(self, "mirrored"):
-            return "an even number with algorithm.mirrored=true (or algorithm.mirrored=false)"
-        return f"an even number with {self.chosen}, whose members are mirrored pairs"
+            expected = "an even number with algorithm.mirrored=true (or algorithm.mirrored=false)"
+        raise refusal(key, population_size, expected)
 
     @property
     def chosen(self) -> str:
@@ -112,39 +115,6 @@ class AlgorithmConfig(Section):
             if not self.optimized and getattr(optimizer, key) != getattr(default, key):
                 expected = f"{literal(getattr(default, key))} with {self.chosen}, which has no optimiser"
                 raise refusal(f"optimizer.{key}", getattr(optimizer, key), expected)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GrowingConfig(AlgorithmConfig):
-    """What algorithms have whose population may be larger in one generation than in another."""
-
-    grows = True
-
-    growth: GrowthConfig = field(default_factory=GrowthConfig)
-
-    @property
-    def capacity(self) -> int:
-        """Most members that a generation has."""
-        return self.growth.population_max or self.population_size
-
-    def starts(self, before: AlgorithmConfig) -> dict[str, Any]:
-        """Return the starting value of each setting that differs from those before, or whose schedule does."""
-        changed = super().starts(before)
-        return changed | {"population_size": self.population_size} if "growth" in changed else changed
-
-    def check(self) -> None:
-        """Refuse growth without an end, or an end without growth."""
-        super().check()
-        growth, key = self.growth, "algorithm.growth.population_max"
-        if growth.timesteps is None:
-            if growth.population_max is not None:
-                raise refusal(key, growth.population_max, "null without algorithm.growth.timesteps")
-            return
-        if growth.population_max is None or growth.population_max < self.population_size:
-            expected = f"at least algorithm.population_size, which is {self.population_size}"
-            raise refusal(key, growth.population_max, expected)
-        if self.pairs and growth.population_max % 2:
-            raise refusal(key, growth.population_max, self._even)
 
 
 def algorithm_class(name: object, factory: object = None) -> type[Any]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pyes.episodes.batch import Batch, Plan, Results, Status
 from pyes.remote import wire
-from pyes.remote.scheduler import Schedule
+from pyes.remote.scheduler import Scheduler
 
 
 class OpenBatch:
@@ -30,7 +30,7 @@ class OpenBatch:
         self.number, self.batch, self.theta_hash = number, batch, theta_hash
         rows = batch.population.rows
         self.apart = len(batch.population.bases) == count > 1 and bool((rows == np.arange(count)).all())
-        self.schedule = Schedule(count)
+        self.scheduler = Scheduler(count)
         self.future: Future[Results] = Future()
         self.packed_state: bytes | None = None  # that it follows from, once somebody needs it
         self._returns = np.empty(count)
@@ -88,7 +88,7 @@ class OpenBatch:
             raise ValueError(f"its sums have shape {sums.shape}, expected {expected}")
         behaviours = _rows_of("behaviours", done.behaviours, members, self._behaviours)
         halves = _rows_of("halves", done.halves, members, self._halves)
-        new = self.schedule.done(node, members, now)
+        new = self.scheduler.done(node, members, now)
         fresh = members[new]
         self._returns[fresh], self._lengths[fresh] = done.returns[new], done.lengths[new]
         self._status[fresh] = 0 if done.status is None else done.status[new]

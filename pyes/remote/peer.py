@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import time
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.remote import wire
-from pyes.remote.scheduler import Pace
+from pyes.remote.pace import Pace
 from pyes.remote.standing import Place, Standing
 from pyes.remote.wire.protocol import HeadSide, State
+from pyes.run.journal import Generation
 from pyes.run.metrics import NodeRow
 
 _MOST_WAITING = 2**22  # bytes that may wait to be sent to who gets another batch
@@ -152,3 +154,21 @@ class Peer:
     def leave(self) -> None:
         """Close the connection at once."""
         self.writer.transport.abort()
+
+
+def lesson(record: Generation, members: NDArray[np.int64]) -> wire.Learn:
+    """Return the record of a generation with the results of these members alone."""
+    status = record.status[members]
+    behaviours = record.behaviours
+    return wire.Learn(
+        generation=record.generation,
+        theta_hash=record.theta_hash,
+        ranges=wire.ranges_of(members),
+        returns=record.returns[members],
+        lengths=record.lengths[members],
+        status=status if status.any() else None,
+        observations=record.observations,
+        sums=record.sums,
+        behaviours=None if behaviours is None else behaviours.reshape(len(record.returns), -1)[members],
+        agreement=math.nan if record.agreement is None else record.agreement,
+    )

@@ -41,7 +41,7 @@ _SWITCHES = {
     "task.normalize_observations": ("normalised observations", "raw observations"),
 }
 _WORDS = {
-    "algorithm.episode_limit.initial": "episode limit",
+    "episode_limit.initial": "episode limit",
     "cluster.name": "cluster",
     "noise.dtype": "noise",
     "task.name": "task",

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from pyes import reference
-from pyes.algorithms import EpisodeLimit
 from pyes.algorithms.openai_es import OpenAIES
-from pyes.config import EpisodeLimitConfig, OptimizerConfig
+from pyes.config import OptimizerConfig
 from pyes.errors import ConfigError
 from pyes.numerics.noise import NoiseTable
 
@@ -129,18 +128,3 @@ def test_update_equals_the_reference_kernels(table):
     theta, m, v = (np.zeros(30, np.float32) for _ in range(3))
     reference.adam_step(theta, gradient, m, v, 1, 0.1, 0.9, 0.999, 1e-8, 0.0)
     np.testing.assert_allclose(es.theta, theta, rtol=1e-6)
-
-
-def test_episode_limit_grows_when_enough_members_reach_it():
-    limit = EpisodeLimit(EpisodeLimitConfig(initial=100, threshold=0.5, growth=2.0), most=300)
-    limit.update(np.array([100, 20, 30, 40]), episodes=1)
-    assert limit.value == 100
-    limit.update(np.array([100, 100, 30, 40]), episodes=1)
-    assert limit.value == 201
-    limit.update(np.array([402, 402]), episodes=2)
-    assert limit.value == 300
-
-
-def test_episode_limit_is_the_tasks_own_without_an_initial_one():
-    assert EpisodeLimit(EpisodeLimitConfig(), most=500).value == 500
-    assert EpisodeLimit(EpisodeLimitConfig(initial=900), most=500).value == 500

@@ -20,7 +20,8 @@ from hosts import Program, start_server
 
 import pyes
 from pyes.cluster import open_cluster
-from pyes.config import ClusterConfig, TaskConfig
+from pyes.cluster.ray import RayConfig
+from pyes.config import TaskConfig, from_mapping
 from pyes.errors import ConfigError
 from pyes.remote.wire import keys
 
@@ -40,16 +41,16 @@ def server():
 def test_ray_without_its_package_is_refused_with_the_extra_that_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match=r"cluster=ray needs the package ray: pip install 'pyes-rl\[ray\]'"):
-        open_cluster(ClusterConfig(name="ray"), TaskConfig()).__enter__()
+        open_cluster(RayConfig(), TaskConfig()).__enter__()
 
 
 def test_ray_is_refused_to_a_function_with_no_workers_and_with_a_key():
     with pytest.raises(ConfigError, match=r"cluster\.name: got 'ray', expected 'local' or 'inline' for a function"):
-        open_cluster(ClusterConfig(name="ray"), lambda theta: 0.0)
+        open_cluster(RayConfig(), lambda theta: 0.0)
     with pytest.raises(ConfigError, match=r"cluster\.workers: got 0, expected an integer >= 1, .* cluster\.name=ray"):
-        ClusterConfig(name="ray", workers=0)
-    with pytest.raises(ConfigError, match=r"cluster\.key: got 'key', expected none with cluster=ray"):
-        ClusterConfig(name="ray", key="key")
+        RayConfig(workers=0)
+    with pytest.raises(ConfigError, match=r"^unknown key 'cluster\.key'"):
+        from_mapping({"cluster": {"name": "ray", "key": "key"}})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="nodes run on Linux and macOS")

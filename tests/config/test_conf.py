@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from pyes.config import TrainConfig, from_mapping, to_mapping
+from pyes.config.registry import NETWORKS
 from pyes.training import loop
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -60,6 +61,11 @@ def test_cluster_of_conf_is_what_python_makes_of_its_name(name: str):
     assert made.name == name
 
 
+@pytest.mark.parametrize("name", [name for name in NETWORKS.names() if name != "torch"])
+def test_network_of_conf_has_all_keys_of_its_dataclass_and_their_defaults(name: str):
+    assert composed(f"network={name}")["network"] == to_mapping(NETWORKS.get(name).Config())
+
+
 def test_default_choices_have_every_key_but_those_of_other_choices():
     def keys(values: dict[str, Any], prefix: str = "") -> set[str]:
         nested = (keys(value, f"{prefix}{key}.") if isinstance(value, dict) else set() for key, value in values.items())
@@ -71,14 +77,6 @@ def test_default_choices_have_every_key_but_those_of_other_choices():
         "optimizer.max_speed",
         "task.factory",
         "task.dim",
-        "network.double_bias",
-        "network.module",
-        "network.module_kwargs",
-        "network.channels",
-        "network.kernels",
-        "network.strides",
-        "network.divisor",
-        "network.virtual_batch_norm",
         "cluster.listen",
         "cluster.key",
         "cluster.address",

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from pyes.networks.compiler import compile_module, flatten, load_theta
+from pyes.networks.modules import PolicyModule, build_module, initial_theta, module_of, policy_module
 from torch import nn
 
 from pyes.config import NetworkConfig
 from pyes.errors import ConfigError
-from pyes.networks import ACTIVATIONS, ActionHead, Activation, Instruction, Op, PolicySpec, Program, build
-from pyes.networks.compiler import compile_module, flatten, load_theta
-from pyes.networks.modules import PolicyModule, build_module, initial_theta, module_of, policy_module
+from pyes.networks import ACTIVATIONS, ActionDecoder, Activation, Instruction, Op, PolicySpec, Program, build
 from pyes.networks.recurrent import Recurrent
 
 
@@ -30,7 +30,7 @@ def _program(*sizes, activation=Activation.IDENTITY):
 
 def _runner(module, head=None, clip=5.0):
     program = compile_module(module)
-    head = head or ActionHead.for_space(_box(-np.inf, np.inf, (program.outputs,)))
+    head = head or ActionDecoder.for_space(_box(-np.inf, np.inf, (program.outputs,)))
     runner = PolicySpec(program, head, clip).runner()
     runner.load(flatten(module))
     return runner
@@ -52,9 +52,9 @@ def test_import_does_not_import_torch():
 def test_acting_does_not_import_torch():
     code = """
 import sys, numpy as np
-from pyes.networks import ActionHead, Instruction, Policy, PolicySpec, Program
+from pyes.networks import ActionDecoder, Instruction, Policy, PolicySpec, Program
 program = Program((Instruction(0, 4, 2, 0, 8, 1),), 4, 2, 10)
-policy = Policy(PolicySpec(program, ActionHead("argmax", outputs=2), 5.0), np.ones(10, np.float32))
+policy = Policy(PolicySpec(program, ActionDecoder("argmax", outputs=2), 5.0), np.ones(10, np.float32))
 assert policy(np.zeros(4, np.float32)) == 0
 sys.exit('torch' in sys.modules)
 """
@@ -78,9 +78,9 @@ sys.exit('torch' in sys.modules)
     ],
 )
 def test_head_for_space_chooses_mode_and_outputs(space, arguments, mode, outputs):
-    head = ActionHead.for_space(space, **arguments)
+    head = ActionDecoder.for_space(space, **arguments)
     assert (head.mode, head.outputs) == (mode, outputs)
-    assert ActionHead.from_dict(head.to_dict()) == head
+    assert ActionDecoder.from_dict(head.to_dict()) == head
 
 
 @pytest.mark.parametrize(
@@ -99,20 +99,20 @@ def test_head_for_space_chooses_mode_and_outputs(space, arguments, mode, outputs
 )
 def test_head_for_space_refuses_what_does_not_fit(space, arguments, words):
     with pytest.raises(ConfigError) as error:
-        ActionHead.for_space(space, **arguments)
+        ActionDecoder.for_space(space, **arguments)
     message = str(error.value)
     assert "\n" not in message
     assert all(word in message for word in words), message
 
 
 def test_head_dict_is_plain_json_where_bounds_are_infinite():
-    head = ActionHead.for_space(_box(0, np.inf))
+    head = ActionDecoder.for_space(_box(0, np.inf))
     assert head.to_dict()["high"] == [None] * 3
-    assert ActionHead.from_dict(head.to_dict()) == head
+    assert ActionDecoder.from_dict(head.to_dict()) == head
 
 
 def test_argmax_starts_at_the_first_action():
-    head = ActionHead.for_space(spaces.Discrete(3, start=-1))
+    head = ActionDecoder.for_space(spaces.Discrete(3, start=-1))
     module = nn.Sequential(nn.Linear(2, 3))
     actions = {_runner(module, head).act(x) for x in np.random.default_rng(0).normal(0, 9, (200, 2)).astype(np.float32)}
     assert actions <= {-1, 0, 1}
@@ -122,7 +122,7 @@ def test_argmax_starts_at_the_first_action():
 @pytest.mark.parametrize("mode", ["identity", "clip", "tanh", "bins"])
 def test_box_actions_match_their_definition(mode):
     low, high = np.array([-1, 0, -3], np.float32), np.array([1, 5, 2], np.float32)
-    head = ActionHead.for_space(spaces.Box(low, high, dtype=np.float32), mode, bins=4 if mode == "bins" else 0)
+    head = ActionDecoder.for_space(spaces.Box(low, high, dtype=np.float32), mode, bins=4 if mode == "bins" else 0)
     module = nn.Sequential(nn.Linear(5, head.outputs))
     runner = _runner(module, head)
     for observation in np.random.default_rng(1).normal(0, 4, (50, 5)).astype(np.float32):
@@ -202,11 +202,11 @@ def test_program_refuses_what_cannot_be_run(change):
 
 def test_spec_refuses_a_head_that_takes_other_outputs():
     with pytest.raises(ValueError, match="2 outputs"):
-        PolicySpec(_program(4, 2), ActionHead("argmax", outputs=3), 5.0)
+        PolicySpec(_program(4, 2), ActionDecoder("argmax", outputs=3), 5.0)
 
 
 def test_spec_survives_the_round_trip():
-    spec = PolicySpec(_program(4, 8, 3), ActionHead.for_space(_box(-1, 1), noise=0.1), 10.0)
+    spec = PolicySpec(_program(4, 8, 3), ActionDecoder.for_space(_box(-1, 1), noise=0.1), 10.0)
     assert PolicySpec.from_dict(spec.to_dict()) == spec
 
 
@@ -260,7 +260,7 @@ def test_recurrent_program_and_plain_module_translate_into_each_other(config):
     module = build_module(config, 6, 2)
     program = compile_module(module)
     assert compile_module(module_of(program)) == program
-    spec = PolicySpec(program, ActionHead("argmax", outputs=2), 5.0)
+    spec = PolicySpec(program, ActionDecoder("argmax", outputs=2), 5.0)
     copy = policy_module(spec, flatten(module), None, None)
     assert copy.state_dict().keys() == module.state_dict().keys()
     for observation in np.random.default_rng(1).normal(size=(3, 6)).astype(np.float32):
@@ -270,7 +270,7 @@ def test_recurrent_program_and_plain_module_translate_into_each_other(config):
 @pytest.mark.parametrize(("double_bias", "parameters"), [(True, 1361), (False, 1297)])
 def test_lstm_16_of_three_observations_and_one_action_has_as_many_parameters_as_known(double_bias, parameters):
     config = NetworkConfig("lstm", hidden=(16,), double_bias=double_bias)
-    spec, theta = build(config, 3, ActionHead.for_space(_box(-2, 2, (1,))), seed=0, observation_clip=5.0)
+    spec, theta = build(config, 3, ActionDecoder.for_space(_box(-2, 2, (1,))), seed=0, observation_clip=5.0)
     assert spec.dim == len(theta) == parameters
 
 
@@ -318,7 +318,7 @@ def test_normalized_policy_matches_its_torch_module():
 
 
 def test_linear_default_network_of_lunar_lander_has_18_parameters():
-    head = ActionHead.for_space(_box(-1, 1, (2,)))
+    head = ActionDecoder.for_space(_box(-1, 1, (2,)))
     spec, theta = build(NetworkConfig("linear", init="zero"), 8, head, seed=0, observation_clip=5.0)
     assert spec.dim == len(theta) == 18
     assert not theta.any()
@@ -375,7 +375,7 @@ def test_program_and_plain_module_translate_into_each_other():
 
 def test_policy_module_carries_the_parameters():
     module = build_module(NetworkConfig("mlp", hidden=(5,), bias=False, init="torch"), 3, 2)
-    spec = PolicySpec(compile_module(module), ActionHead("argmax", outputs=2), 5.0)
+    spec = PolicySpec(compile_module(module), ActionDecoder("argmax", outputs=2), 5.0)
     copy = policy_module(spec, flatten(module), None, None)
     assert copy.state_dict().keys() == module.state_dict().keys()
     observation = np.ones(3, np.float32)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pyes.errors import ConfigError, RunDirectoryError
-from pyes.networks import ActionHead, Instruction, Policy, PolicySpec, Program
+from pyes.networks import ActionDecoder, Instruction, Policy, PolicySpec, Program
 
 TASK = {"name": "gymnasium", "env_id": "CartPole-v1"}
 
@@ -13,7 +13,7 @@ TASK = {"name": "gymnasium", "env_id": "CartPole-v1"}
 def _policy(seed=0, statistics=True, noise=0.0):
     rng = np.random.default_rng(seed)
     program = Program((Instruction(0, 4, 5, 0, 20, 1), Instruction(0, 5, 2, 25, 35, 0)), 4, 2, 37)
-    head = ActionHead("clip", 2, (2,), (-1.0, -1.0), (1.0, 1.0), noise=noise)
+    head = ActionDecoder("clip", 2, (2,), (-1.0, -1.0), (1.0, 1.0), noise=noise)
     mean, inverse_std = rng.normal(size=4), rng.uniform(0.5, 2, size=4)
     return Policy(
         PolicySpec(program, head, 5.0),
@@ -51,7 +51,7 @@ def test_policy_is_deterministic_whatever_its_action_noise():
 def test_policy_with_memory_survives_the_files_and_forgets_when_reset(tmp_path):
     program = Program((Instruction(3, 4, 2, 0, 48, 0, 32, -1),), 4, 2, 56)  # an LSTM of two units
     theta = np.random.default_rng(0).normal(size=56).astype(np.float32)
-    policy = Policy(PolicySpec(program, ActionHead("identity", 2, (2,), (-1.0,) * 2, (1.0,) * 2), 5.0), theta)
+    policy = Policy(PolicySpec(program, ActionDecoder("identity", 2, (2,), (-1.0,) * 2, (1.0,) * 2), 5.0), theta)
     first = np.array(_actions(policy))
     assert (np.array(_actions(policy)) != first).any()
     policy.reset()

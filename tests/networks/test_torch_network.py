@@ -9,17 +9,17 @@ import pytest
 import torch
 import user_modules
 from gymnasium import spaces
+from pyes.networks.torch_network import TorchNetwork
 
 import pyes
 import pyes.reports.replay
 from pyes.config import NetworkConfig
 from pyes.errors import ConfigError
-from pyes.networks import ActionHead, NamedModule, Policy, PolicySpec, Program, build
-from pyes.networks.torch_network import TorchNetwork
+from pyes.networks import ActionDecoder, NamedModule, Policy, PolicySpec, Program, build
 from pyes.reports.export import export
 from pyes.run.metrics import read_rows
 
-HEAD = ActionHead.for_space(spaces.Box(-1, 1, (2,), np.float32))
+HEAD = ActionDecoder.for_space(spaces.Box(-1, 1, (2,), np.float32))
 
 
 def _build(name, head=HEAD, **kwargs):
@@ -80,7 +80,7 @@ def test_normalisation_action_and_noise_are_those_of_the_compiled_policy(mode):
     """The same layers, compiled and run by torch, in everything that the runner does around them."""
     space = spaces.Discrete(4, start=3) if mode == "argmax" else spaces.Box(-1, 2, (2,), np.float32)
     noise = 0.3 if mode in ("identity", "clip", "tanh") else 0.0
-    head = ActionHead.for_space(space, mode, bins=3 if mode == "bins" else 0, noise=noise)
+    head = ActionDecoder.for_space(space, mode, bins=3 if mode == "bins" else 0, noise=noise)
     config = NetworkConfig("mlp", hidden=(8,))
     compiled, theta = build(config, 6, head, seed=1, observation_clip=5.0)
     foreign, _ = _build("Plain", head)

@@ -1,0 +1,36 @@
+"""Settings that every cluster has; each kind of cluster adds its own beside its class."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from pyes.config.registry import CLUSTERS
+from pyes.config.section import AtLeastOne, NotNegative, Positive, Section, refusal
+
+
+@dataclass(frozen=True)
+class ClusterConfig(Section):
+    """Where members are evaluated; the result of a run does not depend on it."""
+
+    PATH = "cluster"
+    #: Whether this machine may have no worker, since others do the work.
+    may_be_idle: ClassVar[bool] = False
+
+    name: str = "local"
+    workers: Annotated[int, NotNegative] | Literal["auto"] = "auto"  # auto: one a core
+    start_method: Literal["auto", "fork", "spawn"] = "auto"
+    episode_time_limit: Annotated[float, Positive] = 300.0  # seconds; then its worker is replaced
+    attempts: Annotated[int, AtLeastOne] = 3  # a member that cost this many workers is recorded as failed
+    vector: Annotated[int, AtLeastOne] = 64  # members that a worker evaluates at once, with task.name=envpool
+
+    @classmethod
+    def kind(cls, values: Mapping[str, Any]) -> type[Section]:
+        """Return the settings of the cluster that is named."""
+        if cls is not ClusterConfig:
+            return cls
+        return cast(type[Section], CLUSTERS.get(values.get("name", cls.name)).Config)
+
+    def check(self) -> None:
+        """Reject a cluster without workers."""
+        if self.workers == 0 and not self.may_be_idle:
+            raise refusal("cluster.workers", 0, f"an integer >= 1, or 'auto', with cluster.name={self.name}")
