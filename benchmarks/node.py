@@ -64,7 +64,7 @@ def scaling() -> None:
 
 def generation() -> None:
     """1,000 members that cost nothing: ask, evaluate on 2 workers, tell."""
-    from pyes.algorithms import OpenAIES
+    from pyes.algorithms.openai_es import OpenAIES
 
     with (
         NoiseTable(2**22, 0, shared=True) as table,

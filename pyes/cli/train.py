@@ -142,9 +142,10 @@ def _sweeping() -> bool:
 
 def _log_failure(run_dir: Path, error: Exception) -> None:
     """Write the error to the run's own log, where one looks after a sweep."""
+    from pyes.run.directory import RunDirectory
+
     text = f"{error}\n" if isinstance(error, PyesError) else "".join(traceback.format_exception(error))
-    with contextlib.suppress(OSError), open(run_dir / "train.log", "a", encoding="utf-8") as log:
-        log.write(text)
+    RunDirectory(run_dir).add_to_log(text)
 
 
 @contextlib.contextmanager

@@ -165,7 +165,7 @@ class Registry(Generic[K]):
 
 #: By the sections of the configuration. Folders of kinds lie above this one, and are imported by name only.
 ALGORITHMS: Registry[Any] = Registry("algorithm", "pyes.algorithms", "pyes.algorithms.base:Algorithm")
-TASKS: Registry[Any] = Registry("task", "pyes.tasks")
+TASKS: Registry[Any] = Registry("task", "pyes.tasks", "pyes.tasks.base:Task")
 NETWORKS: Registry[Any] = Registry("network", "pyes.networks", "pyes.networks.base:Network")
 CLUSTERS: Registry[Any] = Registry("cluster", "pyes.cluster")
 

@@ -86,9 +86,9 @@ def evaluate(
     TaskError           the environment failed
     """
     policy = center(run, generation)
-    if episodes is None:
-        episodes = 1 if policy.task.get("name") == "function" else 100
     with open_task(policy) as task:
+        if episodes is None:
+            episodes = 1 if task.deterministic else 100
         return run_episodes(policy, task, episodes, seed)
 
 

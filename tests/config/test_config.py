@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyes import config
-from pyes.config import OpenAIESConfig, TaskConfig, TrainConfig, from_mapping, to_mapping
+from pyes.algorithms.openai_es import OpenAIESConfig
+from pyes.config import TaskConfig, TrainConfig, from_mapping, to_mapping
 from pyes.config.section import Section
 from pyes.errors import ConfigError
 from pyes.networks.mlp import MLPConfig
@@ -98,7 +99,7 @@ def test_from_mapping_converts_to_the_annotated_type(path: str, given_value: obj
         ("time_limit", float("nan"), "a finite number > 0 or null"),
         ("target_return", float("inf"), "a finite number or null"),
         ("run_dir", None, "a string"),
-        ("algorithm", "openai_es", "a mapping with keys among: averaging, episode_limit, name"),
+        ("algorithm", "openai_es", "a mapping with keys among: averaging, episode_limit, factory, name"),
         ("algorithm", None, "a mapping"),
         ("algorithm.name", "openai", "'openai_es'"),
         ("algorithm.population_size", 0, "an integer >= 2"),
