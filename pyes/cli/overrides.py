@@ -122,7 +122,7 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
     # Each algorithm, kind of task and network has keys of its own: those of another one must not be there.
     algorithm = ["algorithm=plugin"] if "algorithm" in kept else []
-    others = [f"~{group}" for group in ("task", "network") if group in kept]
+    others = [f"~{group}" for group in ("task", "network") if group in kept and f"~{group}" not in chosen]
     directory = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
     return [*algorithm, *others, *_overrides(kept), *directory]
 
