@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import pyes
+from pyes.config import OptimizerConfig
 from pyes.errors import ConfigError, TaskError
 
 
@@ -37,3 +38,33 @@ def test_maximize_says_why_when_everything_fails():
 def test_maximize_refuses_impossible_settings():
     with pytest.raises(ConfigError, match="population_size"):
         pyes.maximize(_paraboloid, np.zeros(3), population_size=3)
+
+
+def test_optimizer_is_the_rule_that_moves_theta_in_any_form():
+    forms = ("clipup", {"name": "clipup"}, OptimizerConfig(name="clipup"))
+    found = [pyes.maximize(_paraboloid, np.zeros(3), generations=3, optimizer=form).theta for form in forms]
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    adam, own = (
+        pyes.maximize(_paraboloid, np.zeros(3), generations=3, optimizer=form).theta for form in ("adam", None)
+    )
+    np.testing.assert_array_equal(adam, own)
+    assert (adam != found[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "optimizer", "message"),
+    [
+        ("openai_es", "adamw", r"^optimizer\.name: got 'adamw', expected one of 'adam', 'sgd', 'clipup'$"),
+        ("openai_es", {"beta": 1}, r"^unknown key 'optimizer\.beta'"),
+        ("openai_es", 3, r"^optimizer: got 3, expected a mapping with keys among: beta1, "),
+        ("ars", "adam", r"^optimizer: got 'adam', expected none with algorithm=ars, which moves theta by itself$"),
+        ("nevergrad", "adam", r"^algorithm\.optimizer: got 'adam', expected a name of Nevergrad's registry"),
+        ("nevergrad", OptimizerConfig(), r"^algorithm\.optimizer: got OptimizerConfig\(.*\), expected a string$"),
+    ],
+)
+def test_an_optimizer_that_would_have_no_effect_is_refused(algorithm, optimizer, message):
+    if algorithm == "nevergrad":
+        pytest.importorskip("nevergrad")
+    with pytest.raises(ConfigError, match=message):
+        pyes.maximize(_paraboloid, np.zeros(3), algorithm, optimizer=optimizer)

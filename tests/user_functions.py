@@ -30,6 +30,12 @@ def unlucky(theta: NDArray[np.float32]) -> float:
     return float(-(theta @ theta)) / (luck != 1)
 
 
+def hollow(theta: NDArray[np.float32]) -> float:
+    """Return NaN near the optimum, where the center of a run starts if all its parameters are zero."""
+    distance = float(theta @ theta)
+    return -distance if distance > 1e-3 else float("nan")
+
+
 def broken(theta: NDArray[np.float32]) -> float:
     raise ValueError("no value,\nnot even one")
 

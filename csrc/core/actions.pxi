@@ -22,7 +22,7 @@ cdef class _ActionHead:
     cdef const float *low
     cdef const float *high
     cdef float *noisy  # outputs with noise, then the noise itself
-    cdef float deviation
+    cdef double deviation  # of the noise
     cdef bint noise_enabled
     cdef uint64_t seed, noise_word
     cdef uint32_t generation, member, episode

@@ -3,6 +3,10 @@
 cdef int COLUMNS = 8  # of a row without images and normalised layers
 cdef list NO_IMAGE = [0, 0, 0, 0, 0, 0, -1]  # the further columns of such a row
 
+# Sizes and places in theta beyond these would overflow the 64 bits in which the kernels multiply them.
+cdef int64_t LARGEST = 1 << 26
+cdef int64_t FARTHEST = 1 << 48
+
 
 cdef int _check_shape(object instructions) except -1:
     _array("instructions", instructions, INT64, 2, False)
@@ -39,19 +43,16 @@ cdef int _check_layer(Py_ssize_t k, pyes_layer *layer, Py_ssize_t expected_input
         )
     if layer.inputs != expected_inputs:
         raise ValueError(f"{where}: got {layer.inputs} inputs, expected {expected_inputs} (what comes before it)")
-    if layer.outputs < 1:
-        raise ValueError(f"{where}: got {layer.outputs} outputs, expected at least 1")
-    cdef bint weightless = layer.op == PYES_SCALE
-    if layer.weight_offset < -<int>weightless or layer.bias_offset < -1:
+    if layer.inputs > LARGEST or not 1 <= layer.outputs <= LARGEST:
         raise ValueError(
-            f"{where}: got offsets {layer.weight_offset} and {layer.bias_offset}, expected >= 0 and >= -1"
+            f"{where}: got {layer.inputs} inputs and {layer.outputs} outputs, expected at least 1 output, "
+            f"and at most {LARGEST} of each"
         )
-    cdef int lowest = 0 if _is_recurrent(layer) else -1
-    if layer.recurrent_offset < lowest or layer.recurrent_bias_offset < -1:
-        raise ValueError(
-            f"{where}: got recurrent offsets {layer.recurrent_offset} and {layer.recurrent_bias_offset}, "
-            f"expected >= {lowest} and >= -1"
-        )
+    cdef bint weightless = layer.op == PYES_SCALE, recurrent = _is_recurrent(layer)
+    _check_offset(where, "weight_offset", layer.weight_offset, -1 if weightless else 0)
+    _check_offset(where, "bias_offset", layer.bias_offset, -1)
+    _check_offset(where, "recurrent_offset", layer.recurrent_offset, 0 if recurrent else -1)
+    _check_offset(where, "recurrent_bias_offset", layer.recurrent_bias_offset, -1)
     cdef int last = PYES_SOFTSIGN if layer.op in (PYES_LINEAR, PYES_RNN, PYES_CONV) else PYES_IDENTITY
     if not 0 <= <int>layer.activation <= last:
         raise ValueError(f"{where}: got activation {<int>layer.activation}, expected 0 to {last}")
@@ -59,15 +60,25 @@ cdef int _check_layer(Py_ssize_t k, pyes_layer *layer, Py_ssize_t expected_input
     return 0
 
 
+cdef int _check_offset(str where, str name, int64_t offset, int64_t lowest) except -1:
+    """A place in theta; -1 stands for an array that the layer does not have."""
+    if not lowest <= offset < FARTHEST:
+        raise ValueError(f"{where}: got {name} {offset}, expected {lowest} <= {name} < {FARTHEST}")
+    return 0
+
+
 cdef int _check_image(str where, pyes_layer *layer) except -1:
-    """What only convolutions, scales and normalised layers have."""
+    """The columns of convolutions, scale layers and normalised layers."""
     if layer.op == PYES_SCALE and (layer.outputs != layer.inputs or layer.divisor < 1):
         raise ValueError(
             f"{where}: got {layer.outputs} outputs and the divisor {layer.divisor}, "
             f"expected {layer.inputs} and at least 1"
         )
-    if layer.scale_offset < -1 or (layer.scale_offset >= 0 and layer.op not in (PYES_LINEAR, PYES_CONV)):
-        raise ValueError(f"{where}: got scale offset {layer.scale_offset}, expected -1, or more for linear and conv")
+    _check_offset(where, "scale_offset", layer.scale_offset, -1)
+    if layer.scale_offset >= 0 and layer.op not in (PYES_LINEAR, PYES_CONV):
+        raise ValueError(
+            f"{where}: got scale_offset {layer.scale_offset}, expected -1 (only linear and conv can be normalised)"
+        )
     if layer.op != PYES_CONV:
         return 0
     shape = [layer.channels, layer.height, layer.width]
@@ -75,7 +86,10 @@ cdef int _check_image(str where, pyes_layer *layer) except -1:
     if min(shape) < 1 or math.prod(shape) != layer.inputs:
         raise ValueError(f"{where}: got {image}, expected {layer.inputs} values")
     if layer.stride < 1 or not 1 <= layer.kernel <= min(layer.height, layer.width):
-        raise ValueError(f"{where}: got kernel {layer.kernel} and stride {layer.stride} over {image}")
+        raise ValueError(
+            f"{where}: got kernel {layer.kernel} and stride {layer.stride} over {image}, "
+            f"expected a kernel of 1 to {min(layer.height, layer.width)} and a stride of at least 1"
+        )
     if layer.outputs % pyes_conv_pixels(layer):
         raise ValueError(f"{where}: got {layer.outputs} outputs, expected a multiple of {pyes_conv_pixels(layer)}")
     return 0

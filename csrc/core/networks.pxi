@@ -1,7 +1,8 @@
-# Networks: as instructions that a kernel runs, or as a Python object (kernels/program.c, policy.c, reference.c).
+# Networks: as instructions that a kernel runs, or as a Python object (kernels/program.c, policy.c,
+# virtual_batch_norm.c).
 
 cdef class _Network:
-    """What a runner asks of its network, whoever runs it."""
+    """What a runner needs of a network."""
     cdef Py_ssize_t dim, outputs
 
     cdef int load(self, object theta) except -1:
@@ -16,7 +17,7 @@ cdef class _Network:
 
 @final
 cdef class _Foreign(_Network):
-    """A network that is a Python object; the runner's normalisation and choice of the action stay around it."""
+    """A network that runs as a Python object. The runner normalises its observations and chooses the action."""
     cdef object network, input_array, outputs_array
     cdef float *input
     cdef Py_ssize_t observation_size
@@ -51,15 +52,15 @@ cdef class _Compiled(_Network):
     cdef int64_t layer_count, state_size
     cdef pyes_layer *layers
     # Arrays own the memory that the pointers below them address.
-    cdef object packed_array, state_array, scratch_array, reference_array, values_array, sums_array
+    cdef object packed_array, state_array, scratch_array, batch_array, values_array, sums_array
     cdef float *packed
     cdef float *state
     cdef float *scratch
-    cdef const void *reference
-    cdef float *values
+    cdef const void *batch  # the reference batch
+    cdef float *values  # of the normalised layers, for the whole batch
     cdef double *sums
 
-    def __cinit__(self, instructions, Py_ssize_t observation_size, level, reference):
+    def __cinit__(self, instructions, Py_ssize_t observation_size, level, reference_batch):
         self.level = _level(level)
         _check_shape(instructions)
         self.layer_count = instructions.shape[0]
@@ -73,7 +74,7 @@ cdef class _Compiled(_Network):
             self.outputs = self.layers[k].outputs
             self.dim = max(self.dim, pyes_layer_dim(&self.layers[k]))
         self._allocate()
-        self._set_reference(reference, observation_size)
+        self._set_reference_batch(reference_batch, observation_size)
 
     def __dealloc__(self):
         PyMem_Free(self.layers)
@@ -89,36 +90,47 @@ cdef class _Compiled(_Network):
         self.scratch = <float *>_out("scratch", self.scratch_array, FLOAT32)
         return 0
 
-    cdef int _set_reference(self, object reference, Py_ssize_t observation_size) except -1:
-        cdef int64_t width = pyes_policy_reference_width(self.layer_count, self.layers)
-        if width == 0 or reference is None:
-            if width or reference is not None:
-                raise ValueError(f"reference: got {'one' if width == 0 else 'none'}, expected the other way round")
+    cdef int _set_reference_batch(self, object batch, Py_ssize_t observation_size) except -1:
+        """Keep the batch that normalised layers take their statistics from, and allocate what these need."""
+        cdef int64_t width = pyes_policy_batch_norm_width(self.layer_count, self.layers)
+        if width == 0 and batch is not None:
+            raise ValueError("reference_batch: got one, expected none (this network has no normalised layers)")
+        if width == 0:
             return 0
+        if batch is None:
+            raise ValueError("reference_batch: got none, expected an array (this network has normalised layers)")
+        self._check_memory()
+        dtype = UINT8 if isinstance(batch, np.ndarray) and batch.dtype == UINT8 else FLOAT32
+        self.batch = _array("reference_batch", batch, dtype, 2, False)
+        if batch.shape[0] < 1 or batch.shape[1] != observation_size:
+            raise ValueError(f"reference_batch: got shape {batch.shape}, expected (n, {observation_size}) with n >= 1")
+        self.batch_array = batch
+        self.values_array = np.empty(len(batch) * width, FLOAT32)
+        self.values = <float *>_out("values", self.values_array, FLOAT32)
+        self.sums_array = np.empty(2 * width, FLOAT64)
+        self.sums = <double *>_out("sums", self.sums_array, FLOAT64)
+        return 0
+
+    cdef int _check_memory(self) except -1:
+        """A normalised layer has statistics only if what comes to it follows from one observation."""
         cdef bint remembers = False
         for k in range(self.layer_count):
             remembers |= _is_recurrent(&self.layers[k])
             if remembers and self.layers[k].scale_offset >= 0:
-                raise ValueError(f"instructions[{k}]: got a normalised layer behind one with a memory")
-        dtype = UINT8 if isinstance(reference, np.ndarray) and reference.dtype == UINT8 else FLOAT32
-        self.reference = _array("reference", reference, dtype, 2, False)
-        if reference.shape[0] < 1 or reference.shape[1] != observation_size:
-            raise ValueError(f"reference: got shape {reference.shape}, expected (n, {observation_size}) with n >= 1")
-        self.reference_array = reference
-        self.values_array = np.empty(len(reference) * width, FLOAT32)
-        self.values = <float *>_out("values", self.values_array, FLOAT32)
-        self.sums_array = np.empty(2 * width, FLOAT64)
-        self.sums = <double *>_array("sums", self.sums_array, FLOAT64, 1, True)
+                raise ValueError(
+                    f"instructions[{k}]: got a normalised layer behind one with a memory, expected none "
+                    "(its statistics come from single observations)"
+                )
         return 0
 
     cdef int load(self, object theta) except -1:
         cdef const float *parameters = <const float *>_in("theta", theta, FLOAT32)
         pyes_policy_pack(self.layer_count, self.layers, parameters, self.packed)
-        if self.reference == NULL:
+        if self.batch == NULL:
             return 0
-        cdef pyes_value type = PYES_BYTE if self.reference_array.dtype == UINT8 else PYES_FLOAT
-        pyes_policy_normalize(self.level, self.layer_count, self.layers, parameters, len(self.reference_array), type,
-                              self.reference, self.packed, self.scratch, self.values, self.sums)
+        cdef pyes_value type = PYES_BYTE if self.batch_array.dtype == UINT8 else PYES_FLOAT
+        pyes_policy_batch_norm(self.level, self.layer_count, self.layers, parameters, len(self.batch_array), type,
+                               self.batch, self.packed, self.scratch, self.values, self.sums)
         return 0
 
     cdef int reset(self) except -1:

@@ -54,7 +54,7 @@ def perturb(theta, table, offset, scale, out, *, deviation=None, level=None):  #
     cdef const float *p_deviation = NULL
     cdef float *p_out = <float *>_out("out", out, FLOAT32)
     cdef int64_t dim = len(theta), length = len(table), first = offset, width = table.itemsize
-    cdef float factor = scale
+    cdef double factor = scale
     cdef pyes_level build = _level(level)
     _same_length("out", out, dim, "theta")
     if not 0 <= first <= length - dim:

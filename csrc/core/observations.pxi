@@ -41,17 +41,13 @@ cdef bint _read_buffer(Py_buffer *view, int64_t size, float *out) noexcept:
 
 
 cdef bint _read_values(char letter, int64_t size, const void *values, float *out) noexcept:
-    """False if the type with this letter is not one of those that are copied at once."""
-    cdef int64_t i
+    """False if the type with this letter is not one of those that are read at once."""
     if letter == c"B":
-        for i in range(size):
-            out[i] = <float>(<const unsigned char *>values)[i]
-        return True
-    if letter == c"f":
-        memcpy(out, values, size * sizeof(float))
-        return True
-    if letter == c"d":
-        for i in range(size):
-            out[i] = <float>(<const double *>values)[i]
-        return True
-    return False
+        pyes_read_observation(size, PYES_BYTE, values, out)
+    elif letter == c"f":
+        pyes_read_observation(size, PYES_FLOAT, values, out)
+    elif letter == c"d":
+        pyes_read_observation(size, PYES_DOUBLE, values, out)
+    else:
+        return False
+    return True

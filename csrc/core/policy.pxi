@@ -16,7 +16,8 @@ cdef class PolicyRunner:
     action_shape : tuple of int    shape of a box action, of size a
     action_noise : float           standard deviation of the normals added to identity, clip and tanh outputs
     level : str, optional          one of ``levels()``, for instructions; the best by default
-    reference : uint8 or float32 (count, observation_size), optional    the reference batch of normalised layers; kept
+    reference_batch : uint8 or float32 (count, observation_size), optional    what normalised layers take their
+                                   statistics from; kept. Given if and only if there are such layers
 
     Raises
     ------
@@ -48,9 +49,9 @@ cdef class PolicyRunner:
     cdef float observation_limit
 
     def __cinit__(self, network, Py_ssize_t observation_size, *, action, low=None, high=None, bins=0,
-                  action_start=0, action_shape=(), action_noise=0.0, level=None, reference=None):
+                  action_start=0, action_shape=(), action_noise=0.0, level=None, reference_batch=None):
         if isinstance(network, np.ndarray):
-            self.network = _Compiled(network, observation_size, level, reference)
+            self.network = _Compiled(network, observation_size, level, reference_batch)
         else:
             self.network = _Foreign(network, observation_size)
         self.dim, self.outputs = self.network.dim, self.network.outputs

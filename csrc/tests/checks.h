@@ -51,6 +51,7 @@ void test_slices(enum pyes_level level);
 void test_centered_ranks(void);
 void test_optimizers(enum pyes_level level);
 void test_networks(enum pyes_level level);
+void test_float_control(enum pyes_level level);
 void test_actions(void);
 void test_board(void);
 

@@ -17,6 +17,7 @@ int main(void)
         test_slices(level);
         test_optimizers(level);
         test_networks(level);
+        test_float_control(level);
         printf("level %s: done\n", pyes_level_name(level));
     }
     printf("%d checks failed\n", failures);

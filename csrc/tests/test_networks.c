@@ -124,14 +124,15 @@ static void test_convolution(enum pyes_level level)
     for (int o = 0; o < 17; o++)
         theta[136 + o] = 0.0f, theta[153 + o] = 1.0f;
     network = make_network(1, &layer, theta);
-    pyes_policy_normalize(level, 1, &layer, theta, 3, PYES_FLOAT, batch, network.packed, network.scratch, values, sums);
+    pyes_policy_batch_norm(level, 1, &layer, theta, 3, PYES_FLOAT, batch, network.packed, network.scratch, values,
+                           sums);
     double mean = 0.0, square = 0.0;
     for (int b = 0; b < 3; b++) {
         outputs = run_network(&network, level, batch + 40 * b);
         for (int p = 0; p < 12; p++)
             mean += (double)outputs[16 * 12 + p] / 36.0, square += pow((double)outputs[16 * 12 + p], 2.0) / 36.0;
     }
-    CHECK(pyes_policy_reference_width(1, &layer) == 17 * 12 && fabs(mean) < 1e-5 && fabs(square - 1.0) < 1e-2);
+    CHECK(pyes_policy_batch_norm_width(1, &layer) == 17 * 12 && fabs(mean) < 1e-5 && fabs(square - 1.0) < 1e-2);
     free_network(&network);
     free(theta), free(batch), free(values), free(sums);
 }

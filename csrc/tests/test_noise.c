@@ -29,8 +29,12 @@ static void naive_entry(enum pyes_dtype dtype, uint64_t seed, uint64_t k, void *
     const float normal = normal_of_bits(word);
     const uint16_t rounded = bfloat16_of_float(normal);
     const int8_t steps = int8_of_float(coarse_steps(signed_center(word), coarse_log(coarse_spread(word))));
-    memcpy(out, dtype == PYES_FLOAT32 ? (const void *)&normal : dtype == PYES_BFLOAT16 ? (const void *)&rounded : &steps,
-           entry_size(dtype));
+    if (dtype == PYES_FLOAT32)
+        memcpy(out, &normal, sizeof normal);
+    else if (dtype == PYES_BFLOAT16)
+        memcpy(out, &rounded, sizeof rounded);
+    else
+        memcpy(out, &steps, sizeof steps);
 }
 
 /* Ranges that begin and end inside, at and behind a batch of 512: both edges go by way of a copy. In front of the range

@@ -1,6 +1,11 @@
 /* Perturbation and sums over slices: each level against the baseline, slice by slice. */
 #include "checks.h"
 
+static void add_naively(int64_t dim, enum pyes_dtype dtype, const char *slice, float weight, float *out)
+{
+    pyes_perturb(PYES_BASELINE, dim, dtype, out, slice, NULL, (double)weight, out);
+}
+
 static void test_table_kernels(enum pyes_level level, enum pyes_dtype dtype)
 {
     const size_t size = entry_size(dtype);
@@ -15,8 +20,7 @@ static void test_table_kernels(enum pyes_level level, enum pyes_dtype dtype)
             offsets[i] = i % 6; /* up to the last one that fits */
         pyes_weighted_sum(level, n, dim, dtype, table, offsets, weights, out);
         for (int64_t i = 0; i < n; i++) /* slice by slice is the definition */
-            pyes_perturb(PYES_BASELINE, dim, dtype, expected, table + (size_t)offsets[i] * size, NULL, weights[i],
-                         expected);
+            add_naively(dim, dtype, table + (size_t)offsets[i] * size, weights[i], expected);
         CHECK(memcmp(out, expected, (size_t)dim * sizeof *out) == 0);
         float *spread = buffer(dim, sizeof *spread), *same = buffer(dim, sizeof *same);
         pyes_weighted_moments(level, n, dim, dtype, table, offsets, weights, weights, out, spread);
@@ -27,14 +31,13 @@ static void test_table_kernels(enum pyes_level level, enum pyes_dtype dtype)
         free(same);
         pyes_add_slices(level, n, dim, dtype, table, offsets, weights, out);
         for (int64_t i = 0; i < n; i++)
-            pyes_perturb(PYES_BASELINE, dim, dtype, expected, table + (size_t)offsets[i] * size, NULL, weights[i],
-                         expected);
+            add_naively(dim, dtype, table + (size_t)offsets[i] * size, weights[i], expected);
         CHECK(memcmp(out, expected, (size_t)dim * sizeof *out) == 0);
         float *deviation = noise(dim, 5);
         for (int scaled = 0; scaled < 2; scaled++) {
             const float *each = scaled ? deviation : NULL;
-            pyes_perturb(level, dim, dtype, expected, table + 5 * size, each, 0.5f, out);
-            pyes_perturb(PYES_BASELINE, dim, dtype, expected, table + 5 * size, each, 0.5f, expected);
+            pyes_perturb(level, dim, dtype, expected, table + 5 * size, each, 0.5, out);
+            pyes_perturb(PYES_BASELINE, dim, dtype, expected, table + 5 * size, each, 0.5, expected);
             CHECK(memcmp(out, expected, (size_t)dim * sizeof *out) == 0);
         }
         free(deviation);

@@ -223,7 +223,9 @@ class Algorithm(ABC):
 
 def _signature(cls: type[Algorithm]) -> inspect.Signature:
     """Return the constructor's arguments with the settings by name, for ``help`` and interactive editors."""
-    arguments = {**inspect.signature(Algorithm.__init__).parameters, **inspect.signature(cls.__init__).parameters}
+    arguments: dict[str, inspect.Parameter] = {}
+    for base in reversed([each for each in cls.mro() if issubclass(each, Algorithm)]):
+        arguments |= inspect.signature(base.__init__).parameters
     named = [each for each in arguments.values() if each.name != "self" and each.kind is not each.VAR_KEYWORD]
     hints = get_type_hints(cls.Config)
     for name, each in inspect.signature(cls.Config).parameters.items():

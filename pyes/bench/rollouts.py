@@ -12,12 +12,13 @@ import gymnasium
 import numpy as np
 
 from pyes import networks, tasks
-from pyes.config import NetworkConfig, TaskConfig
+from pyes.config import NetworkConfig
 from pyes.episodes.rollout import Rollout
 from pyes.networks import ActionDecoder
 from pyes.networks.linear import LinearConfig
 from pyes.networks.mlp import MLPConfig
 from pyes.networks.recurrent import LSTMConfig
+from pyes.tasks.gymnasium import GymnasiumConfig
 
 LINEAR, MLP, LSTM = LinearConfig(), MLPConfig(), LSTMConfig(double_bias=True)
 CASES = {
@@ -46,7 +47,7 @@ def measure() -> None:
 
 def compare(env_id: str, network: NetworkConfig, normalize: bool) -> tuple[list[float], list[float]]:
     """Return steps a second of our rollouts and of the bare loop, one figure a round each."""
-    with tasks.make(TaskConfig(env_id=env_id)) as task:
+    with tasks.make(GymnasiumConfig(env_id=env_id)) as task:
         decoder = ActionDecoder.for_space(task.action_space)
         spec, theta = networks.build(network, task.observation_size, decoder, seed=0, observation_clip=5.0)
         rollout = Rollout(task, spec.runner())

@@ -118,10 +118,11 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
         raise ConfigError(f"{group}: a resumed run keeps its configuration; override single keys, or start a new run")
     values = resume.kept(RunDirectory(run))
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
-    # Each algorithm has keys of its own: those of another one must not be there.
+    # Each algorithm and each kind of task has keys of its own: those of another one must not be there.
     algorithm = ["algorithm=plugin"] if "algorithm" in kept else []
+    task = ["~task"] if "task" in kept else []
     directory = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
-    return [*algorithm, *_overrides(kept), *directory]
+    return [*algorithm, *task, *_overrides(kept), *directory]
 
 
 def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing import Any
 from pyes.cli.output import describe, standard_output
 from pyes.cli.overrides import GROUPS_WITHOUT_KEYS, directed, path_of
 from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
+from pyes.config.registry import kinds_with_key
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.system.text import one_line
 
@@ -141,9 +142,10 @@ def _sweeping() -> bool:
 
 def _log_failure(run_dir: Path, error: Exception) -> None:
     """Write the error to the run's own log, where one looks after a sweep."""
+    from pyes.run.directory import RunDirectory
+
     text = f"{error}\n" if isinstance(error, PyesError) else "".join(traceback.format_exception(error))
-    with contextlib.suppress(OSError), open(run_dir / "train.log", "a", encoding="utf-8") as log:
-        log.write(text)
+    RunDirectory(run_dir).add_to_log(text)
 
 
 @contextlib.contextmanager
@@ -177,6 +179,7 @@ def _explained(error: Exception) -> ConfigError:
         path, _, key = str(cause.full_key).rpartition(".")
         allowed = {str(each) for each in cause.parent_node} - {"hydra"}
         hint = AlgorithmConfig.ELSEWHERE.get(key, "") if path == AlgorithmConfig.PATH else ""
+        hint = hint or kinds_with_key(path, key)
         return unknown_key(path, key, allowed if path else allowed.union(GROUPS_WITHOUT_KEYS), hint=hint)
     parts = [str(error)] if cause is error else [str(error), str(cause)]
     return ConfigError(one_line("\n".join(parts)))

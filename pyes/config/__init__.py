@@ -34,7 +34,7 @@ from pyes.config.section import (
     to_mapping,
     unknown_key,
 )
-from pyes.config.task import TaskConfig
+from pyes.config.task import EnvironmentConfig, TaskConfig
 
 __all__ = [
     "DEFAULT_RUN",
@@ -43,6 +43,7 @@ __all__ = [
     "AtLeastOne",
     "AveragingConfig",
     "ClusterConfig",
+    "EnvironmentConfig",
     "EpisodeLimitConfig",
     "EvaluationConfig",
     "GrowthConfig",

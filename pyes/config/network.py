@@ -27,6 +27,11 @@ class NetworkConfig(Section):
             return cls
         return cast(type[Section], NETWORKS.get(values.get("name", cls.name)).Config)
 
+    @classmethod
+    def where(cls, key: str) -> str:
+        """Return which networks have a key that this one lacks."""
+        return NETWORKS.with_key(key)
+
 
 def default_network() -> NetworkConfig:
     """Return the settings of the network that a run has unless another is named."""

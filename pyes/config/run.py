@@ -26,7 +26,6 @@ from pyes.config.section import (
     to_mapping,
 )
 from pyes.config.task import TaskConfig
-from pyes.system.text import literal
 
 
 @dataclass(frozen=True)
@@ -113,15 +112,8 @@ class TrainConfig(Section):
         self._check_growth()
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
-        if self.task.name == "function":
-            # One layer without bias, which observes a 1, gives theta itself.
-            for key, value in (("name", "linear"), ("bias", False), ("output_activation", "identity")):
-                got = getattr(self.network, key)
-                if got != value:
-                    raise refusal(f"network.{key}", got, f"{literal(value)} with task.name=function")
-            entries, dim = self.noise.entries, self.task.dim or 0
-            if self.algorithm.on_table and entries != "auto" and dim > entries:
-                raise refusal("task.dim", dim, f"at most noise.entries, which is {entries}")
+        entries = self.noise.entries if self.algorithm.on_table else "auto"
+        self.task.check_beside(self.network, None if entries == "auto" else entries)
 
     def _check_averaging(self) -> None:
         """Reject averaging from a single episode, which has no halves to compare, and a maximum below the start."""

@@ -63,6 +63,11 @@ class Section:
         """Return the class that these values are for, where a section is of several kinds."""
         return cls
 
+    @classmethod
+    def where(cls, key: str) -> str:
+        """Return where a key is that this section lacks, for the message about it; empty where that is unknown."""
+        return cls.ELSEWHERE.get(key, "")
+
     def __post_init__(self) -> None:
         """Check every field against its annotation, then what only holds between fields."""
         for name, hint in _hints(type(self)).items():
@@ -144,7 +149,7 @@ def _parse_section(section: type[Section], value: Any, path: str) -> Section:
     allowed = _hints(section)
     for key in value:
         if key not in allowed:
-            raise unknown_key(path, str(key), allowed, hint=section.ELSEWHERE.get(key, ""))
+            raise unknown_key(path, str(key), allowed, hint=section.where(str(key)))
     return section(**value)
 
 

@@ -1,8 +1,11 @@
-"""Settings of the task: the environment, and what an episode of it counts for."""
+"""Settings that tasks of several kinds have in common; each kind adds its own beside its class in `pyes.tasks`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
+from pyes.config.network import NetworkConfig
+from pyes.config.registry import TASKS
 from pyes.config.section import (
     JSON_MAPPING,
     AtLeastOne,
@@ -13,94 +16,111 @@ from pyes.config.section import (
     is_json,
     refusal,
 )
-from pyes.system.text import literal
+
+#: The kind of task of a configuration that names none.
+_DEFAULT = "gymnasium"
+
+
+def task_class(name: object, factory: object = None) -> Any:
+    """Return the class of a kind of task.
+
+    Parameters
+    ----------
+    name : str
+        Value of ``task.name``; empty for a class from outside that is installed nowhere.
+    factory : str or None
+        Value of ``task.factory``; without a name the PACKAGE:CLASS to use.
+
+    Raises
+    ------
+    ConfigError
+        There is no such kind, or the class cannot be a kind of task.
+    """
+    if not name and factory:
+        return TASKS.from_factory(factory, "PACKAGE:CLASS, for example 'my_tasks:GridTask'")
+    return TASKS.get(name)
 
 
 @dataclass(frozen=True)
 class TaskConfig(Section):
-    """The environment, and what an episode of it counts for."""
+    """Base of the settings of every kind of task; a kind narrows ``name`` to its own and adds its keys."""
 
     PATH = "task"
 
-    name: Literal["gymnasium", "gym", "python", "function", "envpool"] = "gymnasium"
-    env_id: str = "LunarLanderContinuous-v3"  # gymnasium, gym, envpool
-    factory: str | None = None  # PACKAGE:FUNCTION; python: FUNCTION(**env_kwargs); function: FUNCTION(theta, ...)
-    dim: Annotated[int, AtLeastOne] | None = None  # function: length of theta
-    env_kwargs: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
+    env_kwargs: dict[str, Any] = field(default_factory=dict)  # arguments of the environment or function
     episodes: Annotated[int, AtLeastOne] = 1  # a member and generation; their mean is the member's return
-    max_timesteps: Annotated[int, AtLeastOne] | None = None  # None: the environment's own limit
-    common_random_numbers: Literal["none", "pair", "generation"] = "generation"  # who shares environment seeds
-    normalize_observations: bool = False
-    observation_clip: Annotated[float, Positive] = 5.0  # standard deviations; only when normalized
-    statistics_share: Annotated[float, Share] = 1.0  # share of the members whose observations feed the statistics
-    reward_offset_per_step: float = 0.0  # added in training only; evaluation reports the task's own returns
-    frame_skip: Annotated[int, AtLeastOne] | Literal["auto"] = "auto"  # steps of an action; auto: Atari 4, else 1
-    action: Literal["auto", "argmax", "identity", "clip", "tanh", "bins"] = "auto"
-    bins: Annotated[int, NotNegative] = 0  # values an action component can take, with action=bins
-    action_levels: Annotated[int, NotNegative] = 0  # evenly spread values that the task rounds components to; 0: any
-    action_noise: Annotated[float, NotNegative] = 0.0  # standard deviation, training only
-    hide_observations: tuple[Annotated[int, NotNegative], ...] = ()  # indices that the policy does not see ...
-    hide_by: Literal["remove", "zero"] = "remove"  # ... because they are left out, or always zero
-    behaviour: Literal["none", "final_observation", "final_position", "ram"] = "none"  # what tells episodes apart
-    remake: bool = False  # rebuild the environment for every episode: for those whose reset is no clean slate
+    max_timesteps: Annotated[int, AtLeastOne] | None = None  # of an episode; None: the task's own limit
 
-    def check(self) -> None:
-        """Refuse environments without a name, a single action level, and bins that do not go with the action."""
-        self._check_environment()
-        self._check_function()
-        self._check_foreign()
-        if self.name == "envpool" and self.behaviour not in ("none", "final_observation"):
-            raise refusal("task.behaviour", self.behaviour, "'none' or 'final_observation' with task.name=envpool")
-        if self.action == "bins" and self.bins < 2:
-            raise refusal("task.bins", self.bins, "an integer >= 2 with task.action=bins")
-        if not is_json(self.env_kwargs):
-            raise refusal("task.env_kwargs", self.env_kwargs, JSON_MAPPING)
-        if self.action_levels == 1:
-            raise refusal("task.action_levels", 1, "0 (any value) or an integer >= 2")
-        if self.action != "bins" and self.bins:
-            raise refusal("task.bins", self.bins, f"0 with task.action={self.action} (or task.action=bins)")
+    # What a run reads of every task. Without annotations these are constants, and no keys: their values for a task
+    # without observations, actions and seeds. `EnvironmentConfig` makes keys of them.
+    common_random_numbers = "generation"
+    normalize_observations = False
+    observation_clip = 5.0
+    statistics_share = 1.0
+    reward_offset_per_step = 0.0
+    action = "auto"
+    bins = 0
+    action_noise = 0.0
+    behaviour = "none"
+
+    @classmethod
+    def kind(cls, values: Mapping[str, Any]) -> type[Section]:
+        """Return the settings' class of the kind of task that is named."""
+        if cls is not TaskConfig:
+            return cls
+        factory = values.get("factory")
+        return cast(type[Section], task_class(values.get("name", "" if factory else _DEFAULT), factory).Config)
 
     @property
     def title(self) -> str:
         """What the task is called: the environment's id, or the function's name."""
-        return self.factory or self.env_id
+        return self.name
 
-    def _check_environment(self) -> None:
-        """Refuse an environment that is named in no way, or in two; with a factory, the id is empty."""
-        if self.name in ("python", "function"):
-            if not self.factory:
-                raise refusal("task.factory", self.factory, "PACKAGE:FUNCTION, for example 'my_tasks:make'")
-            if self.env_id not in ("", TaskConfig.env_id):
-                raise refusal("task.env_id", self.env_id, f"nothing with task.name={self.name}")
-            object.__setattr__(self, "env_id", "")
-            return
-        if self.factory is not None:
-            raise refusal("task.factory", self.factory, "nothing without task.name=python or function")
-        if not self.env_id:
-            raise refusal("task.env_id", self.env_id, "the id of a Gymnasium environment, for example 'CartPole-v1'")
+    def check(self) -> None:
+        """Refuse the name of another kind, and arguments that a run's files cannot keep."""
+        if self.name != type(self).name:
+            raise refusal("task.name", self.name, f"{type(self).name!r} with settings of {type(self).__name__}")
+        if not is_json(self.env_kwargs):
+            raise refusal("task.env_kwargs", self.env_kwargs, JSON_MAPPING)
 
-    def _check_function(self) -> None:
-        """Refuse a function without the length of its argument, and that length without a function."""
-        if self.name != "function":
-            if self.dim is not None:
-                raise refusal("task.dim", self.dim, "nothing without task.name=function")
-            return
-        if self.dim is None:
-            raise refusal("task.dim", None, "an integer >= 1: how many numbers the function takes")
+    def check_beside(self, network: NetworkConfig, entries: int | None) -> None:
+        """Refuse settings of other sections that do not go with the task.
 
-    def _check_foreign(self) -> None:
-        """Refuse keys that have no meaning for this kind of task."""
-        for key in _FOREIGN.get(self.name, ()):
-            value, default = getattr(self, key), getattr(TaskConfig, key)
-            if value != default:
-                raise refusal(f"task.{key}", value, f"{literal(default)} with task.name={self.name}")
+        Parameters
+        ----------
+        network : NetworkConfig
+            The policy network.
+        entries : int or None
+            Length of the noise table; None where it is not known yet, or not used.
+        """
 
 
-#: Keys of a task that some kinds do not have: a function has no policy, EnvPool's environments are its own affair.
-_FOREIGN = {
-    "function": (
-        "normalize_observations", "frame_skip", "action", "action_levels", "action_noise", "hide_observations",
-        "behaviour",
-    ),
-    "envpool": ("frame_skip", "action_levels", "remake"),
-}  # fmt: skip
+@dataclass(frozen=True)
+class EnvironmentConfig(TaskConfig):
+    """Base of the settings of tasks with episodes in which a policy observes and acts."""
+
+    common_random_numbers: Literal["none", "pair", "generation"] = "generation"  # members that share environment seeds
+    normalize_observations: bool = False
+    observation_clip: Annotated[float, Positive] = 5.0  # standard deviations; only when normalized
+    statistics_share: Annotated[float, Share] = 1.0  # share of the members whose observations feed the statistics
+    reward_offset_per_step: float = 0.0  # added in training only; evaluation reports the task's own returns
+    action: Literal["auto", "argmax", "identity", "clip", "tanh", "bins"] = "auto"
+    bins: Annotated[int, NotNegative] = 0  # values an action component can take, with action=bins
+    action_noise: Annotated[float, NotNegative] = 0.0  # standard deviation, training only
+    hide_observations: tuple[Annotated[int, NotNegative] | str, ...] = ()  # indices, or names of parts, not seen ...
+    hide_by: Literal["remove", "zero"] = "remove"  # ... because they are left out, or always zero
+    behaviour: str = "none"  # what tells episodes apart, for novelty search
+
+    def check(self) -> None:
+        """Refuse bins that do not go with the action."""
+        super().check()
+        if self.action == "bins" and self.bins < 2:
+            raise refusal("task.bins", self.bins, "an integer >= 2 with task.action=bins")
+        if self.action != "bins" and self.bins:
+            raise refusal("task.bins", self.bins, f"0 with task.action={self.action} (or task.action=bins)")
+
+
+def default_task() -> TaskConfig:
+    """Return the settings of the task that a run has unless another is named."""
+    return cast(TaskConfig, TaskConfig.kind({})())

@@ -24,7 +24,7 @@ SIZE = 128
 INTERVAL = 16
 
 
-def draw(config: TaskConfig, seed: int) -> NDArray[Any]:
+def draw_reference_batch(config: TaskConfig, seed: int) -> NDArray[Any]:
     """Return the reference batch of a run: (SIZE, observation_size), read-only.
 
     It is uint8 where the task's observations are, else float32.

@@ -126,7 +126,7 @@ class PolicySpec:
             action_shape=self.decoder.shape,
             action_noise=self.decoder.noise if noise else 0.0,
             level=level,
-            reference=reference_batch,
+            reference_batch=reference_batch,
         )
 
     def _network(self) -> "NDArray[np.int64] | TorchNetwork":

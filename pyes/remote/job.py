@@ -120,7 +120,12 @@ def sync_of(config: TrainConfig, wanted: Literal["auto"] | Sync) -> Sync:
 
 def digest_of(setup: Setup) -> str:
     """Return a digest of all that decides the results of members: settings, network and reference batch."""
-    values = [configuration.deciding(setup.config), repr(setup.spec), setup.most, array_hash(setup.reference)]
+    values = [
+        configuration.deciding(setup.config),
+        repr(setup.spec),
+        setup.max_timesteps,
+        array_hash(setup.reference_batch),
+    ]
     return _digest(values)
 
 

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from pyes.errors import ConfigError, PyesError, missing
 from pyes.networks import Policy
 from pyes.reports import replay
-from pyes.reports.replay import Evaluation, Playback, center, open_task, run_episodes
+from pyes.reports.replay import EvaluationResult, Playback, center, open_task, run_episodes
 from pyes.system.files import replacing
-from pyes.tasks import Task
+from pyes.tasks.base import Task, TaskAround
 
 
 def record(
     run: str | Path, output: str | Path, episodes: int = 1, seed: int | None = None, generation: int | None = None
-) -> Evaluation:
+) -> EvaluationResult:
     """Film the first evaluation episodes of a run's center policy, one after the other.
 
     Parameters
@@ -38,7 +38,7 @@ def record(
 
     Returns
     -------
-    Evaluation    return and length of each episode that is seen
+    EvaluationResult    return and length of each episode that is seen
 
     Raises
     ------
@@ -146,17 +146,11 @@ class _Film:
             self._process.communicate()
 
 
-class _FilmedTask:
+class _FilmedTask(TaskAround):
     """A task whose every timestep goes on film."""
 
     def __init__(self, task: Task, film: _Film) -> None:
-        self.observation_size = task.observation_size
-        self.observation_shape = task.observation_shape
-        self.action_space = task.action_space
-        self.max_timesteps = task.max_timesteps
-        self.render_fps = task.render_fps
-        self.behaviour_size = task.behaviour_size
-        self._task = task
+        super().__init__(task)
         self._film = film
 
     def reset(self, seed: int) -> Any:
@@ -171,22 +165,8 @@ class _FilmedTask:
         self._film.add(self._task.render())
         return result
 
-    def behaviour(self, observation: Any) -> NDArray[Any]:
-        """Return what characterises the episode."""
-        return self._task.behaviour(observation)
-
-    def render(self) -> Any:
-        """Return the current frame."""
-        return self._task.render()
-
     def close(self) -> None:
-        """Leave the task open: it belongs to whoever lent it."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+        """Leave the task open: its owner closes it."""
 
 
 def _even(frame: Any) -> NDArray[np.uint8]:

@@ -24,14 +24,14 @@ class EpisodeLimit:
     ----------
     config : EpisodeLimitConfig
         The initial limit, and when and by how much it grows.
-    most : int
+    max_timesteps : int
         The task's own limit, which is never exceeded.
     """
 
-    def __init__(self, config: EpisodeLimitConfig, most: int) -> None:
+    def __init__(self, config: EpisodeLimitConfig, max_timesteps: int) -> None:
         self._config = config
-        self._most = most
-        self.value = min(config.initial or most, most)
+        self._max_timesteps = max_timesteps
+        self.value = min(config.initial or max_timesteps, max_timesteps)
 
     def update(self, lengths: NDArray[np.int64], episodes: int) -> None:
         """Grow if enough members reached the limit in every one of their episodes.
@@ -45,7 +45,7 @@ class EpisodeLimit:
         """
         reached = np.count_nonzero(lengths >= self.value * episodes) / len(lengths)
         if reached >= self._config.threshold:
-            self.value = min(int(self.value * self._config.growth) + 1, self._most)
+            self.value = min(int(self.value * self._config.growth) + 1, self._max_timesteps)
 
 
 class Averaging:

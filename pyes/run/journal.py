@@ -14,6 +14,7 @@ refused with the record's number.
 """
 
 import hashlib
+import math
 import struct
 import threading
 import zlib
@@ -120,8 +121,9 @@ class Evaluation:
 
     @property
     def summary(self) -> tuple[float, float]:
-        """Mean and standard deviation; NaN when an episode failed: a mean over the others would flatter the policy."""
-        return float(self.returns.mean()), float(self.returns.std())
+        """Mean and standard deviation over the episodes that did not fail; NaN if all of them did."""
+        known = self.returns[np.isfinite(self.returns)]
+        return (float(known.mean()), float(known.std())) if len(known) else (math.nan, math.nan)
 
 
 Record = Start | Generation | Evaluation

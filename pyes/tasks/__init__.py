@@ -1,7 +1,22 @@
-"""Tasks: environments as pyes runs them, one module a family."""
+"""Tasks: environments as pyes runs them, one module a kind or a family.
 
-from pyes.config import TaskConfig
-from pyes.errors import ConfigError
+    base        what a rollout may ask of a task
+    wrapped     environments with Gymnasium's interface; gymnasium, gym and python say where they come from
+    family      Gymnasium's environments that pyes runs in its own way: bullet, mujoco, atari
+    envpool     many environments stepped in one call
+    function    a plain function of theta
+    hidden      which numbers of an observation the policy sees
+    functions, maze    tasks that come with pyes
+
+Must not know policies or how members are evaluated. No simulator is imported before a task of it is made.
+"""
+
+from collections.abc import Callable
+
+from pyes.config import EnvironmentConfig, TaskConfig, refusal
+from pyes.config.task import task_class
+from pyes.errors import PyesError, TaskError
+from pyes.system.text import reason
 from pyes.tasks.base import Task, VectorTask
 
 __all__ = ["Task", "VectorTask", "has_vector", "make", "make_vector"]
@@ -10,85 +25,70 @@ __all__ = ["Task", "VectorTask", "has_vector", "make", "make_vector"]
 def make(config: TaskConfig, render_mode: str | None = None) -> Task:
     """Make the task that a configuration describes.
 
+    Parameters
+    ----------
+    config : TaskConfig
+        The section ``task`` of a configuration.
+    render_mode : str or None
+        Gymnasium's; "rgb_array" for videos.
+
     Raises
     ------
-    ConfigError    the environment is unknown or cannot be used
-    TaskError      it could not be made
+    ConfigError
+        The environment is unknown or cannot be used.
+    TaskError
+        It could not be made.
     """
-    task = _whole(config, render_mode)
-    if not config.hide_observations:
-        return task
-    from pyes.tasks.hidden import HiddenTask
-
     try:
-        return HiddenTask(task, config)
-    except ConfigError:
+        make_bare: Callable[[TaskConfig, str | None], Task] = _kind(config).suited(config)
+        task = make_bare(config, render_mode)
+    except PyesError:
+        raise
+    except Exception as error:
+        raise TaskError(f"task {config.title} cannot be made: {reason(error)}") from error
+    try:
+        limits = [limit for limit in (task.max_timesteps, config.max_timesteps) if limit is not None]
+        task.max_timesteps = min(limits, default=None)
+        return _observed(task, config) if isinstance(config, EnvironmentConfig) else task
+    except BaseException:
         task.close()
         raise
 
 
+def _observed(task: Task, config: EnvironmentConfig) -> Task:
+    """Return a task as its policy and novelty search observe it."""
+    if config.behaviour != "none" and not task.behaviour_size:
+        raise refusal("task.behaviour", config.behaviour, f"'none' for {config.title}")
+    if not config.hide_observations:
+        return task
+    from pyes.tasks.hidden import HiddenTask
+
+    return HiddenTask(task, config)
+
+
 def has_vector(config: TaskConfig) -> bool:
     """Whether the task can step many environments in one call."""
-    return config.name == "envpool"
+    return _kind(config).Vector is not None
 
 
 def make_vector(config: TaskConfig) -> VectorTask:
-    """Make the vector of a task that `has_vector`.
+    """Make the environments side by side of a task that `has_vector`.
 
     Raises
     ------
-    ConfigError    as `make`
+    ConfigError
+        As `make`.
     """
-    from pyes.tasks.envpool import EnvPoolVector
-
-    vector = EnvPoolVector(config)
-    if not config.hide_observations:
+    kind = _kind(config)
+    assert kind.Vector is not None
+    vector: VectorTask = kind.Vector(config)
+    if not (isinstance(config, EnvironmentConfig) and config.hide_observations):
         return vector
     from pyes.tasks.hidden import HiddenVector
 
     return HiddenVector(vector, config)
 
 
-def _whole(config: TaskConfig, render_mode: str | None) -> Task:
-    """Make the task with all that it observes."""
-    if config.name == "python":
-        from pyes.tasks.python import PythonTask
-
-        return PythonTask(config, render_mode)
-    if config.name == "function":
-        from pyes.tasks.function import FunctionTask
-
-        return FunctionTask(config, render_mode)
-    if config.name == "gym":
-        from pyes.tasks.gym import GymTask
-
-        return GymTask(config, render_mode)
-    if config.name == "envpool":
-        from pyes.tasks.envpool import EnvPoolTask
-
-        return EnvPoolTask(config, render_mode)
-    if "BulletEnv-" in config.env_id:
-        from pyes.tasks import bullet
-
-        if bullet.knows(config.env_id):
-            return bullet.BulletTask(config, render_mode)
-    if config.env_id.endswith("-v5"):
-        from pyes.tasks import mujoco
-
-        if mujoco.knows(config.env_id):
-            return mujoco.MujocoTask(config, render_mode)
-    if "ALE/" in config.env_id or "NoFrameskip-" in config.env_id:
-        from pyes.tasks import atari
-
-        if atari.knows(config.env_id):
-            return atari.AtariTask(config, render_mode)
-    from pyes.tasks.gymnasium import GymnasiumTask
-
-    try:
-        return GymnasiumTask(config, render_mode)
-    except ConfigError as error:
-        from pyes.tasks import atari
-
-        if game := atari.with_namespace(config.env_id):
-            raise ConfigError(f"{str(error).rstrip('.')}; did you mean {game!r}?") from error
-        raise
+def _kind(config: TaskConfig) -> type[Task]:
+    kind: type[Task] = task_class(config.name, getattr(config, "factory", None))
+    return kind

@@ -15,12 +15,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from numpy.typing import NDArray
 
 from pyes.config import refusal, unknown_key
 from pyes.errors import missing
 from pyes.tasks.atari_restart import find_start, restart
-from pyes.tasks.gymnasium import GymnasiumTask
+from pyes.tasks.gymnasium import Family, GymnasiumConfig
 
 #: Frames of the stack, and the height and width of each.
 SHAPE = (4, 84, 84)
@@ -38,41 +39,59 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def knows(env_id: str) -> bool:
-    """Whether an id is that of a task of this family: ``ALE/Pong-v5``, or ``PongNoFrameskip-v4`` of old."""
-    return (env_id.startswith("ALE/") and env_id.endswith("-v5")) or env_id.endswith("NoFrameskip-v4")
-
-
-def with_namespace(env_id: str) -> str | None:
-    """Return the id of the game that an id without ``ALE/`` means, where there is one, and nothing else of that id."""
-    with contextlib.suppress(ImportError):
-        importlib.import_module("ale_py")  # registers its games
-    game = f"ALE/{env_id}"
-    return game if game in gymnasium.registry and env_id not in gymnasium.registry else None
-
-
-class AtariTask(GymnasiumTask):
+class AtariTask(Family):
     """A game of the Arcade Learning Environment as a task; see `pyes.tasks.base.Task`.
 
     Observations are uint8 (4, 84, 84), the oldest frame first.
 
     Parameters
     ----------
-    config : TaskConfig       env_id, one that `knows` knows; frame_skip, 4 unless given; env_kwargs, some of _OPTIONS
-    render_mode : str | None  Gymnasium's; "rgb_array" for videos
+    config : GymnasiumConfig
+        env_id, one that `knows` knows; frame_skip, 4 unless given; env_kwargs, some of `_OPTIONS`.
+    render_mode : str or None
+        Gymnasium's; "rgb_array" for videos.
 
     Raises
     ------
-    ConfigError    a package is missing, there is no such game, or an option is unknown or impossible
-    TaskError      the game could not be made
+    ConfigError
+        A package is missing, there is no such game, or an option is unknown or impossible.
+    TaskError
+        The game could not be made.
     """
 
     DEFAULT_FRAME_SKIP = 4
+    VERIFIED = {"gymnasium": ("1.4.0",), "ale-py": ("0.12.1",)}  # noqa: RUF012
+
+    @classmethod
+    def knows(cls, env_id: str) -> bool:
+        """Whether an id is like ``ALE/Pong-v5``, or like the older ``PongNoFrameskip-v4``."""
+        return (env_id.startswith("ALE/") and env_id.endswith("-v5")) or env_id.endswith("NoFrameskip-v4")
+
+    @classmethod
+    def guess(cls, env_id: str) -> str | None:
+        """Return the id of the game that an id without ``ALE/`` means, where there is one."""
+        with contextlib.suppress(ImportError):
+            importlib.import_module("ale_py")  # registers its games
+        game = f"ALE/{env_id}"
+        return game if game in gymnasium.registry else None
+
+    @classmethod
+    def original(cls, config: GymnasiumConfig) -> gymnasium.Env[Any, Any]:
+        """Make the game in Gymnasium's wrappers."""
+        options = {**_OPTIONS, **config.env_kwargs}
+        sticky = options["repeat_action_probability"]
+        bare = gymnasium.make(config.env_id, frameskip=1, repeat_action_probability=sticky)
+        skip = cls.DEFAULT_FRAME_SKIP if config.frame_skip == "auto" else config.frame_skip
+        preprocessed = AtariPreprocessing(bare, noop_max=options["noop_max"], frame_skip=skip)
+        return FrameStackObservation(preprocessed, SHAPE[0])
+
+    def _comparable(self) -> GymnasiumConfig:
+        return GymnasiumConfig(env_id=self._config.env_id)
 
     def _make(self) -> Any:
         ale_py, cv2 = _import_packages(self._config.env_id)
         _check(self._config.env_kwargs)
-        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else each game that is made says who it is
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else each game prints lines when it is made
         start = {key: self._option(key) for key in ("noop_max", "fire_start")}
         return Game(super()._make(), ale_py.Action.__members__, cv2, self.frame_skip, **start)
 
@@ -100,13 +119,19 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
 
     Parameters
     ----------
-    env           the game with a frame a step
-    actions       the emulator's actions by name
-    cv2           OpenCV
-    frame_skip    raw frames an action is held for
-    noop_max      raw frames without an action at the start, at most; at least one, or none with 0
-    fire_start    whether FIRE and then the next action are held before the policy's first, in games that have FIRE; so
-                  does the code of Such et al. (2017)
+    env : gymnasium.Env
+        The game with a frame a step.
+    actions : mapping
+        The emulator's actions by name.
+    cv2 : module
+        OpenCV.
+    frame_skip : int
+        Raw frames an action is held for.
+    noop_max : int
+        Raw frames without an action at the start, at most; at least one, or none with 0.
+    fire_start : bool
+        Whether FIRE and then the next action are held before the policy's first, in games that have FIRE, as in the
+        code of Such et al. (2017).
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": _FRAMES_PER_SECOND}  # noqa: RUF012

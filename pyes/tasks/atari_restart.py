@@ -21,8 +21,10 @@ def find_start(ale: Any, actions: Sequence[Any]) -> Any | None:
 
     Parameters
     ----------
-    ale        the emulator, which has loaded the cartridge and played nothing, without sticky actions
-    actions    those that the game knows
+    ale : ALEInterface
+        The emulator, which has loaded the cartridge and played nothing, without sticky actions.
+    actions : sequence
+        Those that the game knows.
     """
     ale.reset_game()
     start = ale.cloneState(include_rng=False)

@@ -13,14 +13,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.config import TaskConfig
 from pyes.errors import missing
 from pyes.tasks import bullet_small, bullet_walkers
 from pyes.tasks.bullet_parts import Stepper
-from pyes.tasks.gymnasium import GymnasiumTask
+from pyes.tasks.gymnasium import Family, GymnasiumConfig
 
 PACKAGE = "pybullet_envs_gymnasium"
 
@@ -37,28 +37,42 @@ _STEPPERS: dict[str, Callable[[Any], Stepper]] = {
 }
 
 
-def knows(env_id: str) -> bool:
-    """Whether an id, with or without its module, is that of a task of this family."""
-    return _name(env_id) in _STEPPERS
-
-
-class BulletTask(GymnasiumTask):
+class BulletTask(Family):
     """An environment of pybullet_envs_gymnasium as a task; see `pyes.tasks.base.Task`.
 
     Parameters
     ----------
-    config : TaskConfig       env_id, one that `knows` knows; the rest as for any environment
-    render_mode : str | None  Gymnasium's; "rgb_array" for videos
+    config : GymnasiumConfig
+        env_id, one that `knows` knows; the rest as for any environment.
+    render_mode : str or None
+        Gymnasium's; "rgb_array" for videos.
 
     Raises
     ------
-    ConfigError    the package is missing
-    TaskError      the environment could not be made
+    ConfigError
+        The package is missing.
+    TaskError
+        The environment could not be made.
     """
 
-    def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
+    VERIFIED = {"pybullet": ("3.2.7",), "pybullet-envs-gymnasium": ("0.6.0",)}  # noqa: RUF012
+
+    def __init__(self, config: GymnasiumConfig, render_mode: str | None = None) -> None:
         _import_package(config.env_id)
         super().__init__(config, render_mode)
+
+    @classmethod
+    def knows(cls, env_id: str) -> bool:
+        """Whether an id, with or without its module, is one of these environments."""
+        return _name(env_id) in _STEPPERS
+
+    @classmethod
+    def original(cls, config: GymnasiumConfig) -> gymnasium.Env[Any, Any]:
+        """Make the environment, in silence; of its own, it ends no episode and goes on on the floor."""
+        with _silence(1):
+            env = super().original(config).unwrapped
+            env.reset(seed=0)
+        return env
 
     def _make(self) -> Any:
         with _silence(1):  # a line for every world

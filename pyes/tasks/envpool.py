@@ -10,21 +10,42 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pyes.config import TaskConfig
+from pyes.config import EnvironmentConfig, refusal
+from pyes.config.registry import TASKS
 from pyes.errors import ConfigError, TaskError, missing
-from pyes.system.lifetime import Closing
 from pyes.system.text import reason
-from pyes.tasks.base import Step, VectorStep
+from pyes.tasks.base import Step, Task, VectorStep
 
 #: Arguments of EnvPool that are not the environment's.
 _RESERVED = ("num_envs", "batch_size", "num_threads", "seed", "env_seed", "gym_reset_return_info")
 _SEEDS = 2**31 - 1  # EnvPool takes those below
+
+
+@dataclass(frozen=True)
+class EnvPoolConfig(EnvironmentConfig):
+    """Settings of an environment of EnvPool."""
+
+    name: str = "envpool"
+    env_id: str = ""
+    behaviour: Literal["none", "final_observation"] = "none"  # what tells episodes apart
+
+    @property
+    def title(self) -> str:
+        """The environment's id."""
+        return self.env_id
+
+    def check(self) -> None:
+        """Refuse an environment without a name."""
+        super().check()
+        if not self.env_id:
+            raise refusal("task.env_id", self.env_id, "the id of an environment, for example 'CartPole-v1'")
 
 
 class EnvPoolVector:
@@ -32,16 +53,19 @@ class EnvPoolVector:
 
     Parameters
     ----------
-    config : TaskConfig       env_id, env_kwargs
-    render_mode : str | None  "rgb_array" for videos
+    config : EnvPoolConfig
+        env_id, env_kwargs.
+    render_mode : str or None
+        "rgb_array" for videos.
 
     Raises
     ------
-    ConfigError    the package is missing, EnvPool has no such environment, its spaces cannot be used, or frames are
-                   wanted of one of MuJoCo
+    ConfigError
+        The package is missing, EnvPool has no such environment, its spaces cannot be used, or frames are wanted of one
+        of MuJoCo.
     """
 
-    def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
+    def __init__(self, config: EnvPoolConfig, render_mode: str | None = None) -> None:
         self._config = config
         self._package = _import_package(config.env_id)
         self._rendering = {} if render_mode is None else {"render_mode": render_mode}
@@ -52,7 +76,7 @@ class EnvPoolVector:
         if render_mode is not None and any(
             base.__module__.startswith("envpool.mujoco") for base in type(self.spec).__mro__
         ):
-            # It would end the process where nobody has set up OpenGL before.
+            # It would end the process where OpenGL has not been set up before.
             raise ConfigError(
                 f"task.env_id: EnvPool cannot draw {config.env_id!r}: no video of its MuJoCo environments"
             )
@@ -118,32 +142,34 @@ class EnvPoolVector:
             self._pool = None
 
 
-class EnvPoolTask(Closing):
+@TASKS.register("envpool")
+class EnvPoolTask(Task):
     """One environment of EnvPool as a task; see `pyes.tasks.base.Task`.
 
     Parameters
     ----------
-    config : TaskConfig       env_id, env_kwargs, max_timesteps
-    render_mode : str | None  "rgb_array" for videos
+    config : EnvPoolConfig
+        env_id, env_kwargs.
+    render_mode : str or None
+        "rgb_array" for videos.
 
     Raises
     ------
-    ConfigError    as `EnvPoolVector`
+    ConfigError
+        As `EnvPoolVector`.
     """
 
-    render_fps = 30.0
+    Config = EnvPoolConfig
+    Vector = EnvPoolVector
 
-    def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
+    def __init__(self, config: EnvPoolConfig, render_mode: str | None = None) -> None:
         self._config = config
         self._vector = EnvPoolVector(config, render_mode)
         self._slot = np.zeros(1, np.int64)
         self.observation_shape = self._vector.observation_space.shape
-        self.observation_size = self._vector.observation_size
         self.action_space = self._vector.action_space
         self.behaviour_size = 0 if config.behaviour == "none" else self.observation_size
-        own = self._vector.spec.config._asdict().get("max_episode_steps")
-        limits = [limit for limit in (own, config.max_timesteps) if limit is not None]
-        self.max_timesteps: int | None = min(limits, default=None)
+        self.max_timesteps = self._vector.spec.config._asdict().get("max_episode_steps")
 
     def reset(self, seed: int) -> Any:
         """Begin the episode of ``seed`` in a new environment; returns the first observation."""

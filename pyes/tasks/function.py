@@ -4,50 +4,91 @@ Owns what makes it an environment of one timestep, whose action is theta: a line
 a 1 has theta as its output. All that runs, records and replays policies then serves functions, too.
 """
 
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.config import TaskConfig
+from pyes.config import NetworkConfig, TaskConfig, refusal
+from pyes.config.registry import TASKS
+from pyes.config.section import AtLeastOne
 from pyes.errors import ConfigError
-from pyes.system.lifetime import Closing
 from pyes.system.lookup import find
-from pyes.tasks.base import Step
+from pyes.system.text import literal
+from pyes.tasks.base import Step, Task
 
 _ONE = np.ones(1, np.float32)
+_EXPECTED = "PACKAGE:FUNCTION, for example 'my_functions:f'"
+#: The network whose output is its parameters.
+_NETWORK = {"name": "linear", "bias": False, "output_activation": "identity"}
 
 
-class FunctionTask(Closing):
+@dataclass(frozen=True)
+class FunctionConfig(TaskConfig):
+    """Settings of a function of theta."""
+
+    name: str = "function"
+    factory: str = ""  # PACKAGE:FUNCTION, called as FUNCTION(theta, **env_kwargs); theta is float32 (dim,)
+    dim: Annotated[int, AtLeastOne] | None = None  # how many numbers it takes
+
+    @property
+    def title(self) -> str:
+        """The function's name."""
+        return self.factory
+
+    def check(self) -> None:
+        """Refuse a missing function, or one of which the length of its argument is not known."""
+        super().check()
+        if not self.factory:
+            raise refusal("task.factory", self.factory, _EXPECTED)
+        if self.dim is None:
+            raise refusal("task.dim", None, "an integer >= 1: how many numbers the function takes")
+
+    def check_beside(self, network: NetworkConfig, entries: int | None) -> None:
+        """Refuse networks whose output is not theta itself, and more parameters than the noise table has entries."""
+        for key, value in _NETWORK.items():
+            got = getattr(network, key)
+            if got != value:
+                raise refusal(f"network.{key}", got, f"{literal(value)} with task.name=function")
+        if entries is not None and self.dim is not None and self.dim > entries:
+            raise refusal("task.dim", self.dim, f"at most noise.entries, which is {entries}")
+
+
+@TASKS.register("function")
+class FunctionTask(Task):
     """``task.factory`` (PACKAGE:FUNCTION) of theta as a task; see `pyes.tasks.base.Task`.
 
     Parameters
     ----------
-    config : TaskConfig       factory, called as FUNCTION(theta, **env_kwargs); dim, the length of theta
-    render_mode : str | None  None: there is nothing to see
+    config : FunctionConfig
+        factory, dim, env_kwargs.
+    render_mode : str or None
+        None: there is nothing to see.
 
     Raises
     ------
-    ConfigError    the function cannot be imported or called, or frames are wanted
+    ConfigError
+        The function cannot be imported or called, or frames are wanted.
     """
 
-    observation_size = 1
-    observation_shape: tuple[int, ...] = (1,)
-    max_timesteps: int | None = 1
-    render_fps: float = 1
-    behaviour_size = 0
+    Config = FunctionConfig
+    deterministic = True
 
-    def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
+    def __init__(self, config: FunctionConfig, render_mode: str | None = None) -> None:
         if render_mode is not None:
             raise ConfigError(f"{config.title} is a function, which has no pictures; plot or map the run instead")
-        function = find("task.factory", config.title, "PACKAGE:FUNCTION, for example 'my_functions:f'")
+        function = find("task.factory", config.factory, _EXPECTED)
         if not callable(function):
-            raise ConfigError(f"task.factory={config.title} is {type(function).__name__}, expected a function")
+            raise ConfigError(f"task.factory={config.factory} is {type(function).__name__}, expected a function")
         assert config.dim is not None
         self._function = partial(function, **config.env_kwargs)
-        self.action_space: gymnasium.Space[Any] = gymnasium.spaces.Box(-np.inf, np.inf, (config.dim,), np.float32)
+        self.observation_shape = (1,)
+        self.action_space = gymnasium.spaces.Box(-np.inf, np.inf, (config.dim,), np.float32)
+        self.max_timesteps = 1
+        self.render_fps = 1
 
     def reset(self, seed: int) -> NDArray[np.float32]:
         """Begin an episode; the function depends on no seed. Returns a 1."""
@@ -56,14 +97,3 @@ class FunctionTask(Closing):
     def step(self, action: NDArray[np.float32]) -> Step:
         """Call the function with theta."""
         return _ONE, float(self._function(action)), True, False, {}
-
-    def behaviour(self, observation: NDArray[np.float32]) -> NDArray[Any]:
-        """Return nothing: a call has a value and no more."""
-        return np.empty(0)
-
-    def render(self) -> Any:
-        """Never called: frames are refused at once."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Nothing is held."""

@@ -1,6 +1,6 @@
 """Functions to try an algorithm on: of theta alone, to be maximised.
 
-Owns their formulas; knows nothing of who maximises them. Except for `quadratic` they take any length: the usual test
+Owns their formulas; must not know algorithms. Except for `quadratic` they take any length: the usual test
 functions of minimisation with the sign changed, 0 at their top and negative elsewhere.
 """
 

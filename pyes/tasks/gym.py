@@ -9,33 +9,52 @@ import copy
 import importlib
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 from gymnasium import spaces
 
-from pyes.config import TaskConfig
+from pyes.config.registry import TASKS
 from pyes.errors import ConfigError, missing
-from pyes.tasks.gymnasium import GymnasiumTask
+from pyes.tasks.gymnasium import GymnasiumConfig
+from pyes.tasks.wrapped import WrappedTask
 
 
-class GymTask(GymnasiumTask):
+@dataclass(frozen=True)
+class GymConfig(GymnasiumConfig):
+    """Settings of an environment from Gym's registry."""
+
+    name: str = "gym"
+
+
+@TASKS.register("gym")
+class GymTask(WrappedTask):
     """An environment registered with Gym as a task; see `pyes.tasks.base.Task`.
 
     Parameters
     ----------
-    config : TaskConfig       env_id; the rest as for any environment
-    render_mode : str | None  "rgb_array" for videos
+    config : GymConfig
+        env_id; the rest as for any environment.
+    render_mode : str or None
+        "rgb_array" for videos.
 
     Raises
     ------
-    ConfigError    a package is missing, the id is not registered, or the environment or its spaces cannot be used
-    TaskError      the environment could not be made
+    ConfigError
+        A package is missing, the id is not registered, or the environment or its spaces cannot be used.
+    TaskError
+        The environment could not be made.
     """
 
-    def __init__(self, config: TaskConfig, render_mode: str | None = None) -> None:
+    Config = GymConfig
+
+    def __init__(self, config: GymConfig, render_mode: str | None = None) -> None:
         self._gym, self._shimmy = _import_packages(config.env_id)
         super().__init__(config, render_mode)
+
+    def _label(self) -> str:
+        return f"task.env_id: {self._config.env_id!r}"
 
     def _create(self, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         with self._making(self._gym.error.Error):
@@ -47,7 +66,7 @@ class GymTask(GymnasiumTask):
         return env
 
     def _adapt(self, arguments: dict[str, Any]) -> Any:
-        """Return the environment behind the adapter for the API that it was written for."""
+        """Return the environment inside the adapter for the API that it was written for."""
         render_mode = arguments.pop("render_mode", None)
         env = self._bare(**arguments)
         if _is_old(env, self._label()):
@@ -87,7 +106,8 @@ def _is_old(env: Any, label: str) -> bool:
 
     Raises
     ------
-    ConfigError    its API is one that has no adapter, or it cannot be seeded
+    ConfigError
+        Its API is one that has no adapter, or it cannot be seeded.
     """
     parameters = inspect.signature(env.unwrapped.reset).parameters
     if "return_info" in parameters:

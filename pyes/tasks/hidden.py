@@ -1,46 +1,52 @@
-"""Tasks of which the policy sees a part.
+"""Observations of which the policy sees a part.
 
-Owns what is left of an observation. Must not know whose task it is. Invariant: nothing else of the task changes:
-rewards, lengths, seeds and frames are those of the task behind it.
+Owns what is left of an observation, and how its parts are named. Must not know which task it comes from. Invariant:
+nothing else of the task changes: rewards, lengths, seeds and frames are those of the task inside.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pyes.config import TaskConfig
+from pyes.config import EnvironmentConfig
+from pyes.config.section import refusal
 from pyes.errors import ConfigError
-from pyes.system.lifetime import Closing
-from pyes.tasks.base import Step, Task, VectorStep, VectorTask
+from pyes.tasks.base import Step, Task, TaskAround, VectorStep, VectorTask
+
+#: Spaces without parts that a policy can read: a fixed count of numbers.
+_NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 
 
-class HiddenTask(Closing):
+class HiddenTask(TaskAround):
     """A task without some numbers of its observations, counted in the flattened observation.
 
     Parameters
     ----------
-    task : Task            the whole one; closed with this one
-    config : TaskConfig    hide_observations: which; hide_by: whether they are left out, or zero
+    task : Task
+        The whole one; closed with this one.
+    config : EnvironmentConfig
+        hide_observations: which; hide_by: whether they are left out, or zero.
 
     Raises
     ------
-    ConfigError    the task observes fewer numbers, or none would be left
+    ConfigError
+        The task has no such numbers, or none would be left.
     """
 
-    def __init__(self, task: Task, config: TaskConfig) -> None:
-        self._task = task
-        self._mask = _Mask(task.observation_size, config)
-        zero = config.hide_by == "zero"
-        self.observation_size = task.observation_size if zero else self._mask.left
-        self.observation_shape = task.observation_shape if zero else (self._mask.left,)
-        self.action_space: spaces.Space[Any] = task.action_space
-        self.max_timesteps = task.max_timesteps
-        self.render_fps = task.render_fps
+    def __init__(self, task: Task, config: EnvironmentConfig) -> None:
+        super().__init__(task)
+        self._mask = _Mask(task.observation_size, config, task.parts)
+        if config.hide_by == "remove":
+            self.observation_shape = (self._mask.left,)
         self._observed = config.behaviour == "final_observation"
-        self.behaviour_size = self.observation_size if self._observed else task.behaviour_size
+        if self._observed:
+            self.behaviour_size = self.observation_size
 
     def reset(self, seed: int) -> Any:
         """Begin the episode of ``seed``; returns what is seen of the first observation."""
@@ -55,21 +61,13 @@ class HiddenTask(Closing):
         """Return what characterises the episode; of its last observation, what was seen."""
         return np.ravel(observation) if self._observed else self._task.behaviour(observation)
 
-    def render(self) -> Any:
-        """Return the current frame, uint8 (height, width, 3)."""
-        return self._task.render()
-
-    def close(self) -> None:
-        """Close the task behind this one."""
-        self._task.close()
-
 
 class HiddenVector:
     """Environments side by side without some numbers of their observations; see `HiddenTask`."""
 
-    def __init__(self, vector: VectorTask, config: TaskConfig) -> None:
+    def __init__(self, vector: VectorTask, config: EnvironmentConfig) -> None:
         self._vector = vector
-        self._mask = _Mask(vector.observation_size, config)
+        self._mask = _Mask(vector.observation_size, config, {})
         self.observation_size = self._mask.left if config.hide_by == "remove" else vector.observation_size
 
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
@@ -92,23 +90,92 @@ class HiddenVector:
 class _Mask:
     """Which of ``size`` numbers are seen."""
 
-    def __init__(self, size: int, config: TaskConfig) -> None:
-        hidden = config.hide_observations
-        if max(hidden) >= size:
-            expected = f"expected at most {size - 1}: the task observes {size} numbers"
-            raise ConfigError(f"task.hide_observations: got {max(hidden)}, {expected}")
-        self._hidden = np.array(hidden)
-        self._kept = np.delete(np.arange(size), hidden)
+    def __init__(self, size: int, config: EnvironmentConfig, parts: Mapping[str, range]) -> None:
+        self._hidden = np.array(sorted(_numbers(config.hide_observations, size, parts)), int)
+        self._kept = np.delete(np.arange(size), self._hidden)
         self.left = len(self._kept)
         if not self.left:
             raise ConfigError(f"task.hide_observations: got all {size} numbers, expected that the policy sees some")
         self._zero = config.hide_by == "zero"
 
     def seen(self, whole: NDArray[Any]) -> NDArray[Any]:
-        """Return what is seen of (..., size) numbers, newly allocated: the environment may read its own again."""
+        """Return what is seen of (..., size) numbers, newly allocated: the environment may use its own array again."""
         if not self._zero:
             kept: NDArray[Any] = whole[..., self._kept]
             return kept
         seen = whole.copy()
         seen[..., self._hidden] = 0
         return seen
+
+
+def _numbers(hidden: Sequence[int | str], size: int, parts: Mapping[str, range]) -> set[int]:
+    """Return the indices that ``task.hide_observations`` means."""
+    numbers: set[int] = set()
+    for each in hidden:
+        if isinstance(each, int):
+            if each >= size:
+                expected = f"expected at most {size - 1}: the task observes {size} numbers"
+                raise ConfigError(f"task.hide_observations: got {each}, {expected}")
+            numbers.add(each)
+            continue
+        found = [indices for name, indices in parts.items() if covers([each], name)]
+        if not found:
+            names = f", or names of parts: {', '.join(parts)}" if parts else ": this observation has no named parts"
+            raise refusal("task.hide_observations", each, f"indices{names}")
+        numbers.update(*found)
+    return numbers
+
+
+def covers(hidden: Sequence[int | str], name: str) -> bool:
+    """Whether a part of an observation is hidden by its name, or with a part that it belongs to."""
+    return any(each == name or name.startswith(f"{each}.") for each in hidden if isinstance(each, str))
+
+
+class Flattening(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """An environment whose observations are a list of numbers; parts that are no numbers, such as texts, are left out.
+
+    The numbers have the order of `gymnasium.spaces.flatten`.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        Its observations are no array, or made of parts: its space is not a Box.
+
+    Attributes
+    ----------
+    parts : dict of str to range
+        Which numbers belong to each part, by dotted names; none to a part that is left out. Empty without parts.
+    omitted : dict of str to gymnasium.Space
+        The parts that are left out; the name is empty where the observation is such a part as a whole.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.parts: dict[str, range] = {}
+        self.omitted: dict[str, spaces.Space[Any]] = {}
+        self._read: list[tuple[tuple[Any, ...], spaces.Space[Any]]] = []
+        size = 0
+        for keys, space in _leaves(env.observation_space):
+            name, start = ".".join(map(str, keys)), size
+            if isinstance(space, _NUMBERS):
+                size += spaces.flatdim(space)
+                self._read.append((keys, space))
+            else:
+                self.omitted[name] = space
+            if keys:
+                self.parts[name] = range(start, size)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (size,))
+
+    def observation(self, observation: Any) -> NDArray[Any]:
+        """Return the numbers of an observation."""
+        flat: Any = [spaces.flatten(space, reduce(getitem, keys, observation)) for keys, space in self._read]
+        return np.concatenate(flat)
+
+
+def _leaves(space: spaces.Space[Any], keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the parts of a space that have no parts themselves, with the keys that lead to each in an observation."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        yield keys, space
+        return
+    for key, part in space.items() if isinstance(space, spaces.Dict) else enumerate(space):
+        yield from _leaves(part, (*keys, key))

@@ -3,8 +3,8 @@
 Owns the environment `Maze-v0`, which importing this module registers: ``task.env_id=pyes.tasks.maze:Maze-v0``. Must not
 know tasks. Invariant: an episode depends on its seed and its actions alone.
 
-It is what Lehman & Stanley (2011) made mazes for and Conti et al. (2018, section 4.1) put before their humanoid: every
-step towards the goal is rewarded, and whoever takes the straight way ends in a dead end.
+Lehman & Stanley (2011) made such mazes, and Conti et al. (2018, section 4.1) put one before their humanoid: every step
+towards the goal is rewarded, and the straight way ends in a dead end.
 """
 
 from typing import Any
@@ -38,11 +38,13 @@ class Maze(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     Parameters
     ----------
-    render_mode : str | None    "rgb_array" for frames
+    render_mode : str or None
+        "rgb_array" for frames.
 
     Attributes
     ----------
-    position : (float, float)    x and y
+    position : tuple of float
+        x and y.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
@@ -110,8 +112,14 @@ def _moved(
 
     Parameters
     ----------
-    other    the other coordinate
-    walls    where each is, and from where to where it reaches along the other axis
+    place, change : float
+        The coordinate before, and by how much it is to change.
+    other : float
+        The other coordinate.
+    walls : tuple
+        Where each is, and from where to where it reaches along the other axis.
+    low, high : float
+        Where the border is.
     """
     after = place + change
     for wall, start, end in walls:

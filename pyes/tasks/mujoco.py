@@ -1,7 +1,7 @@
 """Tasks of Gymnasium's MuJoCo environments.
 
-Owns what the simulator would else do beside the point: messages on standard error and in a file of the working
-directory, forces that nobody asks for, and a window where there is no display. Invariant: every episode is, bit for
+Owns what keeps the simulator from doing needless things: messages on standard error and in a file of the working
+directory, forces that are used nowhere, and a window where there is no display. Invariant: every episode is, bit for
 bit, that of the environment.
 """
 
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.errors import TaskError, missing
-from pyes.tasks.gymnasium import GymnasiumTask
+from pyes.tasks.gymnasium import Family
 
-#: By name; whether the environment looks at the forces of contacts, which MuJoCo computes apart.
+#: By name: whether the environment reads the forces of contacts, which MuJoCo computes separately.
 _FEELS_CONTACTS = {
     "Ant": True,
     "HalfCheetah": False,
@@ -38,28 +38,34 @@ _log = logging.getLogger(__name__)
 _logged: set[str] = set()
 
 
-def knows(env_id: str) -> bool:
-    """Whether an id is that of a task of this family."""
-    return env_id.endswith(_VERSION) and env_id.removesuffix(_VERSION) in _FEELS_CONTACTS
-
-
-class MujocoTask(GymnasiumTask):
+class MujocoTask(Family):
     """A MuJoCo environment of Gymnasium as a task; see `pyes.tasks.base.Task`.
 
     Parameters
     ----------
-    config : TaskConfig       env_id, one that `knows` knows; the rest as for any environment
-    render_mode : str | None  Gymnasium's; "rgb_array" for videos
+    config : GymnasiumConfig
+        env_id, one that `knows` knows; the rest as for any environment.
+    render_mode : str or None
+        Gymnasium's; "rgb_array" for videos.
 
     Raises
     ------
-    ConfigError    the package is missing, or an argument of the environment is not known
-    TaskError      the environment could not be made
+    ConfigError
+        The package is missing, or an argument of the environment is not known.
+    TaskError
+        The environment could not be made.
     """
+
+    VERIFIED = {"gymnasium": ("1.4.0",), "mujoco": ("4.0.0",)}  # noqa: RUF012
+
+    @classmethod
+    def knows(cls, env_id: str) -> bool:
+        """Whether an id is like ``Ant-v5``."""
+        return env_id.endswith(_VERSION) and env_id.removesuffix(_VERSION) in _FEELS_CONTACTS
 
     def _make(self) -> Any:
         mujoco = _import_package(self._config.env_id)
-        mujoco.set_mju_user_warning(partial(_log_once, logging.INFO))  # of the models, which nobody here can mend
+        mujoco.set_mju_user_warning(partial(_log_once, logging.INFO))  # about the models, which users cannot change
         env: Any = super()._make()
         mujoco.set_mju_user_warning(partial(_log_once, logging.WARNING))
         if not _FEELS_CONTACTS[self._config.env_id.removesuffix(_VERSION)]:
@@ -69,7 +75,7 @@ class MujocoTask(GymnasiumTask):
     def _traits(self) -> dict[str, tuple[int, Callable[[], NDArray[Any]]]]:
         try:
             torso = self._innermost().model.body("torso").id
-        except KeyError:  # it stays where it is
+        except KeyError:  # the robot stays where it is
             return {}
         return {"final_position": (2, lambda: self._innermost().data.xpos[torso, :2].copy())}
 
@@ -112,7 +118,7 @@ def _log_once(level: int, message: str) -> None:
 def _simulation_without_forces(env: Any, advance: Callable[..., None]) -> Callable[[Any, int], None]:
     """Return a ``do_simulation`` that leaves out ``mj_rnePostConstraint``.
 
-    What that computes (cacc, cfrc_int, cfrc_ext) no timestep starts from.
+    No timestep depends on what that computes: cacc, cfrc_int, cfrc_ext.
     """
     model, data, checked = env.model, env.data, env.do_simulation
     shape = (model.nu,)

@@ -4,32 +4,61 @@ Owns the call of that function. Everything else is as for an environment from Gy
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 
+from pyes.config import refusal
+from pyes.config.registry import TASKS
 from pyes.errors import ConfigError, TaskError
 from pyes.system.lookup import find
 from pyes.system.text import reason
-from pyes.tasks.gymnasium import GymnasiumTask
+from pyes.tasks.wrapped import WrappedConfig, WrappedTask
+
+_EXPECTED = "PACKAGE:FUNCTION, for example 'my_tasks:make'"
 
 
-class PythonTask(GymnasiumTask):
-    """What ``task.factory`` (PACKAGE:FUNCTION) returns, as a task; see `pyes.tasks.base.Task`.
+@dataclass(frozen=True)
+class PythonConfig(WrappedConfig):
+    """Settings of an environment that a function of the user's own makes."""
+
+    name: str = "python"
+    factory: str = ""  # PACKAGE:FUNCTION, called as FUNCTION(**env_kwargs)
+
+    @property
+    def title(self) -> str:
+        """The function's name."""
+        return self.factory
+
+    def check(self) -> None:
+        """Refuse a missing function."""
+        super().check()
+        if not self.factory:
+            raise refusal("task.factory", self.factory, _EXPECTED)
+
+
+@TASKS.register("python")
+class PythonTask(WrappedTask):
+    """What ``task.factory`` (PACKAGE:FUNCTION) returns, as a task; see `WrappedTask`.
 
     The function takes ``task.env_kwargs``, and ``render_mode`` only when frames are wanted.
 
     Raises
     ------
-    ConfigError    the function cannot be imported, makes no environment, or the spaces cannot be used
-    TaskError      the function raised
+    ConfigError
+        The function cannot be imported, makes no environment, or the spaces cannot be used.
+    TaskError
+        The function raised.
     """
+
+    Config = PythonConfig
 
     def _label(self) -> str:
         return f"task.factory={self._config.factory}"
 
     def _create(self, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
-        factory = find("task.factory", self._config.title, "PACKAGE:FUNCTION, for example 'my_tasks:make'")
+        factory = find("task.factory", self._config.factory, _EXPECTED)
         try:
             env = factory(**arguments)
         except Exception as error:

@@ -10,7 +10,7 @@ pytest.importorskip("cma")
 import cma
 from cma import restricted_gaussian_sampler as samplers
 
-from pyes.algorithms import CMAES
+from pyes.algorithms.cma_es import CMAES
 from pyes.errors import ConfigError
 from pyes.numerics import streams
 from pyes.system import limits

@@ -14,6 +14,7 @@ from commands import pyes
 
 from pyes import cli
 from pyes.cli import this_machine
+from pyes.run.directory import RunDirectory
 
 TINY = ("debug=default", "task=cart_pole")
 
@@ -447,3 +448,13 @@ def test_libraries_get_one_thread_unless_the_user_says_otherwise(tmp_path: Path)
         environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"} | given
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == expected
+
+
+def test_a_refused_second_run_leaves_the_log_of_the_first_alone(tmp_path, capsys):
+    run = tmp_path / "run"
+    with RunDirectory(run).locked():
+        (run / "train.log").write_text("of the first\n")
+        assert cli.main(["train", f"run_dir={run}", "generations=1"]) == 2
+        assert "another process" in capsys.readouterr().err
+        assert cli.main(["train", f"run_dir={run}", "generations=-1"]) == 2
+    assert (run / "train.log").read_text() == "of the first\n"

@@ -15,10 +15,11 @@ import pytest
 from pyes import tasks
 from pyes.algorithms.population import Population
 from pyes.cluster import open_cluster
-from pyes.config import ClusterConfig, NetworkConfig, TaskConfig
+from pyes.config import ClusterConfig, TaskConfig
 from pyes.episodes.batch import Batch, Plan, Status
 from pyes.errors import ClusterError
-from pyes.networks import ActionHead, build
+from pyes.networks import ActionDecoder, build
+from pyes.networks.linear import LinearConfig
 from pyes.node.board import Board
 from pyes.node.pipes import open_pipe
 from pyes.node.process import state_of
@@ -36,9 +37,9 @@ def table():
 
 def _plan(config, members):
     with tasks.make(config) as task:
-        head = ActionHead.for_space(task.action_space)
+        head = ActionDecoder.for_space(task.action_space)
         size = task.observation_size
-    spec, theta = build(NetworkConfig(), size, head, seed=0, observation_clip=5.0)
+    spec, theta = build(LinearConfig(), size, head, seed=0, observation_clip=5.0)
     plan = Plan(
         seed=0,
         dim=len(theta),

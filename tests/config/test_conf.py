@@ -10,7 +10,8 @@ import yaml
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from pyes.config import AlgorithmConfig, TrainConfig, algorithm_config, from_mapping, to_mapping
+from pyes.config import TrainConfig, from_mapping, to_mapping
+from pyes.config.registry import NETWORKS
 from pyes.training import loop
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -22,6 +23,7 @@ NEEDS = {
     "algorithm=ns_es": ["task.behaviour=final_observation"],
     "algorithm=nsr_es": ["task.behaviour=final_observation"],
     "algorithm=nsra_es": ["task.behaviour=final_observation"],
+    "algorithm=plugin": ["algorithm.factory=pyes.algorithms.openai_es:OpenAIES"],
     "task=atari": ["task.env_id=ALE/Breakout-v5"],
     "task=gymnasium": ["task.env_id=Acrobot-v1"],
     "task=gym": ["task.env_id=CartPole-v1"],
@@ -52,17 +54,16 @@ def test_defaults_of_conf_and_of_the_dataclasses_are_equal():
     assert made == dataclasses.replace(TrainConfig(), run_dir="x")
 
 
-@pytest.mark.parametrize("name", sorted(AlgorithmConfig.KINDS))
-def test_algorithm_of_conf_has_all_keys_of_its_dataclass_and_their_defaults(name: str):
-    values = composed(f"algorithm={name}", "task=gymnasium")
-    assert values["algorithm"] == to_mapping(algorithm_config({"name": name}))
-
-
 @pytest.mark.parametrize("name", [path.stem for path in sorted((CONF / "cluster").glob("*.yaml"))])
 def test_cluster_of_conf_is_what_python_makes_of_its_name(name: str):
     made = from_mapping({"cluster": {"name": name}}).cluster
     assert made == config(f"cluster={name}").cluster
     assert made.name == name
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS.names() if name != "torch"])
+def test_network_of_conf_has_all_keys_of_its_dataclass_and_their_defaults(name: str):
+    assert composed(f"network={name}")["network"] == to_mapping(NETWORKS.get(name).Config())
 
 
 def test_default_choices_have_every_key_but_those_of_other_choices():
@@ -71,18 +72,11 @@ def test_default_choices_have_every_key_but_those_of_other_choices():
         return {f"{prefix}{key}" for key in values}.union(*nested)
 
     others = {
+        "algorithm.factory",
         "optimizer.momentum",
         "optimizer.max_speed",
         "task.factory",
         "task.dim",
-        "network.double_bias",
-        "network.module",
-        "network.module_kwargs",
-        "network.channels",
-        "network.kernels",
-        "network.strides",
-        "network.divisor",
-        "network.virtual_batch_norm",
         "cluster.listen",
         "cluster.key",
         "cluster.address",
@@ -101,9 +95,9 @@ def test_option_composes_to_a_valid_configuration(option: str):
 )
 def test_option_says_its_own_name(option: str):
     group, name = option.split("=")
-    values = composed(option)[group]
+    values = composed(option, *NEEDS.get(option, []) if name == "plugin" else [])[group]
     assert name in (
-        values.get("name"),
+        values.get("name", "plugin"),
         values.get("dtype"),
         {True: "tensorboard", False: "none"}[bool(values.get("tensorboard"))],
     )

@@ -322,11 +322,17 @@ def test_action_noise_comes_before_the_clip_and_not_into_argmax() -> None:
         ([[6, 8, 2, 0, 16, 0, -1, -1]], r"instructions\[0\]: got op 6"),
         ([[0, 7, 2, 0, 16, 0, -1, -1]], r"instructions\[0\]: got 7 inputs, expected 8"),
         ([[0, 8, 3, 0, 24, 0, -1, -1], [0, 4, 2, 0, 0, 0, -1, -1]], r"instructions\[1\]: got 4 inputs, expected 3"),
-        ([[0, 8, 0, 0, 16, 0, -1, -1]], r"instructions\[0\]: got 0 outputs"),
-        ([[0, 8, 2, -1, 16, 0, -1, -1]], r"instructions\[0\]: got offsets -1"),
+        ([[0, 8, 0, 0, 16, 0, -1, -1]], r"instructions\[0\]: got 8 inputs and 0 outputs, expected at least 1 output"),
+        ([[0, 8, 2, -1, 16, 0, -1, -1]], r"instructions\[0\]: got weight_offset -1, expected 0 <= weight_offset <"),
+        ([[0, 8, 2, 0, -2, 0, -1, -1]], r"instructions\[0\]: got bias_offset -2, expected -1 <= bias_offset <"),
+        ([[0, 8, 2, 2**62, 16, 0, -1, -1]], r"instructions\[0\]: got weight_offset 4611686018427387904"),
+        ([[0, 8, 2**61, 0, -1, 0, -1, -1]], r"instructions\[0\]: got 8 inputs and 2305843009213693952 outputs"),
         ([[0, 8, 2, 0, 16, 9, -1, -1]], r"instructions\[0\]: got activation 9, expected 0 to 8"),
-        ([[1, 8, 2, 0, 16, 1, -1, -1]], r"instructions\[0\]: got recurrent offsets -1 and -1, expected >= 0 and >= -1"),
-        ([[3, 8, 2, 0, -1, 0, 64, -2]], r"instructions\[0\]: got recurrent offsets 64 and -2"),
+        (
+            [[1, 8, 2, 0, 16, 1, -1, -1]],
+            r"instructions\[0\]: got recurrent_offset -1, expected 0 <= recurrent_offset <",
+        ),
+        ([[3, 8, 2, 0, -1, 0, 64, -2]], r"instructions\[0\]: got recurrent_bias_offset -2"),
         ([[2, 8, 2, 0, -1, 1, 48, -1]], r"instructions\[0\]: got activation 1, expected 0 to 0"),
         (np.empty((0, 8)), r"instructions: got shape \(0, 8\)"),
         ([[0, 8, 2, 0, 16, 0]], r"instructions: got shape \(1, 6\), expected \(n, 8\)"),
@@ -335,6 +341,19 @@ def test_action_noise_comes_before_the_clip_and_not_into_argmax() -> None:
 def test_damaged_instructions_are_refused(rows: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         _core.PolicyRunner(np.array(rows, np.int64), 8, action="argmax")
+
+
+def test_reference_batch_without_normalised_layers_is_refused() -> None:
+    expected = r"reference_batch: got one, expected none \(this network has no normalised layers\)"
+    with pytest.raises(ValueError, match=expected):
+        runner([8, 2], reference_batch=np.zeros((1, 8), np.float32))
+
+
+def test_normalised_layers_without_a_reference_batch_are_refused() -> None:
+    row = [0, 8, 2, 0, 16, 0, -1, -1, *[0] * 6, 18]
+    expected = r"reference_batch: got none, expected an array \(this network has normalised layers\)"
+    with pytest.raises(ValueError, match=expected):
+        _core.PolicyRunner(np.array([row]), 8, action="argmax")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 import pyes
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
-from pyes.networks import ActionHead, Instruction, Policy, PolicySpec, Program
+from pyes.networks import ActionDecoder, Instruction, Policy, PolicySpec, Program
 from pyes.reports import video
 from pyes.reports.replay import evaluate
 
@@ -25,7 +25,7 @@ def _policy(directory, **task):
     theta = np.random.default_rng(0).normal(size=8).astype(np.float32)
     task = {"env_id": "CartPole-v1", "max_timesteps": 25, **task}
     directory.mkdir()
-    Policy(PolicySpec(program, ActionHead("argmax", outputs=2), 5.0), theta, task=task, seed=3).save(directory)
+    Policy(PolicySpec(program, ActionDecoder("argmax", outputs=2), 5.0), theta, task=task, seed=3).save(directory)
     return directory
 
 

@@ -134,3 +134,13 @@ def test_no_run_and_a_damaged_configuration_are_told_apart(directory, tmp_path):
     directory.config.write_text("{")
     with pytest.raises(RunDirectoryError, match="cannot be read"):
         directory.read_config()
+
+
+def test_a_failure_is_added_to_the_log_unless_another_process_writes_it(tmp_path):
+    directory, other = RunDirectory(tmp_path), RunDirectory(tmp_path)
+    directory.add_to_log("first\n")
+    with directory.locked():
+        other.add_to_log("refused\n")
+    other.add_to_log("last\n")
+    assert directory.log.read_text() == "first\nlast\n"
+    RunDirectory(tmp_path / "missing").add_to_log("no directory, and no error\n")

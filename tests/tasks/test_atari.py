@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from pyes import networks, tasks
 from pyes.config import TaskConfig, from_mapping
 from pyes.errors import ConfigError, TaskError
-from pyes.networks import ActionHead
+from pyes.networks import ActionDecoder
 from pyes.run.metrics import read_rows
 from pyes.tasks import Task
 from pyes.training import loop
@@ -321,7 +321,7 @@ def test_experiment_is_the_published_configuration(name: str):
 
 
 def test_policies_take_observations_as_they_come(task: Task):
-    head = ActionHead.for_space(task.action_space)
+    head = ActionDecoder.for_space(task.action_space)
     network = from_mapping({"network": {"name": "mlp", "hidden": [4]}}).network
     spec, theta = networks.build(network, task.observation_size, head, seed=0, observation_clip=5.0)
     runner = spec.runner()

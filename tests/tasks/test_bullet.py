@@ -15,9 +15,10 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from pyes import networks, tasks
-from pyes.config import NetworkConfig, TaskConfig, from_mapping
+from pyes.config import TaskConfig, from_mapping
 from pyes.errors import ConfigError, TaskError
-from pyes.networks import ActionHead
+from pyes.networks import ActionDecoder
+from pyes.networks.mlp import MLPConfig
 from pyes.run.metrics import read_rows
 from pyes.tasks import Task
 from pyes.training import loop
@@ -61,8 +62,8 @@ def random_actions(space: Any, seed: int) -> Act:
 
 
 def policy_actions(task: Task, seed: int) -> Act:
-    head = ActionHead.for_space(task.action_space)
-    network = NetworkConfig(name="mlp", hidden=(64, 64))
+    head = ActionDecoder.for_space(task.action_space)
+    network = MLPConfig()
     spec, theta = networks.build(network, task.observation_size, head, seed=seed, observation_clip=5.0)
     runner = spec.runner()
     runner.load(theta * 3)
@@ -227,7 +228,7 @@ def test_experiment_has_6536_parameters_and_11_torques():
     made = from_mapping(composed)
     assert (made.task.max_timesteps, made.task.episodes, made.algorithm.population_size) == (500, 1, 100)
     with tasks.make(made.task) as task, tasks.make(config("ant", max_timesteps=500)) as plain:
-        head = ActionHead.for_space(task.action_space, made.task.action)
+        head = ActionDecoder.for_space(task.action_space, made.task.action)
         spec, theta = networks.build(made.network, task.observation_size, head, seed=0, observation_clip=5.0)
         assert (theta.size, spec.dim) == (6536, 6536)
         given = np.linspace(-0.97, 0.97, 8, dtype=np.float32)

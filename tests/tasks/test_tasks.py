@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from pyes import tasks
-from pyes.config import NetworkConfig, TaskConfig
+from pyes.config import TaskConfig
 from pyes.episodes.rollout import Rollout
 from pyes.errors import ConfigError, TaskError
-from pyes.networks import ActionHead, build
+from pyes.networks import ActionDecoder, build
+from pyes.networks.linear import LinearConfig
 
 IDS = ["CartPole-v1", "LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "Pendulum-v1", "Acrobot-v1"]
 
@@ -140,8 +141,8 @@ def test_discrete_observations_become_numbers():
 def test_remade_environment_is_the_one_that_is_stepped():
     """A rollout takes the task's step anew after each reset."""
     with tasks.make(TaskConfig(env_id="BipedalWalker-v3", remake=True)) as task:
-        head = ActionHead.for_space(task.action_space)
-        spec, theta = build(NetworkConfig(), task.observation_size, head, seed=0, observation_clip=5.0)
+        head = ActionDecoder.for_space(task.action_space)
+        spec, theta = build(LinearConfig(), task.observation_size, head, seed=0, observation_clip=5.0)
         rollout = Rollout(task, spec.runner())
         rollout.runner.load(theta)
         results = []

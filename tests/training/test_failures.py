@@ -7,6 +7,7 @@ import pytest
 from heads import merge
 
 import pyes
+from pyes.errors import TaskError
 from pyes.run import journal
 from pyes.run.metrics import read_rows
 
@@ -50,3 +51,46 @@ def test_members_that_fail_often_are_all_counted_and_few_are_logged(tmp_path, ca
     totals = re.findall(r"an episode failed: (\w+) in .*user_functions.py:\d+: [\d,]+ more like this, ([\d,]+)", log)
     assert sorted(name for name, _ in totals) == ["RuntimeError", "ZeroDivisionError"]
     assert sum(int(total.replace(",", "")) for _, total in totals) == failed
+
+
+HOLLOW = {"network": {"init": "zero"}, "algorithm": {"learning_rate": 1e-6}, "evaluation": {"every": 2, "episodes": 1}}
+
+
+def test_an_evaluation_that_fails_is_recorded_and_shown_and_the_run_goes_on(tmp_path, capsys):
+    """At so small a learning rate, theta stays where the function is NaN."""
+    run = tmp_path / "run"
+    settings = merge(SETTINGS, {"task": {"factory": "user_functions:hollow"}, "run_dir": str(run), **HOLLOW})
+    result = pyes.train(settings)
+    assert (result.generations, result.stopped_by, result.objective) == (4, "generations", None)
+    assert [int(record.status[0]) for record in _records(run, journal.Kind.EVALUATION)] == [2, 2]
+    assert [row["eval_return_mean"] for row in read_rows(run / "metrics.csv")] == ["", "nan", "", "nan"]
+    shown = capsys.readouterr().err
+    assert "evaluation failed" in shown
+    assert "2 members or evaluation episodes failed" in shown
+    assert (
+        "all episodes of an evaluation failed (generation 2, 1 episode: the return is nan"
+        in (run / "train.log").read_text()
+    )
+    assert np.isfinite(pyes.load(run).theta).all()
+
+
+def test_a_run_whose_evaluation_failed_goes_on_when_it_is_resumed(tmp_path):
+    _train(tmp_path / "whole", "hollow", **HOLLOW)
+    _train(tmp_path / "parts", "hollow", **HOLLOW, generations=2)
+    result = _train("unused", "hollow", **HOLLOW, resume=str(tmp_path / "parts"))
+    assert (result.generations, result.objective) == (4, None)
+    whole, parts = ((tmp_path / name / "journal.bin").read_bytes() for name in ("whole", "parts"))
+    assert whole == parts
+    (tmp_path / "parts" / "metrics.csv").unlink()
+    assert _train("unused", "hollow", **HOLLOW, resume=str(tmp_path / "parts")).objective is None
+    assert (tmp_path / "parts" / "journal.bin").read_bytes() == whole
+
+
+def test_a_final_evaluation_that_is_not_recorded_may_fail_too(tmp_path):
+    result = _train(tmp_path / "run", "hollow", **merge(HOLLOW, {"evaluation": {"every": 100}}))
+    assert (result.generations, result.objective) == (4, None)
+
+
+def test_a_generation_of_which_all_members_fail_ends_the_run(tmp_path):
+    with pytest.raises(TaskError, match="all 40 members failed: ValueError: no value"):
+        _train(tmp_path / "run", "broken")

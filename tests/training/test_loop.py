@@ -10,6 +10,7 @@ from heads import merge
 import pyes
 from pyes.cluster.inline import InlineCluster
 from pyes.errors import ConfigError, TaskError
+from pyes.run import journal
 from pyes.run.directory import RunDirectory
 from pyes.run.metrics import read_rows
 from pyes.system.packing import theta_hash
@@ -131,14 +132,17 @@ def test_common_random_numbers_share_environment_seeds(tmp_path, monkeypatch, sh
     assert not np.isin(seen[0], seen[1]).any()
 
 
-def test_a_failed_evaluation_episode_makes_the_evaluation_unknown(tmp_path):
-    result = _train(
-        tmp_path / "run",
-        task={"env_kwargs": {"fault": "raise", "every": 2}, "common_random_numbers": "none"},
-        target_return=-1e9,
-    )
-    assert np.isnan(result.objective)
-    assert result.stopped_by == "generations"
+def test_an_evaluation_is_over_the_episodes_that_did_not_fail(tmp_path):
+    faulty = {"env_kwargs": {"fault": "raise", "every": 2}, "common_random_numbers": "none"}
+    result = _train(tmp_path / "run", task=faulty)
+    recording = journal.read(tmp_path / "run" / "journal.bin")
+    (*_, last) = (recording[i] for i, entry in enumerate(recording.entries) if entry.kind == journal.Kind.EVALUATION)
+    known = last.returns[last.status == 0]
+    assert 0 < len(known) < 5
+    assert result.objective == known.mean()
+    (*_, row) = read_rows(tmp_path / "run" / "metrics.csv")
+    assert float(row["eval_return_mean"]) == pytest.approx(known.mean())
+    assert float(row["eval_return_std"]) == pytest.approx(known.std())
 
 
 def test_two_runs_cannot_write_to_one_directory(tmp_path):

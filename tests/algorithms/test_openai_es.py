@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pyes import reference
-from pyes.algorithms import OpenAIES
+from pyes.algorithms.openai_es import OpenAIES
 from pyes.config import OptimizerConfig
 from pyes.errors import ConfigError
 from pyes.numerics.noise import NoiseTable
@@ -66,32 +66,6 @@ def test_openai_es_solves_the_sphere(table, optimizer):
         assert (theta**2).sum() < 0.05
 
 
-def test_asking_twice_gives_the_same(table):
-    es = OpenAIES(np.zeros(5), table, population_size=10)
-    first, second = es.ask(), es.ask()
-    np.testing.assert_array_equal(first.offsets, second.offsets)
-    np.testing.assert_array_equal(first.scales, second.scales)
-
-
-def test_state_survives_a_save_and_a_load_in_the_middle_exactly(table):
-    def function(theta):
-        return -float((theta**2).sum())
-
-    settings = {"population_size": 10, "sigma_decay": 0.9, "learning_rate_decay": 0.9}
-    whole = OpenAIES(np.ones(8), table, **settings)
-    _run(whole, function, 10)
-    first, second = (OpenAIES(np.ones(8), table, **settings) for _ in range(2))
-    _run(first, function, 5)
-    second.load_state_dict(first.state_dict())
-    np.testing.assert_array_equal(_run(second, function, 5), whole.theta)
-
-
-def test_failed_members_do_not_poison_theta(table):
-    es = OpenAIES(np.zeros(5), table, population_size=4)
-    es.tell([1.0, np.nan, np.nan, 2.0])
-    assert np.isfinite(es.theta).all()
-
-
 def test_schedules_stop_at_their_floors(table):
     es = OpenAIES(
         np.zeros(2), table, population_size=2, sigma=1.0, sigma_decay=0.5, sigma_min=0.3, learning_rate=1.0,
@@ -129,23 +103,6 @@ def test_an_attempt_that_has_come_to_nothing_begins_again_with_other_noise(table
     assert es.sigma == pytest.approx(0.3 * 0.9**5)
 
 
-def test_theta_does_not_depend_on_threads():
-    dim = 300_000
-    with NoiseTable(2 * dim, 0) as large:
-        thetas = []
-        for threads in (1, 2, 3):
-            es = OpenAIES(np.zeros(dim), large, population_size=40, threads=threads)
-            es.tell(np.arange(40.0))
-            thetas.append(es.theta)
-    np.testing.assert_array_equal(thetas[0], thetas[1])
-    np.testing.assert_array_equal(thetas[0], thetas[2])
-
-
-def test_wrong_number_of_returns_is_refused(table):
-    with pytest.raises(ValueError, match=r"got shape \(3,\), expected \(4,\)"):
-        OpenAIES(np.zeros(2), table, population_size=4).tell([1.0, 2.0, 3.0])
-
-
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
@@ -158,11 +115,6 @@ def test_wrong_number_of_returns_is_refused(table):
 def test_impossible_settings_are_refused(table, settings, match):
     with pytest.raises(ConfigError, match=match):
         OpenAIES(np.zeros(2), table, **settings)
-
-
-def test_table_smaller_than_theta_is_refused(table):
-    with pytest.raises(ConfigError, match=r"the table has 100,000 entries, theta has 100,001 parameters"):
-        OpenAIES(np.zeros(100_001), table)
 
 
 def test_update_equals_the_reference_kernels(table):

@@ -9,10 +9,9 @@ PYES_INLINE const float *observation(int64_t size, int64_t b, enum pyes_value ty
                                      struct buffers *buffers)
 {
     if (type == PYES_BYTE)
-        for (int64_t i = 0; i < size; i++)
-            buffers->to[i] = (float)((const uint8_t *)batch)[b * size + i];
+        read_values(size, PYES_BYTE, (const uint8_t *)batch + b * size, buffers->to);
     else
-        memcpy(buffers->to, (const float *)batch + b * size, (size_t)size * sizeof *buffers->to);
+        read_values(size, PYES_FLOAT, (const float *)batch + b * size, buffers->to);
     return taken(buffers);
 }
 
@@ -68,12 +67,13 @@ PYES_INLINE void normalize(const struct pyes_layer *layer, const double *sums, f
     activate(layer->activation, layer->outputs, values);
 }
 
-void PYES_WIDE(pyes_policy_normalize)(int64_t n, const struct pyes_layer *layers, const float *theta, int64_t count,
-                                      enum pyes_value type, const void *batch, float *packed, float *scratch,
-                                      float *values, double *sums)
+void PYES_WIDE(pyes_policy_batch_norm)(int64_t n, const struct pyes_layer *layers, const float *theta, int64_t count,
+                                       enum pyes_value type, const void *batch, float *packed, float *scratch,
+                                       float *values, double *sums)
 {
-    const int64_t stride = pyes_policy_reference_width(n, layers);
-    for (int64_t k = 0, first = 0; k < n; k++) { /* first: behind the normalised layer before */
+    const int64_t stride = pyes_policy_batch_norm_width(n, layers);
+    /* `values` holds what layer first - 1 gives for the whole batch: the last normalised layer so far. */
+    for (int64_t k = 0, first = 0; k < n; k++) {
         const struct pyes_layer *layer = &layers[k];
         if (layer->scale_offset < 0)
             continue;

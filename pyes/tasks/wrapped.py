@@ -1,0 +1,261 @@
+"""Environments with Gymnasium's interface as tasks.
+
+Owns what makes such an environment a task: its observations flattened to numbers, its episode limit known, its actions
+repeated, and every reset a clean slate, also where the environment does not give one by itself. Must not know where
+the environment comes from: the subclasses make it.
+"""
+
+import abc
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from pyes.config import EnvironmentConfig, refusal
+from pyes.config.section import AtLeastOne, NotNegative
+from pyes.errors import ConfigError, PyesError, TaskError
+from pyes.system.text import reason
+from pyes.tasks.base import Step, Task
+from pyes.tasks.hidden import Flattening, covers
+
+
+@dataclass(frozen=True)
+class WrappedConfig(EnvironmentConfig):
+    """Base of the settings of environments with Gymnasium's interface."""
+
+    frame_skip: Annotated[int, AtLeastOne] | Literal["auto"] = "auto"  # steps of an action; auto: Atari 4, else 1
+    action_levels: Annotated[int, NotNegative] = 0  # evenly spread values that the task rounds components to; 0: any
+    behaviour: Literal["none", "final_observation", "final_position", "ram"] = "none"  # what tells episodes apart
+    remake: bool = False  # rebuild the environment for every episode: for those whose reset is no clean slate
+
+    def check(self) -> None:
+        """Refuse a single action level."""
+        super().check()
+        if self.action_levels == 1:
+            raise refusal("task.action_levels", 1, "0 (any value) or an integer >= 2")
+
+
+class WrappedTask(Task):
+    """An environment as a task; a subclass says how it is made.
+
+    Parameters
+    ----------
+    config : WrappedConfig
+        env_kwargs, frame_skip, action_levels, behaviour, remake.
+    render_mode : str or None
+        Gymnasium's; "rgb_array" for videos.
+
+    Raises
+    ------
+    ConfigError
+        The environment is unknown, or its spaces cannot be used.
+    TaskError
+        The environment could not be made.
+    """
+
+    DEFAULT_FRAME_SKIP = 1
+
+    def __init__(self, config: Any, render_mode: str | None = None) -> None:
+        self._config = config
+        self._render_mode = render_mode
+        self.frame_skip = self.DEFAULT_FRAME_SKIP if config.frame_skip == "auto" else config.frame_skip
+        self._env = self._make()
+        try:
+            self._describe()
+        except BaseException:
+            self.close()
+            raise
+        self._shorten_step()
+
+    def _describe(self) -> None:
+        """Set what is known of the task once its environment is made."""
+        self.observation_shape = self._check_observations()
+        self.action_space: spaces.Space[Any] = self._env.action_space
+        own = self._own_limit()
+        self.max_timesteps = None if own is None else math.ceil(own / self.frame_skip)
+        self.render_fps = int(self._env.metadata.get("render_fps") or 30) / self.frame_skip
+        self._refresh = _CLEAN_SLATES.get(type(self._innermost()).__name__)
+        levels = self._config.action_levels
+        self._levels = _Levels(self.action_space, levels) if levels else None
+        self._trait = self._find_trait()
+        self.behaviour_size = self._trait[0]
+
+    # What subclasses decide
+
+    @abc.abstractmethod
+    def _create(self, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+        """Make the environment itself, without a limit of its episodes where that can be left out."""
+
+    @abc.abstractmethod
+    def _label(self) -> str:
+        """Return what messages call the environment."""
+
+    @abc.abstractmethod
+    def _own_limit(self) -> int | None:
+        """Return the environment's own limit of an episode in its own steps; None without one."""
+
+    def _innermost(self) -> Any:
+        """Return the environment itself, without wrappers."""
+        return self._env.unwrapped
+
+    def _traits(self) -> dict[str, tuple[int, Callable[[], NDArray[Any]]]]:
+        """Return what beside its last observation can characterise an episode: how many numbers, how to read them."""
+        # An environment of the user's own may say where its body is.
+        known = hasattr(self._innermost(), "position")
+        return {"final_position": (2, self._own_position)} if known else {}
+
+    # Making
+
+    def _make(self) -> Any:
+        # An environment need not support rendering unless frames are wanted.
+        rendering = {} if self._render_mode is None else {"render_mode": self._render_mode}
+        env = self._create({**self._config.env_kwargs, **rendering})
+        try:
+            return self._readable(env)
+        except BaseException:
+            env.close()
+            raise
+
+    def _readable(self, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+        """Return an environment whose observations are numbers; refuse parts that are none, unless they are hidden."""
+        for key in ("observation_space", "action_space"):
+            space = getattr(env, key, None)
+            if not isinstance(space, spaces.Space):
+                raise ConfigError(f"{self._label()} has {space!r} for its {key}, expected a gymnasium.Space")
+        if isinstance(env.observation_space, spaces.Box):
+            return env
+        flat = Flattening(env)
+        if "" in flat.omitted:
+            kind = type(env.observation_space).__name__
+            raise ConfigError(f"{self._label()} observes a {kind}, which is no list of numbers; wrap the environment")
+        unread = [name for name in flat.omitted if not covers(self._config.hide_observations, name)]
+        if unread:
+            kind = type(flat.omitted[unread[0]]).__name__
+            raise ConfigError(
+                f"{self._label()} observes a {kind} in its part {unread[0]!r}, which is no list of numbers; "
+                f"hide it with task.hide_observations=[{','.join(unread)}], or wrap the environment"
+            )
+        self.parts = flat.parts
+        return flat
+
+    @contextmanager
+    def _making(self, *refusals: type[Exception]) -> Iterator[None]:
+        """Say in one line why an environment could not be made; ``refusals`` are the user's mistakes."""
+        try:
+            yield
+        except PyesError:
+            raise
+        except Exception as error:
+            if isinstance(error, (ImportError, *refusals)):
+                message = " ".join(str(error).split())
+                raise ConfigError(f"{self._label()} cannot be made: {message}") from error
+            raise TaskError(f"{self._label()} cannot be made: {reason(error)}") from error
+
+    def _check_observations(self) -> tuple[int, ...]:
+        space = self._env.observation_space
+        if math.prod(space.shape) == 0:
+            raise ConfigError(f"{self._label()} observes nothing: {space}")
+        return tuple(int(size) for size in space.shape)
+
+    def _find_trait(self) -> tuple[int, Callable[[Any], NDArray[Any]]]:
+        """Return how many numbers characterise an episode, and how to read them at its end."""
+        kind = self._config.behaviour
+        if kind == "none":
+            return 0, lambda _: np.empty(0)
+        if kind == "final_observation":
+            return self.observation_size, np.ravel
+        traits = self._traits()
+        if kind not in traits:
+            others = ", ".join(map(repr, ("none", "final_observation", *traits)))
+            raise ConfigError(f"task.behaviour: got {kind!r}, expected one of {others} for {self._config.title}")
+        size, read = traits[kind]
+        return size, lambda _: read()
+
+    def _own_position(self) -> NDArray[np.float64]:
+        """Return what the environment says of its position: (2,)."""
+        position = np.array(self._innermost().position, float)
+        if position.shape != (2,):
+            expected = "(2,), which is x and y; or take task.behaviour=final_observation"
+            raise TaskError(f"{self._label()} has a position of shape {position.shape}, expected {expected}")
+        return position
+
+    def _shorten_step(self) -> None:
+        """Put no Python frame between the rollout and the environment where there is nothing to do in it."""
+        if self.frame_skip == 1 and self._levels is None:
+            self.step = self._env.step  # type: ignore[method-assign]
+
+    # Episodes
+
+    def reset(self, seed: int) -> Any:
+        """Begin the episode of ``seed`` on a clean slate; returns the first observation."""
+        if self._config.remake:
+            self._env.close()
+            self._env = self._make()
+            self._shorten_step()
+        elif self._refresh is not None:
+            self._refresh(self._innermost())
+        return self._env.reset(seed=seed)[0]
+
+    def step(self, action: Any) -> Step:
+        """Apply one action, rounded to its levels, ``frame_skip`` times and add up the rewards."""
+        if self._levels is not None:
+            action = self._levels.nearest(action)
+        total = 0.0
+        for _ in range(self.frame_skip):
+            observation, reward, terminated, truncated, info = self._env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info
+
+    def behaviour(self, observation: Any) -> NDArray[Any]:
+        """Return what characterises the episode that ended with an observation: (behaviour_size,)."""
+        return self._trait[1](observation)
+
+    def render(self) -> Any:
+        """Return the current frame, uint8 (height, width, 3)."""
+        return np.asarray(self._env.render())
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+class _Levels:
+    """The values that an action is rounded to, ``count`` a component, both bounds among them."""
+
+    def __init__(self, space: spaces.Space[Any], count: int) -> None:
+        if not isinstance(space, spaces.Box) or not (np.isfinite(space.low) & np.isfinite(space.high)).all():
+            raise ConfigError(f"task.action_levels={count} needs bounds, but the action space is {space}; use 0")
+        self._low, self._high = space.low, space.high
+        self._span = space.high - space.low
+        self._gaps = space.low.dtype.type(count - 1)
+
+    def nearest(self, action: NDArray[Any]) -> NDArray[Any]:
+        """Return an action with each component at the level nearest to it."""
+        share = (np.clip(action, self._low, self._high) - self._low) / self._span
+        rounded: NDArray[Any] = self._low + self._span * (np.rint(share * self._gaps) / self._gaps)
+        return rounded
+
+
+def _fresh_bipedal_world(walker: Any) -> None:
+    """Give BipedalWalker a new Box2D world.
+
+    Its reset empties the old one, but the order in which that world then keeps contacts depends on the episodes
+    before, and with it the last bits of the next.
+    """
+    import Box2D
+
+    walker._destroy()
+    walker.terrain = []  # what the walker's own reset looks at to see that nothing is left to destroy
+    walker.world = Box2D.b2World()
+
+
+#: By the name of an environment's class: what its own reset leaves undone.
+_CLEAN_SLATES: dict[str, Callable[[Any], None]] = {"BipedalWalker": _fresh_bipedal_world}
