@@ -381,7 +381,7 @@ def functions(path: Path) -> set[str]:
 def test_faults_page_names_tests_that_exist_and_all_of_test_faults():
     table = re.findall(r"^\|.*\|$", (DOCS / "explanation" / "faults.md").read_text(encoding="utf-8"), re.MULTILINE)
     named = set(re.findall(r"`(test_\w+)`", "\n".join(table)))
-    assert named - set().union(*map(functions, (ROOT / "tests").glob("test_*.py"))) == set()
+    assert named - set().union(*map(functions, (ROOT / "tests").rglob("test_*.py"))) == set()
     assert functions(ROOT / "tests" / "cluster" / "test_faults.py") - named == set()
 
 
