@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 from strategies import normals
-from test_core_optimizers import adam_path
-from test_core_policy import instructions, recurrent
 
 from pyes import _core
+from tests.core.test_optimizers import adam_path
+from tests.core.test_policy import instructions, recurrent
 
 torch = pytest.importorskip("torch")
 
