@@ -22,6 +22,7 @@ from pyes import networks, tasks
 from pyes.config import NetworkConfig, TaskConfig
 from pyes.networks import ActionHead, Runner
 from pyes.tasks import Task
+from pyes.tasks.gymnasium import GymnasiumConfig
 
 ROUNDS, SEEDS = 9, range(3)
 
@@ -31,7 +32,7 @@ def main() -> None:
     with initialize_config_module("pyes.conf", version_base="1.3"):
         for name in sys.argv[1:] or ["ant", "half_cheetah"]:
             settings: Any = OmegaConf.to_container(compose("train", [f"task={name}_bullet"]).task)
-            report(name, TaskConfig(**settings))
+            report(name, GymnasiumConfig(**settings))
 
 
 def report(name: str, config: TaskConfig) -> None:

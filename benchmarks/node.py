@@ -25,8 +25,9 @@ from pyes.episodes.batch import Batch, Plan
 from pyes.networks import ActionHead
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable
+from pyes.tasks.gymnasium import GymnasiumConfig
 
-LANDER = TaskConfig()
+LANDER = GymnasiumConfig()
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ import pytest
 from pyes import tasks
 from pyes.algorithms.population import Population
 from pyes.cluster import open_cluster
-from pyes.config import ClusterConfig, NetworkConfig, TaskConfig
+from pyes.config import ClusterConfig, NetworkConfig
 from pyes.episodes.batch import Batch, Plan, Status
 from pyes.errors import ClusterError
 from pyes.networks import ActionHead, build
@@ -24,6 +24,7 @@ from pyes.node.pipes import open_pipe
 from pyes.node.process import state_of
 from pyes.node.supervisor import Site, run_worker
 from pyes.numerics.noise import NoiseTable
+from pyes.tasks.gymnasium import GymnasiumConfig
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills processes by /proc")
 
@@ -80,7 +81,7 @@ def _same(first, second):
 
 @pytest.fixture(scope="module")
 def expected(table):
-    config = TaskConfig(env_id="LunarLanderContinuous-v3")
+    config = GymnasiumConfig(env_id="LunarLanderContinuous-v3")
     plan, theta = _plan(config, 12)
     with open_cluster(ClusterConfig(name="inline"), config) as cluster:
         cluster.start(plan, table)
@@ -89,7 +90,7 @@ def expected(table):
 
 @pytest.mark.parametrize("config", CLUSTERS, ids=lambda c: f"{c.name}-{c.workers}-{c.start_method}")
 def test_results_do_not_depend_on_the_cluster(config, table, expected):
-    task = TaskConfig(env_id="LunarLanderContinuous-v3")
+    task = GymnasiumConfig(env_id="LunarLanderContinuous-v3")
     plan, theta = _plan(task, 12)
     with open_cluster(config, task) as cluster:
         cluster.start(plan, table)
@@ -98,7 +99,7 @@ def test_results_do_not_depend_on_the_cluster(config, table, expected):
 
 
 def test_batches_of_different_sizes_follow_each_other(table, expected):
-    task = TaskConfig(env_id="LunarLanderContinuous-v3")
+    task = GymnasiumConfig(env_id="LunarLanderContinuous-v3")
     plan, theta = _plan(task, 12)
     with open_cluster(ClusterConfig(workers=3), task) as cluster:
         cluster.start(plan, table)
@@ -109,11 +110,11 @@ def test_batches_of_different_sizes_follow_each_other(table, expected):
 
 
 def _faulty(**kwargs):
-    return TaskConfig(env_id="faulty:Faulty-v0", env_kwargs=kwargs)
+    return GymnasiumConfig(env_id="faulty:Faulty-v0", env_kwargs=kwargs)
 
 
 def _evaluate(task, config, table, members=16, generations=1):
-    plan, theta = _plan(TaskConfig(env_id="faulty:Faulty-v0"), members)
+    plan, theta = _plan(GymnasiumConfig(env_id="faulty:Faulty-v0"), members)
     with open_cluster(config, task) as cluster:
         cluster.start(plan, table)
         return [cluster.evaluate(_batch(theta, members, generation)) for generation in range(generations)]
@@ -224,7 +225,7 @@ def test_members_that_the_kernel_kills_for_want_of_memory_are_tried_again_then_r
 
 
 def test_workers_that_cannot_start_end_the_run_with_the_reason(table):
-    plan, theta = _plan(TaskConfig(env_id="faulty:Faulty-v0"), 4)
+    plan, theta = _plan(GymnasiumConfig(env_id="faulty:Faulty-v0"), 4)
     with open_cluster(ClusterConfig(workers=2), _faulty(fault="make")) as cluster:
         cluster.start(plan, table)
         with pytest.raises(ClusterError, match=r"workers die as soon as they start: .*cannot be made"):
@@ -232,7 +233,7 @@ def test_workers_that_cannot_start_end_the_run_with_the_reason(table):
 
 
 def test_workers_that_are_killed_as_they_start_end_the_run(table):
-    plan, theta = _plan(TaskConfig(env_id="faulty:Faulty-v0"), 4)
+    plan, theta = _plan(GymnasiumConfig(env_id="faulty:Faulty-v0"), 4)
     with open_cluster(ClusterConfig(workers=2), _faulty(fault="kill_at_start")) as cluster:
         cluster.start(plan, table)
         with pytest.raises(ClusterError, match="workers die as soon as they start"):

@@ -23,6 +23,7 @@ NEEDS = {
     "algorithm=nsr_es": ["task.behaviour=final_observation"],
     "algorithm=nsra_es": ["task.behaviour=final_observation"],
     "task=atari": ["task.env_id=ALE/Breakout-v5"],
+    "task=environment": ["task.name=gymnasium"],
     "task=gymnasium": ["task.env_id=Acrobot-v1"],
     "task=gym": ["task.env_id=CartPole-v1"],
     "task=function": ["task.factory=pyes.tasks.functions:quadratic", "task.dim=3"],

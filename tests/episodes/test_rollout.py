@@ -3,9 +3,10 @@ import numpy as np
 import pytest
 
 from pyes import networks, tasks
-from pyes.config import NetworkConfig, TaskConfig
+from pyes.config import NetworkConfig
 from pyes.episodes.rollout import Rollout
 from pyes.networks import ActionHead
+from pyes.tasks.gymnasium import GymnasiumConfig
 
 
 @pytest.mark.parametrize("env_id", ["LunarLanderContinuous-v3", "CartPole-v1", "BipedalWalker-v3"])
@@ -15,7 +16,7 @@ def test_rollout_equals_a_plain_loop_with_torch(env_id):
 
     from pyes.networks.modules import build_module
 
-    with tasks.make(TaskConfig(env_id=env_id)) as task:
+    with tasks.make(GymnasiumConfig(env_id=env_id)) as task:
         head = ActionHead.for_space(task.action_space)
         spec, theta = networks.build(NetworkConfig(), task.observation_size, head, seed=1, observation_clip=5.0)
         rollout = Rollout(task, spec.runner())
@@ -39,7 +40,7 @@ def test_rollout_equals_a_plain_loop_with_torch(env_id):
 
 
 def test_limit_cuts_the_episode():
-    with tasks.make(TaskConfig(env_id="Pendulum-v1")) as task:
+    with tasks.make(GymnasiumConfig(env_id="Pendulum-v1")) as task:
         head = ActionHead.for_space(task.action_space)
         spec, theta = networks.build(NetworkConfig(), 3, head, seed=1, observation_clip=5.0)
         rollout = Rollout(task, spec.runner())
