@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from pyes import config
 from pyes.algorithms.openai_es import OpenAIESConfig
-from pyes.config import TaskConfig, TrainConfig, from_mapping, to_mapping
+from pyes.config import TrainConfig, from_mapping, to_mapping
 from pyes.config.section import Section
 from pyes.errors import ConfigError
 from pyes.networks.mlp import MLPConfig
 from pyes.networks.own_module import OwnModuleConfig
 from pyes.system.text import literal
+from pyes.tasks.gymnasium import GymnasiumConfig
 
 SECTIONS = [value for value in vars(config).values() if isinstance(value, type) and issubclass(value, Section)]
 
@@ -36,7 +37,7 @@ def nested(path: str, value: object) -> dict[str, Any]:
 
 def test_from_mapping_of_one_key_defaults_the_rest():
     made = from_mapping({"task": {"env_id": "CartPole-v1"}})
-    expected = dataclasses.replace(TrainConfig(), task=TaskConfig(env_id="CartPole-v1"), run_dir=made.run_dir)
+    expected = dataclasses.replace(TrainConfig(), task=GymnasiumConfig(env_id="CartPole-v1"), run_dir=made.run_dir)
     assert made == expected
 
 
@@ -223,10 +224,10 @@ def test_from_mapping_any_value_is_taken_or_refused_in_one_line(path: str, value
 @pytest.mark.parametrize("value", [{1: 2}, np.float32(1), float("nan"), object(), {"deep": [{2: 3}]}])
 def test_env_kwargs_are_what_json_has(value):
     with pytest.raises(ConfigError, match=r"task.env_kwargs: got .*, expected a mapping of what JSON has"):
-        TaskConfig(env_kwargs={"a": value})
+        GymnasiumConfig(env_kwargs={"a": value})
     with pytest.raises(ConfigError, match=r"network.module_kwargs: got .*, expected a mapping of what JSON has"):
         OwnModuleConfig(module="a:b", module_kwargs={"a": value})
-    assert TaskConfig(env_kwargs={"a": (1, [2.5, None, {"b": True}])})
+    assert GymnasiumConfig(env_kwargs={"a": (1, [2.5, None, {"b": True}])})
 
 
 @pytest.mark.parametrize(
