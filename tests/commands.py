@@ -13,15 +13,20 @@ from pathlib import Path
 LIMIT = 100.0  # seconds for a command
 
 
+def started(*arguments: str | Path, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command of pyes in a folder, in a new Python; return how it ended and what it said."""
+    command = [sys.executable, "-m", "pyes", *map(str, arguments)]
+    options = {"cwd": cwd, "env": os.environ | environment, "capture_output": True, "text": True}
+    return subprocess.run(command, timeout=LIMIT, check=False, **options)
+
+
 def pyes(*arguments: str | Path, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run a command of pyes in a folder; return how it ended and what it said."""
-    words = list(map(str, arguments))
     if sys.platform == "win32":
-        command = [sys.executable, "-m", "pyes", *words]
-        options = {"cwd": cwd, "env": os.environ | environment, "capture_output": True, "text": True}
-        return subprocess.run(command, timeout=LIMIT, check=False, **options)
+        return started(*arguments, cwd=cwd, **environment)
     import hosts
 
+    words = list(map(str, arguments))
     with tempfile.TemporaryDirectory() as folder:
         outputs = [Path(folder) / name for name in ("stdout", "stderr")]
         process = hosts.CONTEXT.Process(target=_main, args=(words, str(cwd), dict(os.environ) | environment, outputs))
