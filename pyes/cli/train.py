@@ -20,7 +20,7 @@ from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.system.text import one_line
 
 #: Groups whose options have keys of their own, and a name among them.
-_NAMED_GROUPS = ("algorithm", "task", "network", "optimizer")
+_NAMED_GROUPS = ("algorithm", "task", "optimizer")
 
 
 def run(arguments: list[str]) -> None:
@@ -179,7 +179,7 @@ def _explained(error: Exception) -> ConfigError:
         path, _, key = str(cause.full_key).rpartition(".")
         allowed = {str(each) for each in cause.parent_node} - {"hydra"}
         hint = AlgorithmConfig.ELSEWHERE.get(key, "") if path == AlgorithmConfig.PATH else ""
-        allowed = allowed if path else allowed.union(GROUPS_WITHOUT_KEYS)
-        return unknown_key(path, key, allowed, hint=hint, kinds=kinds_with_key(path, key))
+        hint = hint or kinds_with_key(path, key)
+        return unknown_key(path, key, allowed if path else allowed.union(GROUPS_WITHOUT_KEYS), hint=hint)
     parts = [str(error)] if cause is error else [str(error), str(cause)]
     return ConfigError(one_line("\n".join(parts)))

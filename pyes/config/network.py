@@ -28,8 +28,8 @@ class NetworkConfig(Section):
         return cast(type[Section], NETWORKS.get(values.get("name", cls.name)).Config)
 
     @classmethod
-    def kinds_with(cls, key: str) -> list[str]:
-        """Return the names of the networks that have a key."""
+    def where(cls, key: str) -> str:
+        """Return which networks have a key that this one lacks."""
         return NETWORKS.with_key(key)
 
 

@@ -79,10 +79,11 @@ class Registry(Generic[K]):
         self._import_all()
         return sorted(self._kinds.keys() | {point.name for point in self._entry_points()})
 
-    def with_key(self, key: str) -> list[str]:
-        """Return the names of the package's own kinds whose settings have a key, sorted."""
+    def with_key(self, key: str) -> str:
+        """Say which of the package's own kinds have a key, for the message about one that lacks it; empty for none."""
         kinds = self.classes().values()
-        return sorted(kind.kind for kind in kinds if key in {each.name for each in dataclasses.fields(kind.Config)})
+        names = sorted(kind.kind for kind in kinds if key in {each.name for each in dataclasses.fields(kind.Config)})
+        return f"it is a key of {self.section}={', '.join(names)}" if names else ""
 
     def classes(self) -> dict[str, K]:
         """Return the classes of pyes' own kinds by their Python names; imports every module of the package."""
@@ -166,11 +167,11 @@ class Registry(Generic[K]):
 #: By the sections of the configuration. Folders of kinds lie above this one, and are imported by name only.
 ALGORITHMS: Registry[Any] = Registry("algorithm", "pyes.algorithms", "pyes.algorithms.base:Algorithm")
 TASKS: Registry[Any] = Registry("task", "pyes.tasks", "pyes.tasks.base:Task")
-NETWORKS: Registry[Any] = Registry("network", "pyes.networks")
+NETWORKS: Registry[Any] = Registry("network", "pyes.networks", "pyes.networks.base:Network")
 CLUSTERS: Registry[Any] = Registry("cluster", "pyes.cluster")
 
 
-def kinds_with_key(section: str, key: str) -> list[str]:
-    """Return the names of a section's kinds that have a key; none where the section has no kinds."""
+def kinds_with_key(section: str, key: str) -> str:
+    """Say which kinds of a section have a key; empty for none, or where the section has no kinds."""
     registries = {each.section: each for each in (ALGORITHMS, TASKS, NETWORKS, CLUSTERS)}
-    return registries[section].with_key(key) if section in registries else []
+    return registries[section].with_key(key) if section in registries else ""

@@ -64,9 +64,9 @@ class Section:
         return cls
 
     @classmethod
-    def kinds_with(cls, key: str) -> list[str]:
-        """Return the names of the section's kinds that have a key, for the message about a kind that lacks it."""
-        return []
+    def where(cls, key: str) -> str:
+        """Return where a key is that this section lacks, for the message about it; empty where that is unknown."""
+        return cls.ELSEWHERE.get(key, "")
 
     def __post_init__(self) -> None:
         """Check every field against its annotation, then what only holds between fields."""
@@ -113,17 +113,10 @@ def refusal(key: str, got: object, expected: str) -> ConfigError:
     return ConfigError(f"{key or 'configuration'}: got {literal(got)}, expected {expected}")
 
 
-def unknown_key(
-    path: str, key: str, allowed: Iterable[str], what: str = "key", hint: str = "", kinds: Iterable[str] = ()
-) -> ConfigError:
-    """Return the one-line error for a key (or other name) that does not exist, with the allowed ones listed.
-
-    ``kinds`` are those of the section that have the key, though the chosen one has not.
-    """
+def unknown_key(path: str, key: str, allowed: Iterable[str], what: str = "key", hint: str = "") -> ConfigError:
+    """Return the one-line error for a key (or other name) that does not exist, with the allowed ones listed."""
     names = sorted(allowed)
     close = difflib.get_close_matches(key, names, n=1)
-    if having := ", ".join(kinds):
-        hint = f"it is a key of {path}={having}"
     hint = f"{hint}; " if hint else f"did you mean {_join(path, close[0])!r}? " if close else ""
     return ConfigError(f"unknown {what} {_join(path, key)!r}: {hint}allowed: {', '.join(names)}")
 
@@ -156,8 +149,7 @@ def _parse_section(section: type[Section], value: Any, path: str) -> Section:
     allowed = _hints(section)
     for key in value:
         if key not in allowed:
-            hint, kinds = section.ELSEWHERE.get(key, ""), section.kinds_with(str(key))
-            raise unknown_key(path, str(key), allowed, hint=hint, kinds=kinds)
+            raise unknown_key(path, str(key), allowed, hint=section.where(str(key)))
     return section(**value)
 
 

@@ -125,7 +125,11 @@ def test_a_failing_environment_fails_its_members_only(name, table):
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("segfault", "killed by signal "), ("exit", "exit code 3"), ("memory", "MemoryError")],
+    [
+        ("segfault", "killed by signal "),
+        pytest.param("exit", "exit code 3", marks=pytest.mark.slow),
+        pytest.param("memory", "MemoryError", marks=pytest.mark.slow),
+    ],
 )
 def test_a_member_that_kills_three_workers_is_recorded_as_failed(fault, reason, table):
     config = ClusterConfig(workers=2)

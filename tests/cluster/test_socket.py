@@ -200,6 +200,7 @@ def test_nodes_killed_at_random_and_all_at_once_change_nothing(tmp_path, referen
     _same(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
 def test_the_heads_own_node_is_replaced_when_it_dies(tmp_path, reference):
     run = tmp_path / "run"
     with _trainer(new_address(), run, workers=1, environment=SLOW) as head:
@@ -272,6 +273,7 @@ def test_a_silent_link_costs_time_alone(tmp_path, reference):
     _same(reference(), run)
 
 
+@pytest.mark.slow
 def test_a_node_whose_workers_are_lost_leaves_and_tries_again(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with _trainer(address, run, ENDLESS, workers=1, environment=SLOW) as head:
@@ -285,6 +287,7 @@ def test_a_node_whose_workers_are_lost_leaves_and_tries_again(tmp_path, referenc
     _same(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
 def test_a_member_that_takes_minutes_costs_its_node_one_worker_for_a_moment(tmp_path, reference):
     """It hangs on one node alone; the other node evaluates it, and the first one goes on with both of its workers."""
     run, address, marks = tmp_path / "run", new_address(), tmp_path / "marks"
@@ -304,6 +307,7 @@ def test_a_member_that_takes_minutes_costs_its_node_one_worker_for_a_moment(tmp_
     _same(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
 def test_results_of_a_node_that_was_stopped_are_duplicates(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with contextlib.ExitStack() as stack:
@@ -318,6 +322,7 @@ def test_results_of_a_node_that_was_stopped_are_duplicates(tmp_path, reference):
     _same(reference(), run)
 
 
+@pytest.mark.slow
 @makes_networks
 def test_three_machines_on_cables_that_are_pulled_out_change_nothing(tmp_path, reference, key):
     """Hosts are network namespaces; the address is open, and so there is a key."""
@@ -364,6 +369,7 @@ def test_a_cable_that_is_out_for_twenty_seconds_changes_nothing(tmp_path, refere
     _same(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delay", "piece"), [(0.05, 2**16), (0.0, 1)])
 def test_a_slow_or_crumbling_link_changes_nothing(tmp_path, reference, delay, piece):
     run, address = tmp_path / "run", new_address()
@@ -374,6 +380,7 @@ def test_a_slow_or_crumbling_link_changes_nothing(tmp_path, reference, delay, pi
     _same(reference(), run)
 
 
+@pytest.mark.slow
 def test_a_link_cut_after_every_number_of_bytes_changes_nothing(tmp_path, reference):
     """Every other connection lives for some bytes more than the one before it; a node gives up if none is let in."""
     run, address = tmp_path / "run", new_address()
@@ -384,6 +391,7 @@ def test_a_link_cut_after_every_number_of_bytes_changes_nothing(tmp_path, refere
     _same(reference(), run)
 
 
+@pytest.mark.slow
 @makes_clocks
 def test_clocks_that_are_days_apart_change_nothing(tmp_path, reference):
     """A beat carries its sender's clock: an answer with another one would make a round trip of days, or of none."""
@@ -400,6 +408,7 @@ def test_clocks_that_are_days_apart_change_nothing(tmp_path, reference):
     _same(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
 def test_a_node_whose_wall_clock_runs_backwards_changes_nothing(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     variables = {**os.environ, **backwards(tmp_path), "PYTHONPATH": str(Path(__file__).parents[1])}
@@ -549,6 +558,7 @@ def test_a_node_that_is_late_is_not_waited_for(patient):
         assert node.expect(wire.Open).generation == generation + 1
 
 
+@pytest.mark.slow
 def test_a_node_that_does_not_read_is_not_written_to_for_ever(tmp_path, reference):
     """Each generation is a vector of 1 MB; 4 may wait for it, and some more in the kernel."""
     changes = {
@@ -613,6 +623,7 @@ def _ready(job, changes=None):
     return wire.Ready(job.job, digest, table, "", 0, 0)
 
 
+@pytest.mark.slow
 def test_user_code_that_is_on_the_head_alone_is_named(tmp_path):
     """The head's own node has it, too."""
     (tmp_path / "only_here.py").write_text("from user_tasks import point as make\n")
@@ -646,6 +657,7 @@ def key(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_a_run_between_machines_with_a_key_lets_in_nobody_else(tmp_path, reference, key):
     run, address = tmp_path / "run", new_address()
     other = tmp_path / "other"
@@ -727,6 +739,7 @@ def _listen_beyond_loopback():
             server.accept()
 
 
+@pytest.mark.slow
 def test_a_node_with_a_key_does_not_trust_a_head_without(tmp_path, key):
     address = new_address()
     with _trainer(address, tmp_path / "run"), Host(address, key=str(key)) as host:
@@ -790,6 +803,7 @@ def test_two_thousand_nodes_that_join_at_once_are_all_let_in(patient):
     until(lambda: len(status.ask(addresses.parse(address), None)["nodes"]) < 2000, "their leave")
 
 
+@pytest.mark.slow
 def test_a_head_out_of_descriptors_goes_on(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with Trainer(
@@ -818,6 +832,7 @@ def _rest(connection):
 # --- daemons and signals
 
 
+@pytest.mark.slow
 def test_a_sweep_of_tasks_and_networks_is_served_by_the_same_daemons(tmp_path, daemons):
     sweep = tmp_path / "sweep"
     shared = [

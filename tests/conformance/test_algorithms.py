@@ -101,6 +101,15 @@ def test_theta_stays_finite_when_all_members_fail_or_are_equal(name: str, value:
     assert np.isfinite(algorithm.member(0)).all()
 
 
+@each_algorithm
+def test_infinite_returns_are_those_of_failed_members(name: str, table: NoiseTable):
+    infinite, failed = make(name, table), make(name, table)
+    for _ in range(3):
+        tell(infinite, lambda members: np.where(members[:, 0] > 1, np.inf, np.where(members[:, 1] > 1, -np.inf, 0.5)))
+        tell(failed, lambda members: np.where((members[:, 0] > 1) | (members[:, 1] > 1), np.nan, 0.5))
+    np.testing.assert_array_equal(infinite.theta, failed.theta)
+
+
 @pytest.mark.parametrize("name", ON_TABLE)
 def test_threads_change_nothing(name: str):
     dim = 150_000

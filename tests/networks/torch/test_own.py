@@ -9,22 +9,23 @@ import pytest
 import torch
 import user_modules
 from gymnasium import spaces
-from pyes.networks.torch_network import TorchNetwork
 
 import pyes
 import pyes.reports.replay
-from pyes.config import NetworkConfig
 from pyes.errors import ConfigError
 from pyes.networks import ActionDecoder, NamedModule, Policy, PolicySpec, Program, build
+from pyes.networks.mlp import MLPConfig
+from pyes.networks.own_module import OwnModuleConfig
+from pyes.networks.torch.own import TorchNetwork
 from pyes.reports.export import export
 from pyes.run.metrics import read_rows
 
-HEAD = ActionDecoder.for_space(spaces.Box(-1, 1, (2,), np.float32))
+DECODER = ActionDecoder.for_space(spaces.Box(-1, 1, (2,), np.float32))
 
 
-def _build(name, head=HEAD, **kwargs):
-    config = NetworkConfig("torch", module=f"user_modules:{name}", module_kwargs=kwargs)
-    return build(config, 6, head, seed=1, observation_clip=5.0)
+def _build(name, decoder=DECODER, **kwargs):
+    config = OwnModuleConfig(module=f"user_modules:{name}", module_kwargs=kwargs)
+    return build(config, 6, decoder, seed=1, observation_clip=5.0)
 
 
 def _runner(spec, theta, **options):
@@ -63,15 +64,6 @@ def test_what_c_does_not_know_exactly_is_run_by_torch(name):
         np.testing.assert_allclose(runner.forward(observation), expected.numpy(), atol=1e-6)
 
 
-def test_theta_follows_the_seed_and_init():
-    config = NetworkConfig("torch", module="user_modules:Plain")
-    first, again, other = (build(config, 6, HEAD, seed, 5.0)[1] for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).all()
-    zero = NetworkConfig("torch", module="user_modules:Plain", init="zero")
-    assert not build(zero, 6, HEAD, 1, 5.0)[1].any()
-
-
 # How it runs
 
 
@@ -80,10 +72,10 @@ def test_normalisation_action_and_noise_are_those_of_the_compiled_policy(mode):
     """The same layers, compiled and run by torch, in everything that the runner does around them."""
     space = spaces.Discrete(4, start=3) if mode == "argmax" else spaces.Box(-1, 2, (2,), np.float32)
     noise = 0.3 if mode in ("identity", "clip", "tanh") else 0.0
-    head = ActionDecoder.for_space(space, mode, bins=3 if mode == "bins" else 0, noise=noise)
-    config = NetworkConfig("mlp", hidden=(8,))
-    compiled, theta = build(config, 6, head, seed=1, observation_clip=5.0)
-    foreign, _ = _build("Plain", head)
+    decoder = ActionDecoder.for_space(space, mode, bins=3 if mode == "bins" else 0, noise=noise)
+    config = MLPConfig(hidden=(8,))
+    compiled, theta = build(config, 6, decoder, seed=1, observation_clip=5.0)
+    foreign, _ = _build("Plain", decoder)
     runners = [_runner(spec, theta) for spec in (compiled, foreign)]
     sums = np.zeros((2, 2, 6))
     for runner, own in zip(runners, sums, strict=True):
@@ -265,7 +257,7 @@ def test_loading_a_network_that_torch_runs_imports_torch(saved):
 )
 def test_a_module_that_cannot_be_used_is_one_line(name, words):
     with pytest.raises(ConfigError) as error:
-        build(NetworkConfig("torch", module=name), 6, HEAD, 0, 5.0)
+        build(OwnModuleConfig(module=name), 6, DECODER, 0, 5.0)
     message = str(error.value)
     assert "\n" not in message
     assert "network.module" in message
