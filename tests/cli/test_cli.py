@@ -10,24 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import pyes
 
 from pyes import cli
 from pyes.cli import this_machine
 from pyes.run.directory import RunDirectory
 
 TINY = ("debug=default", "task=cart_pole")
-
-
-def pyes(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pyes", *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
 
 
 def error_line(done: subprocess.CompletedProcess[str], status: int) -> str:
@@ -38,6 +27,14 @@ def error_line(done: subprocess.CompletedProcess[str], status: int) -> str:
     assert not any("error" in each.lower() for each in before)
     assert line.startswith("pyes: error: ")
     return line.removeprefix("pyes: error: ")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server():
+    if sys.platform != "win32":
+        import hosts
+
+        hosts.start_server()
 
 
 @pytest.fixture(scope="module")
