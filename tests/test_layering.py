@@ -111,8 +111,12 @@ def test_torch_is_imported_at_the_top_of_one_sub_package():
 #: What tells the wall clock, which may jump; `time` names are of that module, the others of datetime's classes.
 WALL_CLOCK = {"time": {"time", "time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime", "clock_gettime"}}
 OF_DATETIME = {"now", "utcnow", "today", "fromtimestamp"}
-#: Where people are told the time: the lines of a node, and the name of a new run's directory.
-TELLS_THE_TIME = {"remote/agent.py": ["time.strftime"], "config/run.py": ["time.strftime"]}
+#: Where people are told the time: the lines of a node, the name of a new run's directory, TensorBoard's events.
+TELLS_THE_TIME = {
+    "remote/agent.py": ["time.strftime"],
+    "config/run.py": ["time.strftime"],
+    "run/metrics.py": ["time.time"],
+}
 
 
 def wall_clocks(tree: ast.AST) -> Iterator[str]:
