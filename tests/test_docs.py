@@ -298,7 +298,7 @@ def rows(page: Path) -> dict[str, list[str]]:
 def keys(section: type[Section] = TrainConfig, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield every key of the configuration with its type and its default."""
     hints = typing.get_type_hints(section, include_extras=True)
-    default = section()
+    default = from_mapping({}) if section is TrainConfig else section()
     for field in dataclasses.fields(section):
         value = getattr(default, field.name)
         if isinstance(value, Section):
