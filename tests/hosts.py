@@ -35,7 +35,9 @@ from pyes.system import addresses
 from pyes.system.lifetime import Closing
 from pyes.system.lookup import version
 
-_CONTEXT = multiprocessing.get_context("forkserver")
+#: What a run imports on its way, each once for all processes.
+PRELOADED = ("torch", "matplotlib.figure", "pyes.cli.train", "pyes.training.loop", "pyes.remote.session")
+CONTEXT = multiprocessing.get_context("forkserver")
 _PORT = 5555
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 _NEW_TIME = 0x80  # CLONE_NEWTIME
@@ -44,8 +46,8 @@ _numbers = itertools.count(1)
 
 def start_server() -> None:
     """Start the process that the others are forked from; it stays until Python ends."""
-    _CONTEXT.set_forkserver_preload(["torch", "pytest", "pyes.training.loop", "pyes.remote.session", "faulty", "hosts"])
-    process = _CONTEXT.Process(target=os.getpid)
+    CONTEXT.set_forkserver_preload([*PRELOADED, "pytest", "faulty", "hosts"])
+    process = CONTEXT.Process(target=os.getpid)
     process.start()
     process.join()
     process.close()
@@ -87,7 +89,7 @@ class Program(Closing):
     ) -> None:
         self._said = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed on leaving
         target = (self._said.name, environment or {}, path, descriptors, apart, clock, function, arguments)
-        self._process = _CONTEXT.Process(target=_run, args=target)
+        self._process = CONTEXT.Process(target=_run, args=target)
         self._process.start()
         self.pid: int = self._process.pid
 

@@ -287,6 +287,7 @@ def test_a_node_whose_workers_are_lost_leaves_and_tries_again(tmp_path, referenc
     _same(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
 def test_a_member_that_takes_minutes_costs_its_node_one_worker_for_a_moment(tmp_path, reference):
     """It hangs on one node alone; the other node evaluates it, and the first one goes on with both of its workers."""
     run, address, marks = tmp_path / "run", new_address(), tmp_path / "marks"

@@ -25,6 +25,7 @@ NEEDS = {
     "algorithm=nsra_es": ["task.behaviour=final_observation"],
     "algorithm=plugin": ["algorithm.factory=pyes.algorithms.openai_es:OpenAIES"],
     "task=atari": ["task.env_id=ALE/Breakout-v5"],
+    "task=environment": ["task.name=gymnasium"],
     "task=gymnasium": ["task.env_id=Acrobot-v1"],
     "task=gym": ["task.env_id=CartPole-v1"],
     "task=function": ["task.factory=pyes.tasks.functions:quadratic", "task.dim=3"],
