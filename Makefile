@@ -4,14 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*.pyx csrc/*.pxd csrc/kernels/*)
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*.pyx csrc/*.pxd csrc/core/* csrc/kernels/*)
 # Compiled modules are kept: each of the tests' hundreds of processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 # pytest options, for example: make test ARGS='-k noise -x'
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-learning soak test-c lint types check bench wheel clean
+.PHONY: help demo test test-slow test-learning soak test-c lint types check bench wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -19,7 +19,7 @@ help: ## list the targets
 # --- use ---
 
 demo: DEMO := runs/demo-$(shell date +%Y-%m-%d-%H-%M-%S)
-demo: $(VENV)/.installed-video ## train the default policy; draw its learning curve and film it
+demo: $(VENV)/.installed-box2d,video ## train the default policy; draw its learning curve and film it
 	$(BIN)/pyes train run_dir=$(DEMO)
 	$(BIN)/pyes video $(DEMO) -o $(DEMO)/video.mp4
 	@printf '\nthe run:             %s\nits learning curve:  %s\nits video:           %s\n' \
@@ -32,8 +32,13 @@ bench: $(VENV)/.installed-dev ## measure kernels, rollouts and the node against 
 # --- develop ---
 
 # One process more than cores: a tenth of the tests' time is waiting for sockets, processes and faults to be noticed.
-test: $(VENV)/.installed-dev ## run all tests but the long ones, in three processes
-	$(BIN)/pytest -n 3 --dist worksteal -m "not learning and not soak" $(ARGS)
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal
+
+test: $(VENV)/.installed-dev ## run the quick tests, which touch every part (about two minutes on two cores)
+	$(PYTEST) -m "not slow and not learning and not soak" $(ARGS)
+
+test-slow: $(VENV)/.installed-dev ## run the others: long faults, every simulator, many seeds
+	$(PYTEST) -m "slow and not learning and not soak" $(ARGS)
 
 test-learning: $(VENV)/.installed-dev ## train on real tasks until policies are good (minutes)
 	$(BIN)/pytest -m learning $(ARGS)
@@ -51,7 +56,7 @@ lint: $(VENV)/.installed-dev ## check style and format
 types: $(VENV)/.installed-dev ## check types
 	$(BIN)/mypy
 
-check: lint types test-c test ## all that CI checks
+check: lint types test-c test test-slow ## all that CI checks
 
 wheel: $(VENV)/.installed-dev ## build sdist and wheel into dist/
 	$(BIN)/python -m build
@@ -68,11 +73,12 @@ $(VENV)/.installed-%: $(SOURCES)
 		echo "pyes needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is $$($(PYTHON) --version 2>&1); try make PYTHON=python3.11" >&2; \
 		exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -c 'import torch; assert torch.__version__.split("+")[0] == "$(TORCH)"' 2>/dev/null || $(install-torch)
+	$(if $(filter dev torch all,$*),$(has-torch) 2>/dev/null || $(install-torch))
 	$(install) -e '.[$*]'
 	@touch $@
 
 # A module is compiled when it is first imported; pip would compile all of them, in one process, and most are never used.
 install := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
+has-torch := $(BIN)/python -c 'import torch; assert torch.__version__.split("+")[0] == "$(TORCH)"'
 # The CPU build where pip has it (its version then ends in +cpu); else the version alone, as the platform's own.
 install-torch = $(install) 'torch==$(TORCH)+cpu' 2>/dev/null || $(install) 'torch==$(TORCH)'

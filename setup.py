@@ -1,11 +1,13 @@
-"""The parts of the build that pyproject.toml cannot say: the extension module, and ``conf/`` as ``pyes.conf``.
+"""What pyproject.toml cannot say of the build: the extension module, ``conf/`` as ``pyes.conf``, the README's links.
 
 ``PYES_DEBUG_BUILD=1`` builds without optimisation, with debug symbols and with warnings as errors.
 """
 
 import os
+import re
 import sys
 import sysconfig
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -39,13 +41,14 @@ def compile_flags() -> list[str]:
 
 def kernel_sources() -> list[str]:
     """Every kernel file, relative to the project's root."""
-    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc" / "kernels").glob("*.c"))
+    return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "csrc" / "kernels").glob("*.c"))
 
 
-def kernel_headers() -> list[str]:
-    """Files whose change must rebuild the extension."""
-    files = [*(ROOT / "csrc").rglob("*.h"), *(ROOT / "csrc").rglob("*.pxd")]
-    return sorted(str(path.relative_to(ROOT)) for path in files)
+def included_files() -> list[str]:
+    """List what the sources include: a change of these must rebuild the extension, too."""
+    files = (path for path in (ROOT / "csrc").rglob("*") if path.suffix in (".h", ".pxd", ".pxi"))
+    relative = (path.relative_to(ROOT) for path in files)
+    return sorted(path.as_posix() for path in relative if path.parts[1] != "tests")
 
 
 def core_extension() -> Extension:
@@ -54,7 +57,7 @@ def core_extension() -> Extension:
     return Extension(
         "pyes._core",
         sources=["csrc/_core.pyx", *kernel_sources()],
-        depends=kernel_headers(),
+        depends=included_files(),
         include_dirs=["csrc"],
         define_macros=[*limited],
         extra_compile_args=compile_flags(),
@@ -85,7 +88,23 @@ def conf_packages() -> list[str]:
     return sorted(".".join(("pyes", "conf", *parts)) for parts in relative)
 
 
+def description() -> str:
+    """Return the README with links to this version's files in the repository: relative ones lead nowhere on PyPI."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    repository, tag = project["urls"]["Homepage"], f"v{project['version']}"
+    raw = repository.replace("https://github.com/", "https://raw.githubusercontent.com/")
+
+    def absolute(link: re.Match[str]) -> str:
+        path = link[1]
+        return f"]({raw}/{tag}/{path})" if path.endswith(".png") else f"]({repository}/blob/{tag}/{path})"
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"\]\((?![a-z]+:|#)([^)\s]+)\)", absolute, readme)
+
+
 setup(
+    long_description=description(),
+    long_description_content_type="text/markdown",
     packages=[*find_packages(include=["pyes", "pyes.*"]), *conf_packages()],
     package_dir={"pyes.conf": "conf"},
     package_data={"pyes": ["py.typed", "*.pyi"], **{name: ["*.yaml"] for name in conf_packages()}},

@@ -18,7 +18,8 @@ import numpy as np
 
 import pyes
 from pyes import algorithms
-from pyes.config import AlgorithmConfig, algorithm_config
+from pyes.config import algorithm_config
+from pyes.config.registry import ALGORITHMS
 from pyes.numerics.noise import NoiseTable
 from pyes.run.metrics import read_rows
 
@@ -45,7 +46,7 @@ def main() -> None:
     print("| algorithm | parameters | ask, ms | tell, ms | share of a generation | peak memory, MB |")
     print("|---|---|---|---|---|---|")
     for dim, size, evaluation in ((18, 20, lander), (6_536, 100, ant)):
-        for settings in [{"name": name} for name in sorted(AlgorithmConfig.KINDS)] + MORE:
+        for settings in [{"name": name} for name in ALGORITHMS.names()] + MORE:
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 ask, tell, peak = pool.apply(measure, (settings | {"population_size": size}, dim, generations))
             share = (ask + tell) / (ask + tell + evaluation)

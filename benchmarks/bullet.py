@@ -19,8 +19,9 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from pyes import networks, tasks
-from pyes.config import NetworkConfig, TaskConfig
-from pyes.networks import ActionHead, Runner
+from pyes.config import TaskConfig
+from pyes.networks import ActionDecoder, Runner
+from pyes.networks.mlp import MLPConfig
 from pyes.tasks import Task
 from pyes.tasks.gymnasium import GymnasiumConfig
 
@@ -76,8 +77,8 @@ def report_resets(name: str, config: TaskConfig, task: Task) -> None:
 
 
 def make_runner(task: Task) -> Runner:
-    head = ActionHead.for_space(task.action_space)
-    config = NetworkConfig(name="mlp", hidden=(64, 64))
+    head = ActionDecoder.for_space(task.action_space)
+    config = MLPConfig()
     spec, theta = networks.build(config, task.observation_size, head, seed=0, observation_clip=5.0)
     runner = spec.runner()
     runner.load(theta)

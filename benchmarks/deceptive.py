@@ -29,7 +29,9 @@ def measure(algorithm: str, seed: int) -> bool:
     """Train once; say whether the center passed the trap, and when."""
     with tempfile.TemporaryDirectory(prefix="deceptive-") as folder:
         run = Path(folder) / "run"
-        choices = ("experiment=maze_novelty", f"algorithm={algorithm}", "cluster=inline", f"target_return={BEHIND}")
+        choices = ["experiment=maze_novelty", f"algorithm={algorithm}", "cluster=inline", f"target_return={BEHIND}"]
+        if algorithm == "nsra_es":
+            choices.append("algorithm.return_weight_patience=10")
         command = [sys.executable, "-m", "pyes", "train", *choices, f"seed={seed}", f"run_dir={run}"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         rows = read_rows(run / "metrics.csv")

@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 
 from pyes import networks, tasks
 from pyes.algorithms.population import Population
-from pyes.config import NetworkConfig, TaskConfig
+from pyes.config import TaskConfig
 from pyes.episodes.batch import Batch, Plan
 from pyes.episodes.rollout import TaskEvaluator
 from pyes.episodes.vector_rollout import VectorEvaluator
-from pyes.networks import ActionHead, PolicySpec
+from pyes.networks import ActionDecoder, PolicySpec
+from pyes.networks.mlp import MLPConfig
 from pyes.tasks.envpool import EnvPoolConfig
 from pyes.tasks.gymnasium import GymnasiumConfig
 
 SIZES = (16, 64)
-NETWORK = NetworkConfig("mlp", hidden=(64, 64))
+NETWORK = MLPConfig()
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,9 @@ def compare(case: Case, size: int) -> str:
     """Return both speeds and their ratio as a line."""
     config = EnvPoolConfig(env_id=case.env_id)
     with tasks.make(config) as task:
-        head, observations, limit = ActionHead.for_space(task.action_space), task.observation_size, task.max_timesteps
-    spec, theta = networks.build(NETWORK, observations, head, seed=0, observation_clip=5.0)
+        decoder = ActionDecoder.for_space(task.action_space)
+        observations, limit = task.observation_size, task.max_timesteps
+    spec, theta = networks.build(NETWORK, observations, decoder, seed=0, observation_clip=5.0)
     if case.balance:
         theta = balancing(spec)
     members = [

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium
 
 from pyes.bench import rollouts
-from pyes.config import NetworkConfig
+from pyes.networks.mlp import MLPConfig
 
 CASES = {"HalfCheetah-v5": ((64, 64), 0.85), "Hopper-v5": ((64, 64), None), "Humanoid-v5": ((256, 256), 0.85)}
 ROUNDS, SEEDS, STEPS = 15, range(5), 200
@@ -22,7 +22,7 @@ ROUNDS, SEEDS, STEPS = 15, range(5), 200
 def main() -> None:
     """Print two lines a task."""
     for env_id, (hidden, wanted) in CASES.items():
-        ours, bare = rollouts.compare(env_id, NetworkConfig("mlp", hidden=hidden), normalize=True)
+        ours, bare = rollouts.compare(env_id, MLPConfig(hidden=hidden), normalize=True)
         ratio = statistics.median(first / second for first, second in zip(ours, bare, strict=True))
         asked = "" if wanted is None else f" (aim {wanted})"
         print(

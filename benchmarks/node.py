@@ -20,9 +20,10 @@ import numpy as np
 from pyes import networks, tasks
 from pyes.algorithms.population import Population
 from pyes.cluster import Cluster, open_cluster
-from pyes.config import ClusterConfig, NetworkConfig, TaskConfig
+from pyes.config import ClusterConfig, TaskConfig
 from pyes.episodes.batch import Batch, Plan
-from pyes.networks import ActionHead
+from pyes.networks import ActionDecoder
+from pyes.networks.linear import LinearConfig
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable
 from pyes.tasks.gymnasium import GymnasiumConfig
@@ -64,7 +65,7 @@ def scaling() -> None:
 
 def generation() -> None:
     """1,000 members that cost nothing: ask, evaluate on 2 workers, tell."""
-    from pyes.algorithms import OpenAIES
+    from pyes.algorithms.openai_es import OpenAIES
 
     with (
         NoiseTable(2**22, 0, shared=True) as table,
@@ -139,9 +140,9 @@ def recovery() -> None:
 def start(cluster: Cluster, task: TaskConfig, table: NoiseTable, members: int) -> np.ndarray:
     """Start a cluster on a task with a linear policy; return theta."""
     with tasks.make(task) as made:
-        head = ActionHead.for_space(made.action_space)
+        head = ActionDecoder.for_space(made.action_space)
         size = made.observation_size
-    spec, theta = networks.build(NetworkConfig(), size, head, seed=0, observation_clip=5.0)
+    spec, theta = networks.build(LinearConfig(), size, head, seed=0, observation_clip=5.0)
     cluster.start(Plan(0, len(theta), members, 1, size, 0, spec), table)
     return theta
 

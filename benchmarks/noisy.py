@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ga": {"sigma": 0.1},
 }
 MOST = 32
-#: Name of each way, episodes a member, and settings of the algorithm.
+#: Name of each way, episodes per member, and more settings of the run.
 WAYS: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("1", 1, {}),
     ("2", 2, {}),
@@ -77,13 +77,13 @@ def measure(algorithm: str, episodes: int, settings: dict[str, Any], seed: int) 
         run = Path(folder) / "run"
         config = {
             "seed": seed, "run_dir": str(run), "generations": None, "timesteps": EPISODES,
-            "algorithm": {"name": algorithm, "population_size": POPULATION, **SETTINGS.get(algorithm, {}), **settings},
+            "algorithm": {"name": algorithm, "population_size": POPULATION, **SETTINGS.get(algorithm, {})},
             "task": {
                 "name": "python", "factory": "noisy:Quadratic", "episodes": episodes, "action": "identity",
                 "common_random_numbers": "none",
             },
             "network": {"bias": False, "init": "zero"}, "noise": {"entries": 1_000_000}, "evaluation": {"every": 0},
-            "snapshot": {"every": 0}, "cluster": {"name": "inline"},
+            "snapshot": {"every": 0}, "cluster": {"name": "inline"}, **settings,
         }  # fmt: skip
         pyes.train(config, display=False)
         with pyes.reports.replay.open(run) as replay:

@@ -74,12 +74,12 @@ def measure(nodes: list[VirtualNode], members: int, draw: Callable[[int, int], N
     rows = []
     for seed in range(1, BATCHES + 1):
         durations, begun, grants = draw(members, seed), cluster.now, cluster.messages
-        schedule = cluster.evaluate(durations)
+        scheduler = cluster.evaluate(durations)
         took = cluster.now - begun
         capacity = sum(1.0 / slowness for _, slowness in slots)
         head = cpu_seconds(lambda: replay(members, cluster.calls))
         efficiency, work = ideal_seconds(durations, slots) / took, durations.sum() / capacity / took
-        rows.append((efficiency, work, schedule.rerun / members, cluster.messages - grants, 1e3 * head, head / took))
+        rows.append((efficiency, work, scheduler.rerun / members, cluster.messages - grants, 1e3 * head, head / took))
     efficiency, work, twice, sent, milliseconds, share = np.mean(rows, axis=0)
     return f"{efficiency:.3f} | {work:.2f} | {twice:.1%} | {sent:,.0f} | {milliseconds:,.0f} | {share:.1%}"
 

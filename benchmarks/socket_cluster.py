@@ -140,7 +140,7 @@ def run(
 @contextmanager
 def started(address: str, nodes: int, core: int | None) -> Iterator[None]:
     """Have nodes of one worker while the block runs."""
-    command = [*PYES, "worker", address, "--workers", "1"]
+    command = [*PYES, "worker", address, "--workers", "1", "--allow", "socket_cluster"]
     here = Path(__file__).parent
     with bound_to(core):
         processes = [subprocess.Popen(command, cwd=here, stderr=subprocess.DEVNULL) for _ in range(nodes)]

@@ -13,7 +13,8 @@ import numpy as np
 
 from pyes import algorithms
 from pyes.algorithms import Algorithm
-from pyes.config import AlgorithmConfig, algorithm_config
+from pyes.config import algorithm_config
+from pyes.config.registry import ALGORITHMS
 from pyes.numerics.noise import NoiseTable
 
 DIM, MEMBERS, TURNS = 166_000, 1000, 15
@@ -25,7 +26,9 @@ def main() -> None:
     threads = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     returns = np.random.default_rng(0).standard_normal(MEMBERS)
     with NoiseTable(2**26, 0, dtype) as table:  # type: ignore[arg-type]
-        found = {name: _make(name, table, threads) for name, kind in AlgorithmConfig.KINDS.items() if kind().on_table}
+        found = {
+            name: _make(name, table, threads) for name in ALGORITHMS.names() if ALGORITHMS.get(name).Config.on_table
+        }
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in found}
         for _ in range(TURNS):
             for name, algorithm in found.items():

@@ -4,30 +4,40 @@
  *     n        entries, members, slices, words or layers, as the contract says
  *     dim      parameters of theta
  *     count    members on the board
- *     inputs, outputs, lanes    of one layer; lanes = outputs (of a convolution filters) rounded up to PYES_LANES
+ *     inputs, outputs, lanes    of one layer; lanes = outputs (filters, of a convolution) rounded up to PYES_LANES
  * "x (n, m)" is a row-major array of n * m values without gaps.
  *
  * ARGUMENTS come as: level, sizes, inputs (const), scalars, outputs. Kernels TRUST their input: sizes >= 0, pointers
- * valid for the shapes given, offsets inside the table, enumerators in range. csrc/_core.pyx checks, once, for all.
+ * valid for the shapes given, offsets inside the table, enumerators in range. csrc/core/ checks arguments from Python.
  * Natural alignment of the element type is enough. Unless a contract says otherwise, outputs overlap nothing else.
  * Every buffer belongs to the caller.
  *
  * DETERMINISM RULE. Equal arguments give equal bits, on every machine, compiler and level:
  *     - float32 and float64 arithmetic by + - * / sqrt alone, each rounded to nearest once; no libm;
  *     - built with -ffp-contract=off and without -ffast-math, so no operation is fused or reordered;
+ *     - subnormal numbers count and rounding is to nearest, whatever the calling thread has set for itself: every
+ *       function computes in standard arithmetic, and leaves the thread's control word as it was
+ *       (kernels/float_control.h);
  *     - sums run in a fixed order that no width, tile or thread count enters: a kernel over a range may be split into
  *       calls over parts of the range.
- * So a kernel's NumPy twin in pyes/reference.py gives equal bits too. The only exception is the payload of NaN.
+ * So a kernel's NumPy twin, which the tests compare it with, gives equal bits too. The only exception is the payload of
+ * NaN.
  *
  * LEVELS. Wide kernels are one C source compiled for several instruction sets (kernels/wide.h). The caller passes the
  * level; it must be one for which pyes_level_available is true. */
 #ifndef PYES_KERNELS_H
 #define PYES_KERNELS_H
 
+#include <float.h>
 #include <stdint.h>
 
 #if defined(__FAST_MATH__)
 #error "pyes needs IEEE arithmetic: build without -ffast-math"
+#endif
+
+/* The x87 unit computes with 64 bits and rounds only what it stores: 32-bit x86 without SSE2, or -mfpmath=387. */
+#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
+#error "pyes needs arithmetic that rounds every operation to its own type; on x86: -msse2 -mfpmath=sse"
 #endif
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -39,6 +49,9 @@
 #else
 #define PYES_X86_LEVELS 0
 #endif
+
+/* Types of what comes from outside: uint8_t, float, double. */
+enum pyes_value { PYES_BYTE = 0, PYES_FLOAT = 1, PYES_DOUBLE = 2 };
 
 /* ---- Levels ---------------------------------------------------------------------------------------------------- */
 
@@ -59,7 +72,7 @@ int pyes_level_available(enum pyes_level level);
 
 /* The first n words of a stream.
  * @param out (n)    any 32 bits
- * @note  O(n). Reference: the known answers of Random123, tests/golden/philox.csv. */
+ * @note  O(n). Tested against the known answers of Random123, tests/golden/philox.csv. */
 void pyes_stream_bits(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t member,
                       uint32_t episode, uint32_t *out);
 
@@ -94,7 +107,7 @@ enum pyes_dtype { PYES_FLOAT32 = 0, PYES_BFLOAT16 = 1, PYES_INT8 = 2 };
  * images, and x = t P(L) / Q(L) with t = 1/2 - q, L = -log2(4 q (1 - q)), q the probability beyond |x|.
  * @param out (n)    float, uint16_t or int8_t after dtype; |x| <= 6.34
  * @note  Absolute error of the float32 below 2e-6, up to the last quantile. Any split of the range gives equal bytes.
- *        O(n). Reference: scipy.special.ndtri; tools/fit_normal.py. */
+ *        O(n). Tested against scipy.special.ndtri; see tools/fit_normal.py. */
 void pyes_fill_noise(enum pyes_level level, int64_t n, enum pyes_dtype dtype, uint64_t seed, uint64_t start, void *out);
 
 /* ---- theta and the table (kernels/perturb.c, gradient.c) ------------------------------------------------------- */
@@ -103,9 +116,9 @@ void pyes_fill_noise(enum pyes_level level, int64_t n, enum pyes_dtype dtype, ui
  * @param theta (dim), deviation (dim) or NULL
  * @param slice (dim)    entries after dtype; those of int8 count as 1/32 each (scale / 32, times the integer)
  * @param out (dim)      may be theta itself, but may not overlap it otherwise
- * @note  float32: scale times deviation, times the slice, plus theta, each rounded. O(dim). */
+ * @note  float32: scale, rounded to float, times deviation, times the slice, plus theta, each rounded. O(dim). */
 void pyes_perturb(enum pyes_level level, int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice,
-                  const float *deviation, float scale, float *out);
+                  const float *deviation, double scale, float *out);
 
 /* out[j] = sum over i of weights[i] * table[offsets[i] + j].
  * @pre   0 <= offsets[i] <= length of table - dim
@@ -119,8 +132,8 @@ void pyes_weighted_sum(enum pyes_level level, int64_t n, int64_t dim, enum pyes_
 
 /* out[j] += sum over i of weights[i] * table[offsets[i] + j]: the individual that a lineage of mutations leads to.
  * @pre, @param      as for pyes_weighted_sum; out (dim) is read, too
- * @note  i = 0, 1, 2, ..., one rounded product and one rounded sum each: the same bits as one pyes_perturb a slice, with
- *        out read and written n / 8 times. Ranges of parameters as there. See Such et al. 2017, section 3.1. */
+ * @note  i = 0, 1, 2, ..., one rounded product and one rounded sum each: the same bits as one pyes_perturb a slice,
+ *        with out read and written n / 8 times. Ranges of parameters as there. See Such et al. 2017, section 3.1. */
 void pyes_add_slices(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
                      const int64_t *offsets, const float *weights, float *out);
 
@@ -130,8 +143,8 @@ void pyes_add_slices(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dt
  * @pre   0 <= offsets[i] <= length of table - dim
  * @param table      entries after dtype; those of int8 count as 1/32 each (e is then integer / 32)
  * @param offsets (n), weights (n), spread_weights (n), mean (dim), spread (dim)
- * @note  float32 accumulators, from +0, i = 0, 1, 2, ..., each operation rounded; any split of the parameters, as above.
- *        The gradients of mean and sigma of a normal distribution: Wierstra et al. 2014. */
+ * @note  float32 accumulators, from +0, i = 0, 1, 2, ..., each operation rounded; any split of the parameters, as
+ *        above. The gradients of mean and sigma of a normal distribution: Wierstra et al. 2014. */
 void pyes_weighted_moments(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
                            const int64_t *offsets, const float *weights, const float *spread_weights, float *mean,
                            float *spread);
@@ -139,11 +152,12 @@ void pyes_weighted_moments(enum pyes_level level, int64_t n, int64_t dim, enum p
 /* ---- Shaping (kernels/ranks.c) --------------------------------------------------------------------------------- */
 
 /* Ranks of returns, scaled to [-0.5, 0.5]: rank / (n - 1) - 0.5, computed in double and rounded once.
- * @param returns (n)      any doubles; equal ones share their mean rank, NaN are equal and below -inf
+ * @param returns (n)      any values, float or double after type (not BYTE); equal ones share their mean rank, NaN are
+ *                         equal and below -inf
  * @param workspace (2 n)  overwritten
  * @param out (n)          0 if n is 1
- * @note  O(n log n): a stable merge sort. Reference: scipy.stats.rankdata. */
-void pyes_centered_ranks(int64_t n, const double *returns, int64_t *workspace, float *out);
+ * @note  O(n log n): a stable merge sort. Tested against scipy.stats.rankdata. */
+void pyes_centered_ranks(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace, float *out);
 
 /* ---- Optimisers (kernels/optimizers.c) ---------------------------------------------------------------------------
  *
@@ -153,19 +167,19 @@ void pyes_centered_ranks(int64_t n, const double *returns, int64_t *workspace, f
 /* m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
  * theta += learning_rate m_hat / (sqrt(v_hat) + epsilon) - learning_rate weight_decay theta.
  * @pre   step >= 1, the number of this step; 0 <= beta < 1
- * @note  Reference: Kingma & Ba 2015, algorithm 1; torch.optim.AdamW(maximize=True). */
+ * @note  Kingma & Ba 2015, algorithm 1. Tested against torch.optim.AdamW(maximize=True). */
 void pyes_adam_step(enum pyes_level level, int64_t dim, const float *gradient, int64_t step, double learning_rate,
                     double beta1, double beta2, double epsilon, double weight_decay, float *theta, float *m, float *v);
 
 /* velocity = momentum velocity + g;  theta += learning_rate velocity - learning_rate weight_decay theta.
- * @note  Reference: torch.optim.SGD(maximize=True), with the decay decoupled. */
+ * @note  Tested against torch.optim.SGD(maximize=True), with the decay decoupled. */
 void pyes_sgd_step(enum pyes_level level, int64_t dim, const float *gradient, double learning_rate, double momentum,
                    double weight_decay, float *theta, float *velocity);
 
 /* velocity = momentum velocity + learning_rate g / |g|, shortened to max_speed;
  * theta += velocity - learning_rate weight_decay theta.
  * @note  Norms are sums of float64 in 32 fixed partial sums. A zero gradient adds nothing.
- *        Reference: Toklu, Liskowski & Srivastava 2020, algorithm 1. */
+ *        Toklu, Liskowski & Srivastava 2020, algorithm 1. */
 void pyes_clipup_step(enum pyes_level level, int64_t dim, const float *gradient, double learning_rate, double momentum,
                       double max_speed, double weight_decay, float *theta, float *velocity);
 
@@ -180,11 +194,11 @@ void pyes_deviation_step(enum pyes_level level, int64_t dim, const float *gradie
 
 /* theta += learning_rate deviation gradient;  deviation *= exp(deviation_rate / 2 deviation_gradient).
  * @note  exp is that of the activations, relative error below 2e-7.
- *        Reference: Schaul, Glasmachers & Schmidhuber 2011, algorithm 1. */
+ *        Schaul, Glasmachers & Schmidhuber 2011, algorithm 1. */
 void pyes_snes_step(enum pyes_level level, int64_t dim, const float *gradient, const float *deviation_gradient,
                     double learning_rate, double deviation_rate, float *theta, float *deviation);
 
-/* ---- Policy (kernels/program.c, policy.c, reference.c, layers.h, conv.h, cells.h, action.c) ----------------------
+/* ---- Policy (kernels/program.c, policy.c, virtual_batch_norm.c, action.c, layers.h, conv.h, cells.h) -------------
  *
  * A network is n layers. Layer k reads `inputs` values and writes `lanes`, of which the first `outputs` count and the
  * others are scratch. A linear layer keeps nothing; a recurrent one keeps a hidden state h of `outputs` values, and an
@@ -216,8 +230,6 @@ enum pyes_activation {
 };
 
 enum pyes_op { PYES_LINEAR = 0, PYES_RNN = 1, PYES_GRU = 2, PYES_LSTM = 3, PYES_CONV = 4, PYES_SCALE = 5 };
-
-enum pyes_value { PYES_BYTE = 0, PYES_FLOAT = 1 };
 
 /* Added to variances: that of the Atari policies of Salimans et al. 2017. */
 #define PYES_NORMALIZE_EPSILON 1e-3
@@ -259,15 +271,15 @@ void pyes_policy_pack(int64_t n, const struct pyes_layer *layers, const float *t
  * @pre   packed is fresh from pyes_policy_pack of the same theta; no layer up to the last normalised one is recurrent
  * @param batch (count, inputs of layer 0)    uint8_t or float after type; the network's own inputs
  * @param scratch                             as for pyes_policy_forward
- * @param values (count * pyes_policy_reference_width), sums (2 * lanes of the widest layer)    overwritten
+ * @param values (count * pyes_policy_batch_norm_width), sums (2 * pyes_policy_batch_norm_width)    overwritten
  * @note  y in float; sums of y and y^2 in double, by observation, then pixel; gain and shift in double, rounded once.
  *        O(count forward passes). */
-void pyes_policy_normalize(enum pyes_level level, int64_t n, const struct pyes_layer *layers, const float *theta,
-                           int64_t count, enum pyes_value type, const void *batch, float *packed, float *scratch,
-                           float *values, double *sums);
+void pyes_policy_batch_norm(enum pyes_level level, int64_t n, const struct pyes_layer *layers, const float *theta,
+                            int64_t count, enum pyes_value type, const void *batch, float *packed, float *scratch,
+                            float *values, double *sums);
 
 /* The most outputs of a normalised layer; 0 if none is. */
-int64_t pyes_policy_reference_width(int64_t n, const struct pyes_layer *layers);
+int64_t pyes_policy_batch_norm_width(int64_t n, const struct pyes_layer *layers);
 
 /* Runs the network for one timestep: y[o] = bias[o]; y[o] += x[i] * W[i][o] for i = 0, 1, 2, ..., where x of a
  * recurrent layer goes on with its h, and x of a convolution is its window by row, column and channel; then the
@@ -286,6 +298,9 @@ int64_t pyes_policy_reference_width(int64_t n, const struct pyes_layer *layers);
  * @note  float32 accumulators in the order of i. Activations within 1e-6 of torch. */
 const float *pyes_policy_forward(enum pyes_level level, int64_t n, const struct pyes_layer *layers,
                                  const float *packed, const float *input, float *state, float *scratch);
+
+/* out[i] = values[i] as float, rounded once. @param values (n)    after type */
+void pyes_read_observation(int64_t n, enum pyes_value type, const void *values, float *out);
 
 /* out[i] = (observation[i] - mean[i]) * inverse_std[i], clipped to +-limit; NaN stays NaN. out may be observation. */
 void pyes_normalize(int64_t n, const float *observation, const float *mean, const float *inverse_std, float limit,

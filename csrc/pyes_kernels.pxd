@@ -2,8 +2,13 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 cdef extern from "pyes_kernels.h" nogil:
+    enum pyes_value:
+        PYES_BYTE
+        PYES_FLOAT
+        PYES_DOUBLE
+
     enum pyes_level:
-        pass
+        PYES_BASELINE
     enum:
         PYES_LEVELS
         PYES_LANES
@@ -25,7 +30,7 @@ cdef extern from "pyes_kernels.h" nogil:
         PYES_INT8
     void pyes_fill_noise(pyes_level level, int64_t n, pyes_dtype dtype, uint64_t seed, uint64_t start, void *out)
     void pyes_perturb(pyes_level level, int64_t dim, pyes_dtype dtype, const float *theta, const void *slice,
-                      const float *deviation, float scale, float *out)
+                      const float *deviation, double scale, float *out)
     void pyes_weighted_sum(pyes_level level, int64_t n, int64_t dim, pyes_dtype dtype, const void *table,
                            const int64_t *offsets, const float *weights, float *out)
     void pyes_add_slices(pyes_level level, int64_t n, int64_t dim, pyes_dtype dtype, const void *table,
@@ -35,7 +40,7 @@ cdef extern from "pyes_kernels.h" nogil:
                                const int64_t *offsets, const float *weights, const float *spread_weights,
                                float *mean, float *spread)
 
-    void pyes_centered_ranks(int64_t n, const double *returns, int64_t *workspace, float *out)
+    void pyes_centered_ranks(int64_t n, pyes_value type, const void *returns, int64_t *workspace, float *out)
 
     void pyes_adam_step(pyes_level level, int64_t dim, const float *gradient, int64_t step, double learning_rate,
                         double beta1, double beta2, double epsilon, double weight_decay, float *theta, float *m,
@@ -61,9 +66,6 @@ cdef extern from "pyes_kernels.h" nogil:
         PYES_LSTM
         PYES_CONV
         PYES_SCALE
-    enum pyes_value:
-        PYES_BYTE
-        PYES_FLOAT
     struct pyes_layer:
         pyes_op op
         int64_t inputs, outputs, lanes
@@ -86,12 +88,13 @@ cdef extern from "pyes_kernels.h" nogil:
     int64_t pyes_layer_dim(const pyes_layer *layer)
     int64_t pyes_layer_width(const pyes_layer *layer)
     void pyes_policy_pack(int64_t n, const pyes_layer *layers, const float *theta, float *packed)
-    int64_t pyes_policy_reference_width(int64_t n, const pyes_layer *layers)
-    void pyes_policy_normalize(pyes_level level, int64_t n, const pyes_layer *layers, const float *theta,
-                               int64_t count, pyes_value type, const void *batch, float *packed, float *scratch,
-                               float *values, double *sums)
+    int64_t pyes_policy_batch_norm_width(int64_t n, const pyes_layer *layers)
+    void pyes_policy_batch_norm(pyes_level level, int64_t n, const pyes_layer *layers, const float *theta,
+                                int64_t count, pyes_value type, const void *batch, float *packed, float *scratch,
+                                float *values, double *sums)
     const float *pyes_policy_forward(pyes_level level, int64_t n, const pyes_layer *layers, const float *packed,
                                      const float *input, float *state, float *scratch)
+    void pyes_read_observation(int64_t n, pyes_value type, const void *values, float *out)
     void pyes_normalize(int64_t n, const float *observation, const float *mean, const float *inverse_std,
                         float limit, float *out)
     void pyes_collect(int64_t n, const float *observation, double *sums)

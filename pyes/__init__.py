@@ -3,7 +3,8 @@
     pyes.train(config) -> RunResult            train a policy
     pyes.load(run) -> Policy                   action = policy(observation)
     pyes.maximize(function, theta, ...)        any black-box function
-    pyes.OpenAIES(theta, ...)                  ask / tell; so ARS, PGPE, SNES, GA, NSES, CMAES, Nevergrad ...
+    pyes.OpenAIES(theta, ...)                  ask / tell; so every other algorithm: pyes.ARS, pyes.CMAES ...
+    pyes.Algorithm, pyes.AlgorithmConfig       for an algorithm of your own; its members are a pyes.Population
     pyes.NoiseTable(entries, seed, dtype)      the shared noise table
 
 Names are imported when first used, so that ``import pyes`` is quick and needs neither torch nor a simulator.
@@ -14,65 +15,63 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyes.algorithms import ARS, CMAES, GA, NSES, NSRAES, NSRES, PGPE, SNES, Nevergrad, OpenAIES
-    from pyes.blackbox import Maximum, maximize
-    from pyes.networks import Policy
-    from pyes.numerics.noise import NoiseTable
-    from pyes.training.loop import RunResult, train
+    # For type checkers alone: at run time the registry knows the algorithms.
+    from pyes.algorithms.ars import ARS as ARS
+    from pyes.algorithms.base import Algorithm as Algorithm
+    from pyes.algorithms.cma_es import CMAES as CMAES
+    from pyes.algorithms.ga import GA as GA
+    from pyes.algorithms.nevergrad import Nevergrad as Nevergrad
+    from pyes.algorithms.novelty import NSES as NSES
+    from pyes.algorithms.novelty import NSRAES as NSRAES
+    from pyes.algorithms.novelty import NSRES as NSRES
+    from pyes.algorithms.openai_es import OpenAIES as OpenAIES
+    from pyes.algorithms.pgpe import PGPE as PGPE
+    from pyes.algorithms.population import Population as Population
+    from pyes.algorithms.snes import SNES as SNES
+    from pyes.blackbox import Maximum as Maximum
+    from pyes.blackbox import maximize as maximize
+    from pyes.config.algorithm import AlgorithmConfig as AlgorithmConfig
+    from pyes.networks import Policy as Policy
+    from pyes.numerics.noise import NoiseTable as NoiseTable
+    from pyes.training.loop import RunResult as RunResult
+    from pyes.training.loop import train as train
 
     load = Policy.load
 
 _HOMES = {
-    "ARS": "pyes.algorithms",
-    "CMAES": "pyes.algorithms",
-    "GA": "pyes.algorithms",
+    "Algorithm": "pyes.algorithms.base",
+    "AlgorithmConfig": "pyes.config.algorithm",
     "Maximum": "pyes.blackbox",
-    "NSES": "pyes.algorithms",
-    "NSRAES": "pyes.algorithms",
-    "NSRES": "pyes.algorithms",
-    "Nevergrad": "pyes.algorithms",
     "NoiseTable": "pyes.numerics.noise",
-    "OpenAIES": "pyes.algorithms",
-    "PGPE": "pyes.algorithms",
     "Policy": "pyes.networks",
+    "Population": "pyes.algorithms.population",
     "RunResult": "pyes.training.loop",
-    "SNES": "pyes.algorithms",
     "maximize": "pyes.blackbox",
     "train": "pyes.training.loop",
 }
 
-__all__ = [
-    "ARS",
-    "CMAES",
-    "GA",
-    "NSES",
-    "NSRAES",
-    "NSRES",
-    "PGPE",
-    "SNES",
-    "Maximum",
-    "Nevergrad",
-    "NoiseTable",
-    "OpenAIES",
-    "Policy",
-    "RunResult",
-    "load",
-    "maximize",
-    "train",
-]
 
-
-# What a library logs is for those who ask for it: a run's train.log, or a handler of the user's.
+# Log records of a library are shown where a handler is: in a run's train.log, or by one of the user's.
 logging.getLogger("pyes").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return __dir__()
     if name == "load":
         return import_module("pyes.networks").Policy.load
-    if name not in _HOMES:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    algorithms = {} if name.startswith("_") else _algorithms()
+    if name not in algorithms:
         raise AttributeError(f"module 'pyes' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return algorithms[name]
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*_HOMES, *_algorithms(), "load"])
+
+
+def _algorithms() -> dict[str, Any]:
+    """Return the classes of the algorithms, by name."""
+    return import_module("pyes.config.registry").ALGORITHMS.classes()  # type: ignore[no-any-return]

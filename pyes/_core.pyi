@@ -149,7 +149,7 @@ class PolicyRunner:
         action_shape: tuple[int, ...] = (),
         action_noise: float = 0.0,
         level: str | None = None,
-        reference: NDArray[np.uint8] | NDArray[np.float32] | None = None,
+        reference_batch: NDArray[np.uint8] | NDArray[np.float32] | None = None,
     ) -> None: ...
     def load(self, theta: NDArray[np.float32]) -> None: ...
     def normalize(

@@ -1,21 +1,22 @@
 """Maximise any function of a vector with the algorithms of pyes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pyes import algorithms
-from pyes.algorithms.population import Population
+from pyes.algorithms import Population
 from pyes.cluster import open_cluster
 from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, algorithm_config, refusal
+from pyes.config.section import parse
 from pyes.episodes.batch import Batch, Plan
 from pyes.errors import TaskError
 from pyes.numerics.noise import NoiseTable
-from pyes.system.memory import usable_cores
+from pyes.system.limits import usable_cores
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,12 @@ class Maximum:
 
     Attributes
     ----------
-    theta : float32 (dim,)          the last center
-    value : float                   the function there
-    history : float64 (generations,)    mean value of the members of each generation
+    theta : float32 (dim,)
+        The last center.
+    value : float
+        The function there.
+    history : float64 (generations,)
+        Mean value of the members of each generation.
     """
 
     theta: NDArray[np.float32]
@@ -42,44 +46,49 @@ def maximize(
     generations: int = 100,
     workers: int | Literal["auto"] = 1,
     seed: int = 0,
-    optimizer: OptimizerConfig | str | None = None,
+    optimizer: OptimizerConfig | Mapping[str, Any] | str | None = None,
     **settings: Any,
 ) -> Maximum:
     """Maximise a black-box function.
 
     Parameters
     ----------
-    function : callable    float32 (dim,) -> float; NaN, or an exception, counts as the worst value
-    theta : (dim,)         where to start
-    algorithm : str        the algorithm's name, one of `pyes.config.AlgorithmConfig.KINDS`
-    generations : int      how many to run
-    workers : int, "auto"  processes; 1 runs in this one. The result does not depend on it. On Linux the function may be
-                           any callable, elsewhere it must be picklable
-    seed : int             decides, with the function, every number of the result
-    optimizer              how theta moves, where there is such a rule: an `OptimizerConfig`, or the algorithm's
-                           own; of "nevergrad" the name of the optimiser
-    **settings             the keys of the algorithm in `pyes.config`: population_size, sigma, learning_rate, ...
+    function : callable
+        float32 (dim,) -> float; NaN, or an exception, counts as the worst value.
+    theta : (dim,)
+        Where to start.
+    algorithm : str
+        The algorithm's name, or PACKAGE:CLASS for one of your own.
+    generations : int
+        How many to run.
+    workers : int or "auto"
+        Processes; 1 runs in this one. The result does not depend on it. On Linux the function may be any callable,
+        elsewhere it must be picklable.
+    seed : int
+        Decides, with the function, every number of the result.
+    optimizer : OptimizerConfig, mapping or str
+        The rule that moves theta, or its name; None is the algorithm's own. An algorithm that moves theta by itself
+        refuses it, but for one with a setting of this name: that of "nevergrad" names its optimiser.
+    **settings
+        Keys of the algorithm: population_size, sigma, learning_rate, ...
 
     Raises
     ------
-    ConfigError    an impossible setting
-    TaskError      the function failed for every member of a generation
+    ConfigError
+        An impossible setting.
+    TaskError
+        The function failed for every member of a generation.
     """
-    if isinstance(optimizer, str):
-        settings["optimizer"], optimizer = optimizer, None
-    config = algorithm_config({"name": algorithm, **settings})
-    if optimizer is not None:
-        config.check_optimizer(optimizer)
-    if config.needs_behaviours:
-        raise refusal("algorithm", algorithm, "one that learns from values alone; a function has no behaviour")
+    config, rule = _configs(algorithm, optimizer, settings)
     start = np.array(theta, np.float32).ravel()
     cluster_config = ClusterConfig(name="inline") if workers == 1 else ClusterConfig(workers=workers)
     with ExitStack() as outer, ExitStack() as stack:
         cluster = stack.enter_context(open_cluster(cluster_config, function))
         # Made after the workers' parent, as it has threads; given back after the workers, which read it.
         table = outer.enter_context(NoiseTable(_entries(config, len(start)), seed=0, shared=True))
+        algorithms.check_contract(config, rule, start, table, seed=seed)
         cluster.start(_plan(seed, len(start), config), table)
-        search = algorithms.make(config, optimizer, start, table, seed=seed, threads=usable_cores())
+        search = algorithms.make(config, rule, start, table, seed=seed, threads=usable_cores())
         history = np.empty(generations)
         for generation in range(generations):
             population = search.ask()
@@ -93,11 +102,30 @@ def maximize(
         return Maximum(search.theta, float(center.returns[0]), history)
 
 
+def _configs(
+    algorithm: str, optimizer: OptimizerConfig | Mapping[str, Any] | str | None, settings: Mapping[str, Any]
+) -> tuple[AlgorithmConfig, OptimizerConfig | None]:
+    """Return the checked settings of the algorithm, and those of its optimiser, if any are given."""
+    values = {"factory" if ":" in algorithm else "name": algorithm, **settings}
+    kind = AlgorithmConfig.kind(values)
+    if optimizer is not None and "optimizer" in kind.__dataclass_fields__:
+        values["optimizer"], optimizer = optimizer, None
+    config = algorithm_config(values)
+    if config.needs_behaviours:
+        raise refusal("algorithm", algorithm, "one that learns from values alone; a function has no behaviour")
+    if optimizer is None:
+        return config, None
+    if not config.optimized:
+        raise refusal("optimizer", optimizer, f"none with algorithm={algorithm}, which moves theta by itself")
+    given = {"name": optimizer} if isinstance(optimizer, str) else optimizer
+    return config, cast(OptimizerConfig, parse(OptimizerConfig, given, OptimizerConfig.PATH))
+
+
 def _plan(seed: int, dim: int, config: AlgorithmConfig) -> Plan:
     return Plan(
         seed=seed,
         dim=dim,
-        capacity=config.capacity,
+        capacity=config.capacity(config.population_size),
         episodes=1,
         observation_size=0,
         statistics_rows=0,

@@ -307,16 +307,25 @@ class PolicyNetwork:
     ----------
     instructions : int64 (n, 8 or 15)
     theta : float32 (dim,)
-    batch : uint8 or float32 (count, inputs)    the reference batch, where layers are normalised
+    reference_batch : uint8 or float32 (count, inputs)
+        Where layers are normalised.
+
+    Attributes
+    ----------
+    folded : dict of int to (float32 (rows,), float32 (rows,))
+        By the index of each normalised layer, what its weights are multiplied by and what is added behind them.
     """
 
-    def __init__(self, instructions: NDArray[np.int64], theta: Float32, batch: NDArray[Any] | None = None) -> None:
+    def __init__(
+        self, instructions: NDArray[np.int64], theta: Float32, reference_batch: NDArray[Any] | None = None
+    ) -> None:
         rows: list[list[int]] = instructions.tolist()
         self._rows = [row if len(row) > 8 else [*row, 0, 0, 0, 0, 0, 0, -1] for row in rows]
         self._packed = [_packed_layer(row, theta) for row in self._rows]
         self.reset()
-        self._reference = [] if batch is None else [each.astype(np.float32) for each in batch]
-        self._reference_at = 0  # the layer whose inputs those are
+        self.folded: dict[int, tuple[Float32, Float32]] = {}
+        self._batch = [] if reference_batch is None else [each.astype(np.float32) for each in reference_batch]
+        self._batch_at = 0  # the layer whose inputs those are
         for k, row in enumerate(self._rows):
             if row[14] >= 0:
                 self._normalize(k, theta)
@@ -373,16 +382,17 @@ class PolicyNetwork:
         shift = theta[row[4] : row[4] + len(bias)].astype(np.float64) if row[4] >= 0 else np.zeros(len(bias))
         scale, offset = gain.astype(np.float32), (shift - mean * gain).astype(np.float32)
         pixels = _pixels(row)
-        self._reference = [
+        self._batch = [
             self._activated(k, values * np.repeat(scale, pixels) + np.repeat(offset, pixels)) for values in raw
         ]
-        self._reference_at = k + 1
+        self._batch_at = k + 1
         self._packed[k] = (offset, weights * scale)
+        self.folded[k] = (scale, offset)
 
     def _behind(self, k: int) -> list[Float32]:
         """Return the input of layer ``k`` for each observation of the batch."""
-        inputs = self._reference
-        for j in range(self._reference_at, k):
+        inputs = self._batch
+        for j in range(self._batch_at, k):
             inputs = [self._activated(j, self._mapped(j, values)) for values in inputs]
         return inputs
 

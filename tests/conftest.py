@@ -13,8 +13,9 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import leftovers
 import pytest
@@ -51,6 +52,29 @@ def _held() -> set[str]:
     if sys.platform != "linux":
         return children
     return children | leftovers.processes() | leftovers.shared_blocks() | leftovers.memory_files()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option by which CI notices what is not installed."""
+    parser.addoption("--no-skips", action="store_true", help="fail where a test would be skipped")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Report a skipped test as failed, if skips are not wanted."""
+    return _not_skipped((yield), item.config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Report a skipped module as failed, if skips are not wanted."""
+    return _not_skipped((yield), collector.config)
+
+
+def _not_skipped(report: Any, config: pytest.Config) -> Any:
+    if report.outcome == "skipped" and config.getoption("no_skips") and not hasattr(report, "wasxfail"):
+        report.outcome, report.longrepr = "failed", f"must not be skipped: {report.longrepr}"
+    return report
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -19,8 +19,9 @@ from gymnasium import spaces
 class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
     """Ten timesteps of tracking a target drawn from the seed; one seed in ``every`` fails as ``fault`` says.
 
-    A fault with a ``once`` folder happens once for each seed, then never again: the mark is a file there. The settings
-    in the environment variable FAULTY, JSON of the keywords, win: the same run with and without faults.
+    Several faults, with commas between them, take turns: which one it is follows from the seed. A fault with a ``once``
+    folder happens once for each seed, then never again: the mark is a file there. The settings in the environment
+    variable FAULTY, JSON of the keywords, win: the same run with and without faults.
     """
 
     observation_space = spaces.Box(-10, 10, (3,))
@@ -39,7 +40,7 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
         settings = {"fault": fault, "every": every, "once": once, "sleep": sleep, "cgroup": cgroup}
         settings |= json.loads(os.environ.get("FAULTY", "{}"))
         fault = settings["fault"]
-        self._fault = "" if fault.endswith("_at_start") else fault  # what an episode does
+        self._faults = [""] if fault.endswith("_at_start") else fault.split(",")  # what episodes do
         self._every, self._once, self._sleep = settings["every"], settings["once"], settings["sleep"]
         self._cgroup = settings["cgroup"]  # of limited memory, for the fault "oom"
         if fault == "make":
@@ -60,6 +61,7 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self._seed = seed or 0
+        self._fault = self._faults[self._seed // self._every % len(self._faults)]
         self._target = self.np_random.uniform(-1, 1, 2)
         self._time = 0
         return self._observe(), {}

@@ -29,12 +29,15 @@ import pyes
 from pyes.errors import PyesError
 from pyes.node import selftest
 from pyes.remote import agent, wire
+from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import NodeSide
 from pyes.system import addresses
 from pyes.system.lifetime import Closing
 from pyes.system.lookup import version
 
-_CONTEXT = multiprocessing.get_context("forkserver")
+#: What a run imports on its way, each once for all processes.
+PRELOADED = ("torch", "matplotlib.figure", "pyes.cli.train", "pyes.training.loop", "pyes.remote.session")
+CONTEXT = multiprocessing.get_context("forkserver")
 _PORT = 5555
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 _NEW_TIME = 0x80  # CLONE_NEWTIME
@@ -43,8 +46,8 @@ _numbers = itertools.count(1)
 
 def start_server() -> None:
     """Start the process that the others are forked from; it stays until Python ends."""
-    _CONTEXT.set_forkserver_preload(["torch", "pytest", "pyes.training.loop", "pyes.remote.session", "faulty", "hosts"])
-    process = _CONTEXT.Process(target=os.getpid)
+    CONTEXT.set_forkserver_preload([*PRELOADED, "pytest", "faulty", "hosts"])
+    process = CONTEXT.Process(target=os.getpid)
     process.start()
     process.join()
     process.close()
@@ -86,7 +89,7 @@ class Program(Closing):
     ) -> None:
         self._said = tempfile.NamedTemporaryFile()  # noqa: SIM115 - closed on leaving
         target = (self._said.name, environment or {}, path, descriptors, apart, clock, function, arguments)
-        self._process = _CONTEXT.Process(target=_run, args=target)
+        self._process = CONTEXT.Process(target=_run, args=target)
         self._process.start()
         self.pid: int = self._process.pid
 
@@ -218,10 +221,21 @@ def _train(settings: dict[str, Any]) -> None:
 
 
 class Host(Program):
-    """A machine: what ``pyes worker`` runs."""
+    """A machine: what ``pyes worker`` runs; by default, the head may name any code.
 
-    def __init__(self, address: str, workers: int = 1, key: str | None = None, **options: Any) -> None:
-        super().__init__(agent.work, addresses.parse(address), key, workers, **options)
+    ``key`` is the head's key file, beside which that of the nodes lies.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        workers: int = 1,
+        key: str | None = None,
+        allow: tuple[str, ...] = ("*",),
+        **options: Any,
+    ) -> None:
+        own = None if key is None else str(keys.node_path(key))
+        super().__init__(agent.work, agent.Membership(addresses.parse(address), own, workers, allow), **options)
 
     @property
     def job(self) -> int | None:

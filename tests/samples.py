@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
-from pyes.run.metrics import Row
+from pyes.run.metrics import MetricsRow
 
 
-def row(generation: int, **changes: Any) -> Row:
-    values: dict[str, Any] = {field.name: 0.5 for field in dataclasses.fields(Row)}
+def row(generation: int, **changes: Any) -> MetricsRow:
+    values: dict[str, Any] = {field.name: 0.5 for field in dataclasses.fields(MetricsRow)}
     values |= {"generation": generation, "theta_hash": "ab", "timesteps": 100 * generation, "eval_return_mean": None}
-    return Row(**(values | changes))
+    return MetricsRow(**(values | changes))

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import pyes
+from pyes.config import OptimizerConfig
 from pyes.errors import ConfigError, TaskError
 
 
@@ -17,14 +18,6 @@ def test_maximize_finds_the_top_of_a_paraboloid():
     np.testing.assert_allclose(found.theta, [0.5, 0.1, -0.3], atol=0.02)
     assert found.value == _paraboloid(found.theta)
     assert found.history[-1] > found.history[0]
-
-
-@pytest.mark.parametrize("workers", [2, 3])
-def test_maximize_does_not_depend_on_the_number_of_workers(workers):
-    alone = pyes.maximize(_paraboloid, np.zeros(3), **SETTINGS)
-    together = pyes.maximize(lambda theta: _paraboloid(theta), np.zeros(3), workers=workers, **SETTINGS)
-    np.testing.assert_array_equal(alone.theta, together.theta)
-    np.testing.assert_array_equal(alone.history, together.history)
 
 
 def test_maximize_survives_a_function_that_fails_now_and_then():
@@ -45,3 +38,35 @@ def test_maximize_says_why_when_everything_fails():
 def test_maximize_refuses_impossible_settings():
     with pytest.raises(ConfigError, match="population_size"):
         pyes.maximize(_paraboloid, np.zeros(3), population_size=3)
+    with pytest.raises(ConfigError, match=r"^unknown key 'algorithm\.averaging': it is a section of a run"):
+        pyes.maximize(_paraboloid, np.zeros(3), averaging={"episodes_max": 5})
+
+
+def test_optimizer_is_the_rule_that_moves_theta_in_any_form():
+    forms = ("clipup", {"name": "clipup"}, OptimizerConfig(name="clipup"))
+    found = [pyes.maximize(_paraboloid, np.zeros(3), generations=3, optimizer=form).theta for form in forms]
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    adam, own = (
+        pyes.maximize(_paraboloid, np.zeros(3), generations=3, optimizer=form).theta for form in ("adam", None)
+    )
+    np.testing.assert_array_equal(adam, own)
+    assert (adam != found[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "optimizer", "message"),
+    [
+        ("openai_es", "adamw", r"^optimizer\.name: got 'adamw', expected one of 'adam', 'sgd', 'clipup'$"),
+        ("openai_es", {"beta": 1}, r"^unknown key 'optimizer\.beta'"),
+        ("openai_es", 3, r"^optimizer: got 3, expected a mapping with keys among: beta1, "),
+        ("ars", "adam", r"^optimizer: got 'adam', expected none with algorithm=ars, which moves theta by itself$"),
+        ("nevergrad", "adam", r"^algorithm\.optimizer: got 'adam', expected a name of Nevergrad's registry"),
+        ("nevergrad", OptimizerConfig(), r"^algorithm\.optimizer: got OptimizerConfig\(.*\), expected a string$"),
+    ],
+)
+def test_an_optimizer_that_would_have_no_effect_is_refused(algorithm, optimizer, message):
+    if algorithm == "nevergrad":
+        pytest.importorskip("nevergrad")
+    with pytest.raises(ConfigError, match=message):
+        pyes.maximize(_paraboloid, np.zeros(3), algorithm, optimizer=optimizer)

@@ -8,13 +8,13 @@ import dataclasses
 import logging
 import os
 import re
+import runpy
 import shlex
 import shutil
-import subprocess
 import sys
 import textwrap
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import pyes
 from pyes import cli
-from pyes.config import AlgorithmConfig, GradientConfig, NSESConfig, TrainConfig, from_mapping
+from pyes.config import AlgorithmConfig, TrainConfig, from_mapping
+from pyes.config.registry import ALGORITHMS
 from pyes.config.section import Section
 from pyes.launch import head_arguments
 from pyes.remote.wire.messages import KINDS
@@ -59,14 +60,23 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-PROGRAMS = [pytest.param(text, id=where) for where, language, text in BLOCKS if language == "python"]
-LINES = [
-    pytest.param(line.split("  #")[0].strip(), id=f"{where} {line.strip()}")
-    for where, language, text in BLOCKS
+#: Programs by their place, and the lines of shell by the page on which each stands first.
+PROGRAMS = {where: text for where, language, text in BLOCKS if language == "python"}
+LINES = {
+    line.split("  #")[0].strip(): where.partition(":")[0]
+    for where, language, text in reversed(BLOCKS)
     if language == "sh"
-    for line in text.splitlines()
+    for line in reversed(text.splitlines())
     if line.strip() and not line.lstrip().startswith("#")
-]
+}
+#: What `make test` runs of the programs and of the pages with commands.
+QUICK = ("README.md", "examples/ask_tell.py")
+
+
+def quick_or_slow(names: Iterable[str]) -> list[Any]:
+    """Return a parameter for each name; those that a stranger does not try first are slow."""
+    marks = {name: () if name.partition(":")[0] in QUICK else pytest.mark.slow for name in names}
+    return [pytest.param(name, marks=mark) for name, mark in marks.items()]
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +104,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my" / "experiment").mkdir(parents=True)
     mine = block_that("# @package", "docs/reference/configuration.md")
     (folder / "my" / "experiment" / "mine.yaml").write_text(mine)
+    shutil.copy(ROOT / "examples" / "own_algorithm.py", folder)
+    (folder / "my" / "algorithm").mkdir()
+    option = block_that("# my/algorithm", "docs/howto/own_algorithm.md")
+    (folder / "my" / "algorithm" / "one_plus_one.yaml").write_text(option)
     return folder
+
+
+def test_page_of_an_own_algorithm_shows_its_example():
+    shown = block_that("# own_algorithm.py", "docs/howto/own_algorithm.md").partition("\n")[2]
+    assert (ROOT / "examples" / "own_algorithm.py").read_text(encoding="utf-8").endswith(f'"""\n\n{shown}')
 
 
 def block_that(contains: str, page: str) -> str:
@@ -102,20 +121,20 @@ def block_that(contains: str, page: str) -> str:
     return text
 
 
-def run_python(*arguments: str | Path, cwd: Path) -> str:
-    # In a session of its own: what its workers still do while they end is nothing of this process's.
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(cwd), os.environ.get("PYTHONPATH")]))},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        start_new_session=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def run(program: Path, *arguments: str | Path, cwd: Path) -> str:
+    """Run a program in a process that has imported everything; return what it printed."""
+    from hosts import Program
+
+    folder = str(program.parent)  # first in the path, as Python has it
+    with Program(_run, str(program), list(map(str, arguments)), str(cwd), path=(folder,)) as process:
+        process.succeed()
+        return process.said
+
+
+def _run(program: str, arguments: list[str], cwd: str) -> None:
+    os.chdir(cwd)
+    sys.argv = [program, *arguments]
+    runpy.run_path(program, run_name="__main__")
 
 
 # Links
@@ -131,16 +150,18 @@ def anchors(page: Path) -> set[str]:
     return {slug(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_to_files_and_headings_that_exist(page: Path):
-    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if re.match(r"[a-z]+:", target):  # another site
-            continue
-        path, _, anchor = target.partition("#")
-        file = (page.parent / path).resolve() if path else page
-        assert file.exists(), target
-        assert not anchor or anchor in anchors(file), target
+def test_links_lead_to_files_and_headings_that_exist():
+    wrong = []
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", target):  # another site
+                continue
+            path, _, anchor = target.partition("#")
+            file = (page.parent / path).resolve() if path else page
+            if not file.exists() or (anchor and anchor not in anchors(file)):
+                wrong.append(f"{name(page)}: {target}")
+    assert wrong == []
 
 
 def test_index_lists_every_page():
@@ -152,19 +173,33 @@ def test_index_lists_every_page():
 # Programs
 
 
-@pytest.mark.parametrize("text", PROGRAMS)
-def test_program_of_a_page_runs(text: str, home: Path, tmp_path: Path):
+posix = pytest.mark.skipif(sys.platform == "win32", reason="forks a process for each program")
+
+
+@pytest.fixture(scope="module")
+def server():
+    import hosts
+
+    hosts.start_server()
+
+
+@posix
+@pytest.mark.parametrize("where", quick_or_slow(PROGRAMS))
+def test_program_of_a_page_runs(where: str, server: None, home: Path, tmp_path: Path):
+    text = PROGRAMS[where]
     shutil.copytree(home, tmp_path / "home")
     titled = re.match(r"# (\w+\.py)\n", text)  # a program may name itself as a module
     program = tmp_path / "home" / (titled[1] if titled else "program.py")
     program.write_text(text)
-    run_python(program, cwd=program.parent)
+    run(program, cwd=program.parent)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=name)
-def test_example_runs(path: Path, home: Path, tmp_path: Path):
+@posix
+@pytest.mark.parametrize("where", quick_or_slow(map(name, EXAMPLES)))
+def test_example_runs(where: str, server: None, home: Path, tmp_path: Path):
+    path = ROOT / where
     arguments = [str(home / "runs/cart_pole")] if path.name in ("load_policy.py", "replay_run.py") else []
-    assert run_python(path, *arguments, cwd=tmp_path)
+    assert run(path, *arguments, cwd=tmp_path)
 
 
 # Commands
@@ -180,41 +215,41 @@ def no_handler_left():
             root.removeHandler(handler)
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_command_of_a_page_is_accepted(
-    line: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("page", quick_or_slow(sorted(set(LINES.values()))))
+def test_commands_of_a_page_are_accepted(
+    page: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    shutil.copytree(home, tmp_path / "home")
-    monkeypatch.chdir(tmp_path / "home")
-    monkeypatch.syspath_prepend(str(tmp_path / "home"))  # PYTHONPATH=. and python -m of the how-tos
-    words = [word for word in shlex.split(line) if not word.startswith("PYTHONPATH=")]
+    begun, new = (Path(shutil.copytree(home, tmp_path / each)) for each in ("begun", "new"))
+    shutil.rmtree(new / "runs")  # a run is only made where there is none
+    monkeypatch.syspath_prepend(str(begun))  # PYTHONPATH=. and python -m of the how-tos
+    for line in (line for line, first in LINES.items() if first == page):
+        words = [word for word in shlex.split(line) if not word.startswith("PYTHONPATH=")]
+        monkeypatch.chdir(new if "train" in words and not any(word.startswith("resume=") for word in words) else begun)
+        check(words, capsys)
+
+
+def check(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Check that a command is accepted; run it, if that takes no time."""
+    capsys.readouterr()  # what the command before has printed
     if words[0] == "make":
-        assert set(words[1:]) <= make_targets()
-    elif words[0] == "pyes" and words[1] == "train":
+        assert set(words[1:]) <= make_targets(), words
+    elif words[:2] == ["pyes", "train"]:
         check_training(words[2:], capsys)
     elif words[:2] == ["pyes", "launch"]:
         assert head_arguments.split(words[words.index("--") + 1 :])
         check_training(words[words.index("--") + 2 :], capsys)
     elif words[0] == "pyes" and words[1] in COMMANDS_THAT_RUN:
-        skip_without_extra(words)
-        assert cli.main(words[1:]) == 0, capsys.readouterr().err
+        assert cli.main(words[1:]) == 0, (words, capsys.readouterr().err)
         for option in {"-o", "--video"}.intersection(words):
             assert Path(words[words.index(option) + 1]).exists()
     elif words[0] == "pyes":
         assert f"\n    {words[1]} " in help_text([], capsys)
     else:
-        assert words[0] in ("pip", "cut", "cmp", "ray"), f"not known to this test: {line}"
+        assert words[0] in ("pip", "cut", "cmp", "ray"), f"not known to this test: {words}"
 
 
 def make_targets() -> set[str]:
     return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-
-
-def skip_without_extra(words: list[str]) -> None:
-    if words[1] == "video" or "--video" in words:
-        pytest.importorskip("imageio_ffmpeg")
-    if words[-1].endswith(".onnx"):
-        pytest.importorskip("onnx")
 
 
 def check_training(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,11 +257,9 @@ def check_training(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> 
     if "--help" in arguments:
         assert "GROUP=OPTION" in help_text(["train"], capsys)
         return
-    if not any(argument.startswith("resume=") for argument in arguments):
-        shutil.rmtree("runs")  # a run is only made where there is none
     overrides = [argument for argument in arguments if argument not in ("-m", "--cfg", "job")]
     for job in dict.fromkeys(tuple(one_value(each, place) for each in overrides) for place in (0, -1)):
-        assert cli.main(["train", *job, "--cfg", "job"]) == 0, capsys.readouterr().err
+        assert cli.main(["train", *job, "--cfg", "job"]) == 0, (job, capsys.readouterr().err)
         from_mapping(yaml.safe_load(capsys.readouterr().out))
 
 
@@ -265,7 +298,7 @@ def rows(page: Path) -> dict[str, list[str]]:
 def keys(section: type[Section] = TrainConfig, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield every key of the configuration with its type and its default."""
     hints = typing.get_type_hints(section, include_extras=True)
-    default = section()
+    default = from_mapping({}) if section is TrainConfig else section()
     for field in dataclasses.fields(section):
         value = getattr(default, field.name)
         if isinstance(value, Section):
@@ -283,14 +316,19 @@ def literals(hint: Any) -> set[str]:
     return set().union(*map(literals, typing.get_args(hint))) if typing.get_args(hint) else set()
 
 
-@pytest.mark.parametrize(("key", "hint", "default"), KEYS, ids=[key for key, _, _ in KEYS])
-def test_configuration_page_has_key_with_its_values_and_default(key: str, hint: Any, default: Any):
-    _, values, shown, meaning = rows(DOCS / "reference" / "configuration.md")[key]
-    assert literals(hint) <= set(re.findall(r"`([^`]+)`", values))
-    assert meaning
-    if key != "run_dir":  # has the time in it
+def test_configuration_page_has_every_key_with_its_values_and_default():
+    table, wrong = rows(DOCS / "reference" / "configuration.md"), []
+    for key, hint, default in KEYS:
+        _, values, shown, meaning = table[key]
         expected = list(default) if isinstance(default, tuple) else default
-        assert yaml.load(shown.strip("`"), _Loader) == expected
+        # The default of run_dir has the time in it.
+        if (
+            not meaning
+            or not literals(hint) <= set(re.findall(r"`([^`]+)`", values))
+            or (key != "run_dir" and yaml.load(shown.strip("`"), _Loader) != expected)
+        ):
+            wrong.append((key, values, shown))
+    assert wrong == []
 
 
 class _Loader(yaml.SafeLoader):
@@ -307,19 +345,19 @@ def test_configuration_page_has_no_key_that_does_not_exist():
     assert {key for key in named if "=" not in key} <= known
 
 
-_LIKE = {"ns_es": GradientConfig, "nsr_es": NSESConfig, "nsra_es": NSESConfig}
+#: Algorithms whose section refers to the keys of another one.
+_LIKE = {"ns_es": "openai_es", "nsr_es": "ns_es", "nsra_es": "ns_es"}
 
 
-@pytest.mark.parametrize("name", sorted(AlgorithmConfig.KINDS.keys() - {"openai_es"}))
+@pytest.mark.parametrize("name", sorted(set(ALGORITHMS.names()) - {"openai_es"}))
 def test_algorithms_page_has_keys_of_every_algorithm(name: str, tmp_path: Path):
     page = (DOCS / "reference" / "algorithms.md").read_text(encoding="utf-8")
-    assert f"| `{name}` |" in page
     (section,) = re.findall(rf"^## {name}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "section.md").write_text(section, encoding="utf-8")
     table, common = rows(tmp_path / "section.md"), {key for key, _, _ in keys(AlgorithmConfig, "algorithm.")}
-    own = {key: (hint, default) for key, hint, default in keys(AlgorithmConfig.KINDS[name], "algorithm.")}
+    own = {key: (hint, default) for key, hint, default in keys(ALGORITHMS.get(name).Config, "algorithm.")}
     if name in _LIKE:  # what its section refers to
-        common |= {key for key, _, _ in keys(_LIKE[name], "algorithm.")}
+        common |= {key for key, _, _ in keys(ALGORITHMS.get(_LIKE[name]).Config, "algorithm.")}
     table = {key: cells for key, cells in table.items() if key.startswith("algorithm.")}
     assert table.keys() == own.keys() - common
     for key, (_, values, shown, _) in table.items():
@@ -381,7 +419,7 @@ def functions(path: Path) -> set[str]:
 def test_faults_page_names_tests_that_exist_and_all_of_test_faults():
     table = re.findall(r"^\|.*\|$", (DOCS / "explanation" / "faults.md").read_text(encoding="utf-8"), re.MULTILINE)
     named = set(re.findall(r"`(test_\w+)`", "\n".join(table)))
-    assert named - set().union(*map(functions, (ROOT / "tests").glob("test_*.py"))) == set()
+    assert named - set().union(*map(functions, (ROOT / "tests").rglob("test_*.py"))) == set()
     assert functions(ROOT / "tests" / "cluster" / "test_faults.py") - named == set()
 
 

@@ -26,7 +26,7 @@ LANDER = (
     "task=lunar_lander",
     "task.normalize_observations=true",
     "algorithm.population_size=16",
-    "algorithm.episode_limit.initial=100",
+    "episode_limit.initial=100",
     f"generations={GENERATIONS}",
     "noise.entries=1000000",
     "cluster.workers=2",
@@ -64,7 +64,7 @@ def _start(run, settings):
 
 #: Tasks whose members carry all kinds of state: action noise, several episodes, statistics, growing episode limits.
 REPLAYED: dict[str, dict[str, Any]] = {
-    "LunarLanderContinuous-v3": {"algorithm": {"episode_limit": {"initial": 100}}},
+    "LunarLanderContinuous-v3": {"episode_limit": {"initial": 100}},
     "CartPole-v1": {"task": {"normalize_observations": True, "max_timesteps": 200}},
     "BipedalWalker-v3": {"task": {"normalize_observations": True, "max_timesteps": 300}, "noise": {"dtype": "int8"}},
     "Pendulum-v1": {"task": {"episodes": 2, "action_noise": 0.1, "action": "tanh"}, "noise": {"dtype": "bfloat16"}},

@@ -22,6 +22,20 @@ def half(theta: NDArray[np.float32]) -> float:
     return -float(theta @ theta) if theta[0] > -0.1 else float("nan")
 
 
+def unlucky(theta: NDArray[np.float32]) -> float:
+    """Raise for about one argument in ten, in two places, with another message each time."""
+    luck = int(theta.view(np.uint32).sum()) % 20
+    if luck == 0:
+        raise RuntimeError(f"no luck with {theta[0]}")
+    return float(-(theta @ theta)) / (luck != 1)
+
+
+def hollow(theta: NDArray[np.float32]) -> float:
+    """Return NaN near the optimum, where the center of a run starts if all its parameters are zero."""
+    distance = float(theta @ theta)
+    return -distance if distance > 1e-3 else float("nan")
+
+
 def broken(theta: NDArray[np.float32]) -> float:
     raise ValueError("no value,\nnot even one")
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pyes.networks.images import VirtualBatchNorm
+from pyes.networks.torch.layers import VirtualBatchNorm
 
 
 class Plain(nn.Module):

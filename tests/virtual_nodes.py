@@ -1,4 +1,4 @@
-"""Nodes in virtual time around a real `Schedule`, for its tests and its benchmark.
+"""Nodes in virtual time around a real `Scheduler`, for its tests and its benchmark.
 
 A virtual node has workers, a queue, and a link; like a real one it gathers results for 40 ms, drops its queue when a
 batch is over or when told, and lets no running member go: what its workers run at the end of a batch they finish,
@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.remote.scheduler import Pace, Schedule
+from pyes.remote.pace import Pace
+from pyes.remote.scheduler import Scheduler
 
 GATHER_SECONDS = 0.04
 TICK_SECONDS = 0.05  # the head looks after its nodes, with results or without
@@ -48,20 +49,20 @@ class VirtualCluster:
         self.nodes = list(nodes)
         self.now = 0.0
         self.batch = 0
-        self.calls: list[tuple[str, Any]] = []  # of the schedule of the last batch, for `replay`
+        self.calls: list[tuple[str, Any]] = []  # of the scheduler in the last batch, for `replay`
         self.messages = 0  # grants
         self.ranges = 0  # in them
         self._events: list[tuple[float, int, str, Any]] = []
         self._count = 0
         self._tick()
 
-    def evaluate(self, durations: NDArray[np.float64], limit: float = 1e6) -> Schedule:
-        """Run one batch; return its schedule. `now` is then the end of the batch."""
+    def evaluate(self, durations: NDArray[np.float64], limit: float = 1e6) -> Scheduler:
+        """Run one batch; return its scheduler. `now` is then the end of the batch."""
         self.batch += 1
         self.durations = durations.tolist()
         self.limit = self.now + limit
         self.times_done = np.zeros(len(durations), np.int64)
-        self.schedule = Schedule(len(durations))
+        self.scheduler = Scheduler(len(durations))
         self.calls = []
         for name, node in enumerate(self.nodes):
             if node.joins <= self.now:
@@ -69,13 +70,13 @@ class VirtualCluster:
             else:
                 self._at(node.joins, "join", (self.batch, name))
         self._hand_out()
-        while not self.schedule.complete:
+        while not self.scheduler.complete:
             self.now, _, kind, what = heapq.heappop(self._events)
             assert self.now < self.limit, "the batch does not end"
             getattr(self, f"_{kind}")(*([] if what is None else what))
         for name, node in enumerate(self.nodes):
             self._at(self.now + node.round_trip / 2, "drop", (self.batch, name, set()))
-        return self.schedule
+        return self.scheduler
 
     def _at(self, moment: float, kind: str, what: Any = None) -> None:
         self._count += 1  # what is put down for one moment happens in that order
@@ -85,24 +86,24 @@ class VirtualCluster:
 
     def _hand_out(self) -> None:
         self.calls.append(("look", self.now))
-        for name, members in self.schedule.grants(self.now):
+        for name, members in self.scheduler.grants(self.now):
             self.messages += 1
             self.ranges += 1 + int(np.count_nonzero(np.diff(members) != 1))
             self._at(self.now + self.nodes[name].round_trip / 2, "grant", (self.batch, name, members))
-        for name, members in self.schedule.withdrawn(self.now):
+        for name, members in self.scheduler.withdrawn(self.now):
             self._at(self.now + self.nodes[name].round_trip / 2, "drop", (self.batch, name, set(members.tolist())))
 
     def _results(self, name: int, results: list[tuple[int, int]]) -> None:
         members = np.array(sorted(member for batch, member in results if batch == self.batch), np.int64)
         if len(members):
             self.calls.append(("done", (name, members, self.now)))
-            self.times_done[members[self.schedule.done(name, members, self.now)]] += 1
+            self.times_done[members[self.scheduler.done(name, members, self.now)]] += 1
             self._hand_out()
 
     def _join(self, batch: int, name: int) -> None:
         if batch == self.batch:
             self.calls.append(("join", (name, copy.copy(self.nodes[name].pace))))
-            self.schedule.join(name, self.nodes[name].pace)
+            self.scheduler.join(name, self.nodes[name].pace)
 
     def _tick(self) -> None:
         if self.batch:
@@ -148,16 +149,16 @@ class VirtualCluster:
 
 
 def replay(members: int, calls: Iterable[tuple[str, Any]]) -> None:
-    """Schedule a batch again, by the same calls and with nothing in between."""
-    schedule = Schedule(members)
+    """Scheduler a batch again, by the same calls and with nothing in between."""
+    scheduler = Scheduler(members)
     for name, arguments in calls:
         if name == "look":
-            schedule.grants(arguments)
-            schedule.withdrawn(arguments)
+            scheduler.grants(arguments)
+            scheduler.withdrawn(arguments)
         elif name == "done":
-            schedule.done(*arguments)
+            scheduler.done(*arguments)
         else:
-            schedule.join(arguments[0], copy.copy(arguments[1]))
+            scheduler.join(arguments[0], copy.copy(arguments[1]))
 
 
 def ideal_seconds(durations: NDArray[np.float64], workers: Iterable[tuple[float, float]]) -> float:

@@ -1,9 +1,11 @@
-/* The two ends of a timestep: from an observation to the network's input, from its outputs to an action.
+/* What happens before and behind the network in a timestep: from an observation to the network's input, and from its
+ * outputs to an action.
  *
- * Owns normalisation, clipping, squashing, bins and action noise. Must not know the network between them. */
+ * Owns normalisation, clipping, squashing, bins and the normals of action noise. Must not know the network. */
 #include "activation.h"
 #include "normal.h"
 #include "philox.h"
+#include "unguarded.h"
 
 PYES_INLINE float clip(float x, float low, float high)
 {
@@ -11,14 +13,19 @@ PYES_INLINE float clip(float x, float low, float high)
     return above > high ? high : above;
 }
 
-void pyes_normalize(int64_t n, const float *observation, const float *mean, const float *inverse_std, float limit,
-                    float *out)
+void pyes_read_observation_unguarded(int64_t n, enum pyes_value type, const void *values, float *out)
+{
+    read_values(n, type, values, out);
+}
+
+void pyes_normalize_unguarded(int64_t n, const float *observation, const float *mean, const float *inverse_std,
+                              float limit, float *out)
 {
     for (int64_t i = 0; i < n; i++)
         out[i] = clip((observation[i] - mean[i]) * inverse_std[i], -limit, limit);
 }
 
-void pyes_collect(int64_t n, const float *observation, double *sums)
+void pyes_collect_unguarded(int64_t n, const float *observation, double *sums)
 {
     for (int64_t i = 0; i < n; i++) {
         const double x = (double)observation[i];
@@ -27,8 +34,8 @@ void pyes_collect(int64_t n, const float *observation, double *sums)
     }
 }
 
-void pyes_stream_normals(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t member,
-                         uint32_t episode, uint64_t first, float *out)
+void pyes_stream_normals_unguarded(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t member,
+                                   uint32_t episode, uint64_t first, float *out)
 {
     struct pyes_block x = {{0, 0, 0, 0}};
     for (int64_t i = 0; i < n; i++) {
@@ -39,7 +46,7 @@ void pyes_stream_normals(int64_t n, uint64_t seed, uint32_t purpose, uint32_t ge
     }
 }
 
-int64_t pyes_argmax(int64_t n, const float *outputs)
+int64_t pyes_argmax_unguarded(int64_t n, const float *outputs)
 {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)
@@ -48,8 +55,8 @@ int64_t pyes_argmax(int64_t n, const float *outputs)
     return best;
 }
 
-void pyes_box_action(int64_t n, enum pyes_action action, int64_t bins, const float *outputs, const float *low,
-                     const float *high, float *out)
+void pyes_box_action_unguarded(int64_t n, enum pyes_action action, int64_t bins, const float *outputs,
+                               const float *low, const float *high, float *out)
 {
     for (int64_t i = 0; i < n; i++) {
         switch (action) {
@@ -60,7 +67,7 @@ void pyes_box_action(int64_t n, enum pyes_action action, int64_t bins, const flo
             out[i] = low[i] + (hyperbolic_tangent(outputs[i]) + 1.0f) * 0.5f * (high[i] - low[i]);
             break;
         case PYES_BINS: {
-            const float share = (float)pyes_argmax(bins, outputs + i * bins) / (float)(bins - 1);
+            const float share = (float)pyes_argmax_unguarded(bins, outputs + i * bins) / (float)(bins - 1);
             out[i] = low[i] + (high[i] - low[i]) * share;
             break;
         }

@@ -19,7 +19,7 @@
 #include "optimizers.c"
 #include "perturb.c"
 #include "policy.c"
-#include "reference.c"
+#include "virtual_batch_norm.c"
 
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -1,8 +1,9 @@
 /* The board: which worker holds which member of the generation.
  *
  * Owns the states of members in memory shared by processes. Must not know what a member is.
- * Invariant: a member is withheld, free, held by one worker, or done, and every change is one atomic instruction on one word; so
- * a process killed between any two instructions can lose nothing but its own claim, which pyes_board_release undoes. */
+ * Invariant: a member is withheld, free, held by one worker, or done, and every change is one atomic instruction on one
+ * word; so a process killed between any two instructions can lose nothing but its own claim, which pyes_board_release
+ * undoes. */
 #include "../pyes_kernels.h"
 
 #ifdef _MSC_VER

@@ -101,7 +101,14 @@ PYES_INLINE void coarse_batch(const uint32_t *restrict words, int8_t *restrict o
         out[j] = int8_of_float(coarse_steps(center[j], log[j]));
 }
 
-/* The entries of one whole batch. */
+/* One whole batch of entries of any type. A union, since an array of float must not be written as uint16_t. */
+union batch {
+    float fine[WORDS];
+    uint16_t rounded[WORDS];
+    int8_t coarse[WORDS];
+};
+
+/* Fills a batch: `out` is a union batch, or WORDS entries in the caller's memory. */
 PYES_INLINE void entry_batch(enum pyes_dtype dtype, const uint32_t *restrict words, void *restrict out)
 {
     if (dtype == PYES_FLOAT32) {
@@ -123,7 +130,7 @@ PYES_INLINE void fill_noise_typed(enum pyes_dtype dtype, int64_t size, int64_t n
                                   char *out)
 {
     PYES_ALIGNED uint32_t words[WORDS];
-    PYES_ALIGNED float edge[WORDS];
+    PYES_ALIGNED union batch edge;
     while (n > 0) {
         const int64_t skip = (int64_t)(start % WORDS);
         const int64_t count = n < WORDS - skip ? n : WORDS - skip;
@@ -131,8 +138,8 @@ PYES_INLINE void fill_noise_typed(enum pyes_dtype dtype, int64_t size, int64_t n
         if (count == WORDS) {
             entry_batch(dtype, words, out);
         } else {
-            entry_batch(dtype, words, edge);
-            memcpy(out, (const char *)edge + skip * size, (size_t)(count * size));
+            entry_batch(dtype, words, &edge);
+            memcpy(out, (const char *)&edge + skip * size, (size_t)(count * size));
         }
         out += count * size;
         start += (uint64_t)count;

@@ -2,9 +2,9 @@
 #include "wide.h"
 
 PYES_INLINE void perturb_typed(enum pyes_dtype dtype, int64_t dim, const float *theta, const void *slice,
-                               const float *deviation, float scale, float *out)
+                               const float *deviation, double step, float *out)
 {
-    scale *= stored_unit(dtype);
+    const float scale = (float)step * stored_unit(dtype);
     if (deviation) {
         PYES_INDEPENDENT
         for (int64_t j = 0; j < dim; j++)
@@ -17,7 +17,7 @@ PYES_INLINE void perturb_typed(enum pyes_dtype dtype, int64_t dim, const float *
 }
 
 void PYES_WIDE(pyes_perturb)(int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice,
-                             const float *deviation, float scale, float *out)
+                             const float *deviation, double scale, float *out)
 {
     /* Constant dtypes, so that each call becomes a loop of its own. */
     if (dtype == PYES_FLOAT32)

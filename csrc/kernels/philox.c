@@ -3,6 +3,7 @@
  * Owns the meaning of the counter words: (block, generation, member, purpose << 24 | episode).
  * Must not know the noise table. Invariant: every function is pure; equal arguments, equal words. */
 #include "philox.h"
+#include "unguarded.h"
 
 void pyes_stream_bits(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t member,
                       uint32_t episode, uint32_t *out)
@@ -14,7 +15,8 @@ void pyes_stream_bits(int64_t n, uint64_t seed, uint32_t purpose, uint32_t gener
     }
 }
 
-void pyes_draw_offsets(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, int64_t bound, int64_t *out)
+void pyes_draw_offsets_unguarded(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, int64_t bound,
+                                 int64_t *out)
 {
     for (int64_t i = 0; i < n; i++) {
         const struct pyes_block x = stream_block(seed, purpose, generation, (uint32_t)i, 0, 0);

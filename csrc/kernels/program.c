@@ -1,5 +1,6 @@
 /* A compiled network as data: its size, and its weights packed from theta. Owns the packed layout and the places of the
  * states: of a recurrent layer c (lanes, LSTM alone), then its input [x; h] (inputs + lanes). */
+#include "unguarded.h"
 #include "wide.h"
 
 static int64_t round_up(int64_t length)
@@ -44,15 +45,15 @@ static int64_t widest_layer(int64_t n, const struct pyes_layer *layers)
     int64_t widest = 0;
     for (int64_t k = 0; k < n; k++) {
         widest = larger(widest, larger(pyes_layer_width(&layers[k]), round_up(layers[k].outputs)));
-        if (layers[k].op == PYES_CONV) /* which has its inputs turned */
+        if (layers[k].op == PYES_CONV) /* its inputs are reordered to channels last */
             widest = larger(widest, round_up(layers[k].inputs));
-        if (layers[k].scale_offset >= 0) /* for the observations of the reference batch */
+        if (layers[k].scale_offset >= 0) /* the reference batch goes through all layers up to it */
             widest = larger(widest, round_up(layers[0].inputs));
     }
     return widest;
 }
 
-int64_t pyes_policy_reference_width(int64_t n, const struct pyes_layer *layers)
+int64_t pyes_policy_batch_norm_width(int64_t n, const struct pyes_layer *layers)
 {
     int64_t widest = 0;
     for (int64_t k = 0; k < n; k++)
@@ -160,7 +161,7 @@ static void pack_layer(const struct pyes_layer *layer, const float *theta, float
     pack_array(layer, 1, layer->outputs, theta, layer->recurrent_offset, weights + layer->inputs * width);
 }
 
-void pyes_policy_pack(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed)
+void pyes_policy_pack_unguarded(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed)
 {
     for (int64_t k = 0; k < n; k++)
         if (layers[k].op != PYES_SCALE)

@@ -1,28 +1,32 @@
 /* Centered ranks of returns. Owns the order of returns: NaN lowest, equal returns tied. */
-#include "../pyes_kernels.h"
+#include "unguarded.h"
+#include "wide.h"
 
-static int is_nan(double x)
+PYES_INLINE int is_nan(double x)
 {
     return x != x;
 }
 
-/* Strictly lower in rank; all NaN tie with each other, below everything else. */
-static int lower(double a, double b)
+/* Whether return a ranks strictly lower than return b; all NaN tie with each other, below everything else. */
+PYES_INLINE int lower(enum pyes_value type, const void *returns, int64_t a, int64_t b)
 {
-    return is_nan(a) ? !is_nan(b) : a < b;
+    const double x = type == PYES_FLOAT ? (double)((const float *)returns)[a] : ((const double *)returns)[a];
+    const double y = type == PYES_FLOAT ? (double)((const float *)returns)[b] : ((const double *)returns)[b];
+    return is_nan(x) ? !is_nan(y) : x < y;
 }
 
-static void merge(const double *returns, const int64_t *in, int64_t first, int64_t middle, int64_t last, int64_t *out)
+PYES_INLINE void merge(enum pyes_value type, const void *returns, const int64_t *in, int64_t first, int64_t middle,
+                       int64_t last, int64_t *out)
 {
     int64_t left = first, right = middle;
     for (int64_t k = first; k < last; k++) {
-        const int take_right = left == middle || (right < last && lower(returns[in[right]], returns[in[left]]));
+        const int take_right = left == middle || (right < last && lower(type, returns, in[right], in[left]));
         out[k] = take_right ? in[right++] : in[left++];
     }
 }
 
 /* Bottom-up stable merge sort of indices; returns which of the two halves of `workspace` holds the result. */
-static const int64_t *sorted_order(int64_t n, const double *returns, int64_t *workspace)
+PYES_INLINE const int64_t *sorted_order(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace)
 {
     int64_t *in = workspace, *out = workspace + n;
     for (int64_t i = 0; i < n; i++)
@@ -31,7 +35,7 @@ static const int64_t *sorted_order(int64_t n, const double *returns, int64_t *wo
         for (int64_t first = 0; first < n; first += 2 * run) {
             const int64_t middle = first + run < n ? first + run : n;
             const int64_t last = first + 2 * run < n ? first + 2 * run : n;
-            merge(returns, in, first, middle, last, out);
+            merge(type, returns, in, first, middle, last, out);
         }
         int64_t *swap = in;
         in = out;
@@ -40,12 +44,12 @@ static const int64_t *sorted_order(int64_t n, const double *returns, int64_t *wo
     return in;
 }
 
-void pyes_centered_ranks(int64_t n, const double *returns, int64_t *workspace, float *out)
+PYES_INLINE void ranks_typed(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace, float *out)
 {
-    const int64_t *order = sorted_order(n, returns, workspace);
+    const int64_t *order = sorted_order(n, type, returns, workspace);
     for (int64_t first = 0, last; first < n; first = last) {
         last = first + 1;
-        while (last < n && !lower(returns[order[first]], returns[order[last]]))
+        while (last < n && !lower(type, returns, order[first], order[last]))
             last++;
         /* Ranks first .. last-1 are tied: their mean is (first + last - 1) / 2. */
         const double rank = 0.5 * (double)(first + last - 1);
@@ -53,4 +57,12 @@ void pyes_centered_ranks(int64_t n, const double *returns, int64_t *workspace, f
         for (int64_t k = first; k < last; k++)
             out[order[k]] = centered;
     }
+}
+
+void pyes_centered_ranks_unguarded(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace, float *out)
+{
+    if (type == PYES_FLOAT)
+        ranks_typed(n, PYES_FLOAT, returns, workspace, out);
+    else
+        ranks_typed(n, PYES_DOUBLE, returns, workspace, out);
 }

@@ -1,6 +1,7 @@
 /* What the wide kernels share: the name suffix of a level, inlining, bit casts, the types of table entries.
  *
- * A wide kernel is written once, in plain C: deviation.c, gradient.c, noise.c, optimizers.c, perturb.c, policy.c, reference.c.
+ * A wide kernel is written once, in plain C: deviation.c, gradient.c, noise.c, optimizers.c, perturb.c, policy.c,
+ * virtual_batch_norm.c.
  * Compiled by itself such a file gives the baseline level; avx2.c and avx512.c include it again under another suffix
  * and target. All levels run the same operations in the same order, so they give equal bits.
  * Internal to the kernels. */
@@ -55,7 +56,7 @@
 #define PYES_DECLARE_WIDE(suffix)                                                                                      \
     void pyes_fill_noise_##suffix(int64_t n, enum pyes_dtype dtype, uint64_t seed, uint64_t start, void *out);         \
     void pyes_perturb_##suffix(int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice,              \
-                               const float *deviation, float scale, float *out);                                       \
+                               const float *deviation, double scale, float *out);                                      \
     void pyes_weighted_sum_##suffix(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,                  \
                                     const int64_t *offsets, const float *weights, float *out);                         \
     void pyes_add_slices_##suffix(int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,                    \
@@ -75,9 +76,9 @@
                                    double max_speed, double weight_decay, float *theta, float *velocity);              \
     const float *pyes_policy_forward_##suffix(int64_t n, const struct pyes_layer *layers, const float *packed,         \
                                               const float *input, float *state, float *scratch);                       \
-    void pyes_policy_normalize_##suffix(int64_t n, const struct pyes_layer *layers, const float *theta, int64_t count, \
-                                        enum pyes_value type, const void *batch, float *packed, float *scratch,        \
-                                        float *values, double *sums);
+    void pyes_policy_batch_norm_##suffix(int64_t n, const struct pyes_layer *layers, const float *theta, int64_t count,\
+                                         enum pyes_value type, const void *batch, float *packed, float *scratch,       \
+                                         float *values, double *sums);
 
 PYES_DECLARE_WIDE(baseline)
 PYES_DECLARE_WIDE(avx2)
@@ -101,6 +102,19 @@ PYES_INLINE float float_of_bits(uint32_t bits)
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+
+/* n values of any type as float, rounded once. */
+PYES_INLINE void read_values(int64_t n, enum pyes_value type, const void *values, float *restrict out)
+{
+    if (type == PYES_FLOAT)
+        memcpy(out, values, (size_t)n * sizeof *out);
+    else if (type == PYES_DOUBLE)
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (float)((const double *)values)[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (float)((const uint8_t *)values)[i];
 }
 
 /* Entry k of a table as it is stored: for int8 in units of 1/32, which the caller folds into its scale. */

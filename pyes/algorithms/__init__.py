@@ -1,72 +1,16 @@
-"""Algorithms: one file each, one interface."""
+"""Algorithms: one file each, its settings in it; an installed package adds more by the entry-point group of this name.
 
-from collections.abc import Callable
-from typing import Any
+Owns what is asked for evaluation and what is learnt from the returns. Must not know how members are evaluated, nor what
+a run is.
+"""
 
-import numpy as np
-from numpy.typing import NDArray
-
-from pyes.algorithms.ars import ARS
-from pyes.algorithms.averaging import Averaging, agreement
 from pyes.algorithms.base import Algorithm
-from pyes.algorithms.cma_es import CMAES
-from pyes.algorithms.episode_limit import EpisodeLimit
-from pyes.algorithms.ga import GA
-from pyes.algorithms.growth import next_population_size
-from pyes.algorithms.nevergrad import Nevergrad
-from pyes.algorithms.novelty import NSES, NSRAES, NSRES
-from pyes.algorithms.openai_es import OpenAIES
-from pyes.algorithms.pgpe import PGPE
-from pyes.algorithms.snes import SNES
-from pyes.config import AlgorithmConfig, OptimizerConfig
-from pyes.numerics.noise import NoiseTable
+from pyes.algorithms.contract import check_contract, make
+from pyes.algorithms.population import Population
 
 __all__ = [
-    "ARS",
-    "CMAES",
-    "GA",
-    "NSES",
-    "NSRAES",
-    "NSRES",
-    "PGPE",
-    "SNES",
     "Algorithm",
-    "Averaging",
-    "EpisodeLimit",
-    "Nevergrad",
-    "OpenAIES",
-    "agreement",
+    "Population",
+    "check_contract",
     "make",
-    "next_population_size",
 ]
-
-_ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
-    "ars": ARS,
-    "cma_es": CMAES,
-    "ga": GA,
-    "nevergrad": Nevergrad,
-    "ns_es": NSES,
-    "nsr_es": NSRES,
-    "nsra_es": NSRAES,
-    "openai_es": OpenAIES,
-    "pgpe": PGPE,
-    "snes": SNES,
-}
-
-
-def make(
-    config: AlgorithmConfig,
-    optimizer: OptimizerConfig | None,
-    theta: NDArray[np.float32],
-    table: NoiseTable,
-    *,
-    seed: int,
-    threads: int = 1,
-) -> Algorithm:
-    """Make the algorithm that a configuration names; without an optimiser it takes its own, if it has one."""
-    settings: dict[str, Any] = dict(vars(config))
-    if config.optimized:
-        settings["optimizer"] = optimizer
-    if config.on_table:
-        settings |= {"table": table, "threads": threads}
-    return _ALGORITHMS[config.name](theta, seed=seed, **settings)

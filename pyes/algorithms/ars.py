@@ -3,69 +3,103 @@
 V2 is V1 with ``task.normalize_observations``; the -t versions are those with ``top``.
 """
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pyes.algorithms import schedule
+from pyes.algorithms.base import Algorithm, Common, Vector, accepts
 from pyes.algorithms.population import Population
-from pyes.algorithms.scheduled import ScheduledAlgorithm
-from pyes.config import ARSConfig
-from pyes.numerics import shaping
+from pyes.algorithms.schedule import Schedule
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, Positive, Share, refusal
+from pyes.config.registry import ALGORITHMS
+from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
 
 
-class ARS(ScheduledAlgorithm):
+@dataclass(frozen=True, kw_only=True)
+class ARSConfig(AlgorithmConfig):
+    """Settings of ARS."""
+
+    grows = True
+
+    pairs = True
+
+    name: Literal["ars"] = "ars"
+    sigma: Annotated[float, Positive] = 0.05
+    sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
+    sigma_min: Annotated[float, NotNegative] = 0.0
+    learning_rate: Annotated[float, Positive] = 0.02
+    learning_rate_decay: Annotated[float, Share] = 1.0  # factor a generation
+    learning_rate_min: Annotated[float, NotNegative] = 0.0
+    weight_decay: Annotated[float, NotNegative] = 0.0
+    top: Annotated[int, AtLeastOne] | None = None  # best pairs, of which the step is made; None: all
+
+    def check(self) -> None:
+        """Refuse to keep more pairs than there are, and floors above where the schedules start."""
+        super().check()
+        schedule.check(self, "sigma", "learning_rate")
+        if self.top is not None and self.top > self.population_size // 2:
+            expected = f"at most {self.population_size // 2}, the mirrored pairs of algorithm.population_size"
+            raise refusal("algorithm.top", self.top, expected)
+
+
+@dataclass(frozen=True)
+class _Arguments(ARSConfig, Common): ...
+
+
+@ALGORITHMS.register("ars")
+class ARS(Algorithm):
     """Random search along the mirrored pairs whose better member is best.
 
     The step is ``learning_rate / (top * std) * sum (r+ - r-) * eps`` over those pairs, where std is the standard
-    deviation of their returns; ``learning_rate * weight_decay * theta`` comes off. A member that failed has the worst
-    return of the generation; returns that are all equal say nothing of where to go.
+    deviation of their returns; ``learning_rate * weight_decay * theta`` is subtracted. A member that failed has the
+    worst return of the generation; with equal returns theta moves by weight decay alone.
 
     Parameters
     ----------
-    theta : float32 (dim,)           where to start; copied
-    table : NoiseTable               where the perturbations come from; None builds a private one
-    seed : int                       decides, with the returns, every number of the run
-    threads : int                    for large sums; the result does not depend on it
-    **settings                       keys of `pyes.config.ARSConfig`: population_size, sigma, learning_rate, top ...
-
-    Raises
-    ------
-    ConfigError    an impossible setting, or a table smaller than theta
+    theta, table, seed, threads
+        As for `pyes.Algorithm`.
+    **settings
+        The fields of `ARSConfig`: population_size, sigma, learning_rate, top ...
     """
 
-    def __init__(
-        self,
-        theta: NDArray[np.float32],
-        table: NoiseTable | None = None,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        **settings: Any,
-    ) -> None:
-        self._config = ARSConfig(**settings)
-        super().__init__(theta, table, self._config, seed=seed, threads=threads)
+    Config = ARSConfig
+    config: ARSConfig
+    title = "ARS"
+    saved = ("sigma", "learning_rate")
+    sigma: float
+    learning_rate: float
+
+    @accepts(_Arguments)
+    def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
+        super().__init__(theta, table, **settings)
+        self._sigmas = Schedule.of(self.config, "sigma")
+        self._learning_rates = Schedule.of(self.config, "learning_rate")
+        self.sigma, self.learning_rate = self._sigmas.start, self._learning_rates.start
+        self.gradient_norm = 0.0
         self._gradient = np.empty_like(self.theta)
 
     def _draw(self) -> Population:
-        return Population.around(self.generation, self.theta, *self._pairs(self.population_size, self.sigma))
+        return self.perturbed(self.sigma, mirrored=True)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         pairs = shaping.fill_failed(returns).reshape(-1, 2)
-        kept = slice(None) if self._config.top is None else self._best(pairs, self._config.top)
+        kept = slice(None) if self.config.top is None else _best(pairs, self.config.top)
         used = pairs[kept]
         spread = shaping.standard_deviation(used.ravel())
         differences = used[:, 0] - used[:, 1]
         weights = differences / (len(used) * spread) if spread > 0 else np.zeros_like(differences)
         offsets = np.ascontiguousarray(population.offsets[::2][kept])
-        self._weighted_sum(offsets, weights.astype(np.float32), self._gradient)
+        noise.weighted_sum(self._table, offsets, weights.astype(np.float32), self._gradient, self._threads)
         self.gradient_norm = float(np.linalg.norm(self._gradient))
-        self.theta *= np.float32(1 - self.learning_rate * self._config.weight_decay)
+        self.theta *= np.float32(1 - self.learning_rate * self.config.weight_decay)
         self.theta += np.float32(self.learning_rate) * self._gradient
-        self._go_on()
+        self.sigma, self.learning_rate = self._sigmas.next(self.sigma), self._learning_rates.next(self.learning_rate)
 
-    @staticmethod
-    def _best(pairs: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-        """Return the pairs whose better member is best, in their own order; of equal ones the first."""
-        return np.sort(np.argsort(-pairs.max(axis=1), kind="stable")[:count])
+
+def _best(pairs: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Return the pairs whose better member is best, in their own order; of equal ones the first."""
+    return np.sort(np.argsort(-pairs.max(axis=1), kind="stable")[:count])

@@ -1,38 +1,132 @@
-"""What every algorithm offers to the training loop: ask, tell, and a state that can be saved."""
+"""What every algorithm is: ask, tell, and a state that can be saved.
 
+Owns the generation, the population that is being evaluated, and perturbations from the noise table. Must not know any
+algorithm. Invariant: equal settings, seed and returns give equal bytes of theta on every machine.
+
+An algorithm is a subclass with its settings as `Config`, and two methods: `_draw` makes the members of a generation,
+`_learn` moves theta by their returns. ``docs/howto/own_algorithm.md`` shows one.
+"""
+
+import copy
+import dataclasses
+import inspect
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms.population import Population
-from pyes.numerics import noise, streams
+from pyes.config import AlgorithmConfig, OptimizerConfig
+from pyes.config.section import parse
+from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable
 
 Vector = NDArray[np.float32]
 
+_Self = TypeVar("_Self")
+_Keywords = ParamSpec("_Keywords")
+
+
+@dataclass(frozen=True)
+class Common:
+    """Arguments of every algorithm's constructor beside theta and the settings; see `accepts`."""
+
+    table: NoiseTable | None = None
+    _: KW_ONLY
+    seed: int = 0
+    threads: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimized(Common):
+    """Arguments of the constructors of algorithms that an optimiser moves theta for."""
+
+    optimizer: OptimizerConfig | None = None
+
+
+def accepts(
+    arguments: Callable[_Keywords, Any],
+) -> Callable[[Callable[Concatenate[_Self, Vector, ...], None]], Callable[Concatenate[_Self, Vector, _Keywords], None]]:
+    """Tell type checkers and editors that a constructor takes theta and, by keyword, the fields of a dataclass.
+
+    Parameters
+    ----------
+    arguments : dataclass
+        Derived from the algorithm's `Config` and from `Common`.
+    """
+    return lambda constructor: constructor
+
 
 class Algorithm(ABC):
-    """Proposes members and learns from their returns. Equal returns give equal bytes of theta, anywhere.
+    """Proposes members and learns from their returns.
+
+    Parameters
+    ----------
+    theta : float32 (dim,)
+        Where to start; copied.
+    table : NoiseTable
+        Source of the perturbations; None builds a private one. Not used where members are vectors of their own.
+    seed : int
+        Decides, with the returns, every number of the run.
+    threads : int
+        For large sums; the result does not depend on it.
+    **settings
+        The fields of `Config`.
 
     Attributes
     ----------
-    theta : float32 (dim,)         the center: the policy that the run has come to
-    generation : int               the next one to be told
-    population_size : int or None  members of the next generation to be asked for; None where it never changes
-    sigma, learning_rate, gradient_norm : float or None    for the metrics; None where the algorithm has none
+    theta : float32 (dim,)
+        The center: the policy that the run has reached.
+    generation : int
+        Number of the generation that is asked for and told next.
+    population_size : int
+        Members of that generation; may be changed between generations where `Config.grows`.
+    sigma, learning_rate, gradient_norm : float or None
+        For the metrics; None where the algorithm has none.
+
+    Raises
+    ------
+    ConfigError
+        An impossible setting, or a table smaller than theta.
     """
 
-    population_size: int | None = None
+    #: Settings: a frozen dataclass that derives from `AlgorithmConfig`.
+    Config: ClassVar[type[AlgorithmConfig]]
+    #: Name in the registry of the algorithms; "" outside of it.
+    kind: ClassVar[str] = ""
+    #: Name in plots and tables.
+    title: ClassVar[str] = ""
+    #: Names of the attributes, beside theta, that change from generation to generation: the saved state.
+    saved: ClassVar[tuple[str, ...]] = ()
+
     sigma: float | None = None
     learning_rate: float | None = None
     gradient_norm: float | None = None
 
-    def __init__(self, theta: Vector) -> None:
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Show the settings in the signature of the constructor."""
+        super().__init_subclass__(**keywords)
+        if dataclasses.is_dataclass(vars(cls).get("Config")):
+            cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
+
+    def __init__(
+        self, theta: Vector, table: NoiseTable | None = None, *, seed: int = 0, threads: int = 1, **settings: Any
+    ) -> None:
+        self.config = parse(self.Config, settings, AlgorithmConfig.PATH)
         self.theta = np.array(theta, np.float32)
         self.generation = 0
+        self.population_size: int = self.config.population_size
+        self._seed, self._threads = seed, threads
         self._population: Population | None = None
+        if self.config.on_table:
+            dim = len(self.theta)
+            self._table = NoiseTable(max(2**20, 256 * dim), seed=0) if table is None else table
+            self._bound = self._table.offset_bound(dim)
+
+    # Generations
 
     def ask(self) -> Population:
         """Return the members of the current generation; asking twice gives the same."""
@@ -40,90 +134,101 @@ class Algorithm(ABC):
             self._population = self._draw()
         return self._population
 
+    def member(self, index: int) -> Vector:
+        """Return theta of one member of the current generation: float32 (dim,), a new array."""
+        out = np.empty_like(self.theta)
+        self.ask().member(index, self._table.array if self.config.on_table else out, out)
+        return out
+
     def tell(self, returns: NDArray[np.float64] | list[float], behaviours: NDArray[np.float32] | None = None) -> None:
-        """Take what the members came to, in member order, and go on to the next generation.
+        """Learn from the returns of all members, in member order, and go on to the next generation.
 
         Parameters
         ----------
-        returns : (n,)               NaN: the member failed
-        behaviours : (n, size)       what characterises each member, for the algorithms that ask for it
+        returns : (n,)
+            Not finite where a member failed: NaN and both infinities mean the same.
+        behaviours : (n, size)
+            What characterises each member, for algorithms that need it.
 
         Raises
         ------
-        ValueError    the number of returns is not the population size
+        ValueError
+            The number of returns is not the number of members.
         """
         population = self.ask()
         returns = np.asarray(returns, np.float64)
         if returns.shape != (len(population),):
             raise ValueError(f"returns: got shape {returns.shape}, expected ({len(population)},), one a member")
-        self._learn(population, returns)
+        self._learn(population, shaping.failed_as_nan(returns))
         self._population = None
         self.generation += 1
 
     @abstractmethod
     def _draw(self) -> Population:
-        """Draw the members of the current generation."""
+        """Return the members of the current generation."""
 
     @abstractmethod
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
-        """Move theta, and whatever else the algorithm keeps."""
+        """Move theta in place, and change whatever else the algorithm keeps."""
 
-    @abstractmethod
-    def member(self, index: int) -> Vector:
-        """Return theta of one member of the current generation: float32 (dim,), a new array."""
+    # For subclasses: members that are perturbations of theta
+
+    def offsets(self, count: int) -> NDArray[np.int64]:
+        """Draw where ``count`` slices of the noise table begin in this generation: int64 (count,)."""
+        return streams.offsets(self._seed, self.generation, count, self._bound)
+
+    def perturbed(
+        self, scale: float | Sequence[float], *, mirrored: bool = False, deviation: Vector | None = None
+    ) -> Population:
+        """Return ``population_size`` members: theta, each plus ``scale`` times a slice of the noise table.
+
+        Parameters
+        ----------
+        scale : float or sequence
+            Standard deviation of the perturbations, or one for each member; 0 gives theta itself.
+        mirrored : bool
+            Members 2k and 2k + 1 have the same slice, with opposite signs.
+        deviation : float32 (dim,)
+            Factor of each parameter of a slice; None stands for 1.
+        """
+        size = self.population_size
+        scales = np.array(np.broadcast_to(scale, (size,)), np.float32)
+        if mirrored:
+            scales[1::2] *= -1
+        offsets = np.repeat(self.offsets(size // 2), 2) if mirrored else self.offsets(size)
+        return Population.around(self.generation, self.theta, offsets, scales, deviation)
+
+    # The state as values
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on, as arrays and numbers; a copy."""
-        state = {"theta": self.theta.copy(), "generation": self.generation}
-        return state if self.population_size is None else state | {"population_size": self.population_size}
+        """Return everything that is needed to go on, as arrays and numbers; a copy."""
+        state = {"theta": self.theta.copy(), "generation": self.generation, "population_size": self.population_size}
+        for name in self.saved:
+            value = getattr(self, name)
+            state[name.lstrip("_")] = value.state_dict() if hasattr(value, "state_dict") else copy.deepcopy(value)
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
         self._population = None
         self.theta[:] = state["theta"]
-        self.generation = int(state["generation"])
-        if self.population_size is not None:
-            self.population_size = int(state["population_size"])
+        self.generation, self.population_size = int(state["generation"]), int(state["population_size"])
+        for name in self.saved:
+            value, own = state[name.lstrip("_")], getattr(self, name)
+            if hasattr(own, "load_state_dict"):
+                own.load_state_dict(value)
+            else:
+                setattr(self, name, copy.deepcopy(value))
 
 
-class TableAlgorithm(Algorithm):
-    """An algorithm whose perturbations are slices of a noise table.
-
-    Parameters
-    ----------
-    theta : float32 (dim,)    where to start; copied
-    table : NoiseTable        where the perturbations come from; None builds a private one
-    seed : int                decides, with the returns, every number of the run
-    threads : int             for large sums; the result does not depend on it
-
-    Raises
-    ------
-    ConfigError    a table smaller than theta
-    """
-
-    def __init__(self, theta: Vector, table: NoiseTable | None, *, seed: int, threads: int) -> None:
-        super().__init__(theta)
-        dim = len(self.theta)
-        self._table = NoiseTable(max(2**20, 256 * dim), seed=0) if table is None else table
-        self._bound = self._table.offset_bound(dim)
-        self._seed, self._threads = seed, threads
-
-    def _offsets(self, count: int) -> NDArray[np.int64]:
-        """Draw the offsets of this generation: int64 (count,)."""
-        return streams.offsets(self._seed, self.generation, count, self._bound)
-
-    def _pairs(self, size: int, sigma: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Draw offsets and scales of mirrored pairs, (size,) each."""
-        scales = np.full(size, sigma, np.float32)
-        scales[1::2] *= -1
-        return np.repeat(self._offsets(size // 2), 2), scales
-
-    def _weighted_sum(self, offsets: NDArray[np.int64], weights: NDArray[np.float32], out: Vector) -> None:
-        """Sum slices, in the order given."""
-        noise.weighted_sum(self._table, offsets, weights, out, self._threads)
-
-    def member(self, index: int) -> Vector:
-        """Return theta of one member of the current generation: float32 (dim,), a new array."""
-        out = np.empty_like(self.theta)
-        self.ask().member(index, self._table.array, out)
-        return out
+def _signature(cls: type[Algorithm]) -> inspect.Signature:
+    """Return the constructor's arguments with the settings by name, for ``help`` and interactive editors."""
+    arguments: dict[str, inspect.Parameter] = {}
+    for base in reversed([each for each in cls.mro() if issubclass(each, Algorithm)]):
+        arguments |= inspect.signature(base.__init__).parameters
+    named = [each for each in arguments.values() if each.name != "self" and each.kind is not each.VAR_KEYWORD]
+    hints = get_type_hints(cls.Config)
+    for name, each in inspect.signature(cls.Config).parameters.items():
+        if name not in ("name", "factory"):  # decided by the class
+            named.append(each.replace(kind=each.KEYWORD_ONLY, annotation=hints[name]))
+    return inspect.Signature(sorted(named, key=lambda each: each.kind))

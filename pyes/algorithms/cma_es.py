@@ -1,22 +1,26 @@
 """CMA-ES (Hansen and Ostermeier 2001; Hansen 2016) as pycma implements it."""
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms.base import Vector
-from pyes.algorithms.library import LibraryAlgorithm
-from pyes.config import CMAESConfig, refusal, unknown_key
+from pyes.algorithms.base import Common, Vector, accepts
+from pyes.algorithms.library import LibraryAlgorithm, LibraryConfig
+from pyes.config import Positive, Range, refusal, unknown_key
+from pyes.config.registry import ALGORITHMS
+from pyes.config.section import JSON_MAPPING, is_json
 from pyes.errors import ConfigError, missing
-from pyes.system import memory
+from pyes.numerics.noise import NoiseTable
+from pyes.system import limits
 
 #: With more parameters than this, the covariance matrix is a diagonal unless told otherwise.
 _MOST_FULL = 2_000
 #: dim x dim matrices of float64 that pycma and its eigendecomposition hold at most (measured).
 _MATRICES = 9
 
-#: Options of pycma that are decided here: by keys of the algorithm, or because they would reach for code or files.
+#: Options of pycma that are set here: by keys of the algorithm, or because they would run code or touch files.
 _DECIDED = frozenset(
     {
         "CMA_diagonal", "CMA_eigenmethod", "CMA_recombination_weights", "CMA_sampler", "CMA_sampler_options",
@@ -27,25 +31,55 @@ _DECIDED = frozenset(
 )  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class CMAESConfig(LibraryConfig):
+    """Settings of CMA-ES."""
+
+    packages = ("cma",)
+
+    name: Literal["cma_es"] = "cma_es"
+    population_size: Annotated[int, Range(minimum=4)] = 40
+    sigma: Annotated[float, Positive] = 0.3  # standard deviation of every parameter at the start
+    covariance: Literal["auto", "full", "diagonal", "vd", "vkd"] = "auto"  # auto: full up to 2,000 parameters
+    options: dict[str, Any] = field(default_factory=dict)  # of pycma's CMAOptions
+
+    def check(self) -> None:
+        """Refuse options that a run's configuration cannot hold."""
+        super().check()
+        if not is_json(self.options):
+            raise refusal("algorithm.options", self.options, JSON_MAPPING)
+        for key, value in self.options.items():
+            if isinstance(value, str):  # pycma would evaluate it as an expression
+                raise refusal(f"algorithm.options.{key}", value, "no text: a number, true, false, null or a list")
+
+
+@dataclass(frozen=True)
+class _Arguments(CMAESConfig, Common): ...
+
+
+@ALGORITHMS.register("cma_es")
 class CMAES(LibraryAlgorithm):
     """Evolution strategy that adapts the covariance matrix of its normal distribution.
 
-    The center is the mean of the distribution. pycma's conditions of termination are not asked: a run ends with its
+    The center is the mean of the distribution. pycma's termination conditions have no effect: a run ends with its
     budget.
 
     Parameters
     ----------
-    theta : float32 (dim,)    the first mean; copied
-    seed : int                decides, with the returns, every number of the run
-    **settings                keys of `pyes.config.CMAESConfig`: population_size, sigma, covariance, options
+    theta, table, seed, threads
+        As for `pyes.Algorithm`; theta is the first mean.
+    **settings
+        The fields of `CMAESConfig`: population_size, sigma, covariance, options.
 
     Attributes
     ----------
-    sigma : float             standard deviation of a parameter: root mean square over the parameters
+    sigma : float
+        Standard deviation of a parameter: root mean square over the parameters.
 
     Raises
     ------
-    ConfigError    pycma is missing, an impossible setting, or a covariance matrix that does not fit the memory
+    ConfigError
+        pycma is missing, an impossible setting, or a covariance matrix that does not fit the memory.
 
     Examples
     --------
@@ -55,27 +89,29 @@ class CMAES(LibraryAlgorithm):
     ...     es.tell([function(es.member(i)) for i in range(len(population))])
     """
 
-    sigma: float
+    Config = CMAESConfig
+    config: CMAESConfig
+    title = "CMA-ES"
 
-    def __init__(self, theta: NDArray[np.float32], *, seed: int = 0, **settings: Any) -> None:
-        self._config = CMAESConfig(**settings)
-        super().__init__(theta, seed, self._config.population_size, "algorithm=cma_es")
+    @accepts(_Arguments)
+    def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
+        super().__init__(theta, table, **settings)
 
     def _open(self, start: NDArray[np.float64], generator: np.random.RandomState) -> None:
-        cma, config = _import_package(), self._config
+        cma, config = _import_package(), self.config
         allowed = set(cma.CMAOptions.defaults()) - _DECIDED
         for key in config.options:
             if key not in allowed:
                 raise unknown_key("algorithm.options", key, allowed)
         options = dict(config.options) | self._covariance(cma, len(start))
-        # Nothing said or written, and the global generator left as `LibraryAlgorithm` has set it.
+        # Nothing printed or written, and the global generator left as `LibraryAlgorithm` has set it.
         options |= {"popsize": config.population_size, "seed": np.nan, "verbose": -9, "signals_filename": None}
         self._es = cma.CMAEvolutionStrategy(start, config.sigma, options)
         self._measure()
 
     def _covariance(self, cma: Any, dim: int) -> dict[str, Any]:
         """Return pycma's options for the kind of covariance matrix."""
-        kind = self._config.covariance
+        kind = self.config.covariance
         if kind == "auto":
             kind = "full" if dim <= _MOST_FULL else "diagonal"
         if kind == "full":
@@ -108,7 +144,7 @@ class CMAES(LibraryAlgorithm):
 
 def _check_fits(dim: int) -> None:
     """Refuse a full covariance matrix that the memory cannot hold."""
-    size, free = _MATRICES * 8 * dim**2, memory.available()
+    size, free = _MATRICES * 8 * dim**2, limits.available_memory()
     if size > free:
         raise ConfigError(
             f"algorithm.covariance: got 'full' with {dim:,} parameters, which takes {size / 2**30:,.1f} GiB, and "

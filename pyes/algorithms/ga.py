@@ -1,20 +1,57 @@
 """The genetic algorithm of Such et al. (2017, algorithm 1): truncation selection, mutations from the noise table."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms import lineage
-from pyes.algorithms.base import TableAlgorithm
+from pyes.algorithms import lineage, schedule
+from pyes.algorithms.base import Algorithm, Common, Vector, accepts
 from pyes.algorithms.lineage import Lineage
 from pyes.algorithms.population import Population
-from pyes.config import GAConfig
+from pyes.algorithms.schedule import Schedule
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, Positive, Share, refusal
+from pyes.config.registry import ALGORITHMS
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable
 
 
-class GA(TableAlgorithm):
+@dataclass(frozen=True, kw_only=True)
+class GAConfig(AlgorithmConfig):
+    """Settings of the genetic algorithm."""
+
+    name: Literal["ga"] = "ga"
+    sigma: Annotated[float, Positive] = 0.1  # standard deviation of a mutation
+    sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
+    sigma_min: Annotated[float, NotNegative] = 0.0
+    parents: Annotated[int, AtLeastOne] = 4  # the best of a generation, which have offspring in the next
+    elites: Annotated[int, AtLeastOne] = 1  # the best of a generation, which are evaluated again in the next
+
+    @property
+    def bases(self) -> int:
+        """Most vectors that the members of one generation are perturbations of."""
+        return self.parents
+
+    def check(self) -> None:
+        """Refuse more parents than members, more elites than parents, and a floor above where sigma starts."""
+        super().check()
+        schedule.check(self, "sigma")
+        if self.parents > self.population_size:
+            expected = f"at most algorithm.population_size, which is {self.population_size}"
+            raise refusal("algorithm.parents", self.parents, expected)
+        if self.elites > self.parents or self.elites == self.population_size:
+            most = min(self.parents, self.population_size - 1)
+            expected = f"at most {most}: elites are parents, and not the whole population"
+            raise refusal("algorithm.elites", self.elites, expected)
+
+
+@dataclass(frozen=True)
+class _Arguments(GAConfig, Common): ...
+
+
+@ALGORITHMS.register("ga")
+class GA(Algorithm):
     """Genetic algorithm without crossover.
 
     A generation has the elites first: the ``elites`` best members of the last one, as they are, so that each gets a
@@ -26,51 +63,43 @@ class GA(TableAlgorithm):
 
     Parameters
     ----------
-    theta : float32 (dim,)           what the first generation mutates; copied
-    table : NoiseTable               where the mutations come from; None builds a private one
-    seed : int                       decides, with the returns, every number of the run
-    threads : int                    for large sums; the result does not depend on it
-    **settings                       keys of `pyes.config.GAConfig`: population_size, sigma, parents, elites, ...
-
-    Raises
-    ------
-    ConfigError    an impossible setting, or a table smaller than theta
+    theta, table, seed, threads
+        As for `pyes.Algorithm`; theta is what the first generation mutates.
+    **settings
+        The fields of `GAConfig`: population_size, sigma, parents, elites, ...
 
     Notes
     -----
     A saved state holds theta as it was at first and the mutations of each parent since, 12 bytes each.
     """
 
+    Config = GAConfig
+    config: GAConfig
+    title = "GA"
+    saved = ("sigma",)
     sigma: float
 
-    def __init__(
-        self,
-        theta: NDArray[np.float32],
-        table: NoiseTable | None = None,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        **settings: Any,
-    ) -> None:
-        super().__init__(theta, table, seed=seed, threads=threads)
-        self._config = GAConfig(**settings)
+    @accepts(_Arguments)
+    def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
+        super().__init__(theta, table, **settings)
+        self._sigmas = Schedule.of(self.config, "sigma")
+        self.sigma = self._sigmas.start
         self._origin = self.theta.copy()
+        self._center = Lineage.none()
         self._lineages = [Lineage.none()]  # of the parents, the best one first
         self._parents = self._origin[None]  # the same as vectors
-        self._center = Lineage.none()
-        self.sigma = self._config.sigma
 
     def _draw(self) -> Population:
-        size, elites = self._config.population_size, self._elites
+        size, elites = self.population_size, self._elites
         rows = streams.parents(self._seed, self.generation, size, len(self._parents))
         scales = np.full(size, self.sigma, np.float32)
         rows[:elites], scales[:elites] = np.arange(elites), 0
-        return Population(self.generation, self._parents, rows, self._offsets(size), scales)
+        return Population(self.generation, self._parents, rows, self.offsets(size), scales)
 
     @property
     def _elites(self) -> int:
         """Members of this generation that are elites of the last."""
-        return min(self._config.elites, len(self._parents)) if self.generation else 0
+        return min(self.config.elites, len(self._parents)) if self.generation else 0
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         order = np.argsort(-returns, kind="stable")  # NaN last
@@ -78,8 +107,8 @@ class GA(TableAlgorithm):
         if len(order):
             candidates = order[order < self._elites]
             self._settle(population, int(candidates[0] if len(candidates) else order[0]))
-            self._select(population, order[: self._config.parents].tolist())
-        self.sigma = max(self.sigma * self._config.sigma_decay, self._config.sigma_min)
+            self._select(population, order[: self.config.parents].tolist())
+        self.sigma = self._sigmas.next(self.sigma)
 
     def _settle(self, population: Population, member: int) -> None:
         """Make a member the center."""
@@ -99,21 +128,17 @@ class GA(TableAlgorithm):
         return parent.mutated(int(population.offsets[member]), float(population.scales[member]))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on, as arrays and numbers; a copy."""
-        return {
-            "generation": self.generation,
-            "sigma": self.sigma,
-            "origin": self._origin.copy(),
-            "lineages": lineage.pack([self._center, *self._lineages]),
-        }
+        """Return everything that is needed to go on, as arrays and numbers; a copy."""
+        state = super().state_dict() | {"origin": self._origin.copy()}
+        del state["theta"]  # the center's lineage leads to it
+        return state | {"lineages": lineage.pack([self._center, *self._lineages])}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state; of more parents than there are to be, the best ones stay."""
+        """Go on from a saved state; of more parents than the settings allow, the best ones stay."""
         self._origin[:] = state["origin"]
         self._center, *lineages = lineage.unpack(state["lineages"])
-        self._lineages = lineages[: self._config.parents]
+        self._lineages = lineages[: self.config.parents]
         self._parents = np.empty((len(self._lineages), len(self.theta)), np.float32)
         for each, out in zip([self._center, *self._lineages], [self.theta, *self._parents], strict=True):
             each.rebuild(self._origin, self._table, out, self._threads)
-        super().load_state_dict({"theta": self.theta, "generation": state["generation"]})
-        self.sigma = float(state["sigma"])
+        super().load_state_dict(state | {"theta": self.theta})

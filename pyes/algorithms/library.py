@@ -1,8 +1,8 @@
 """Algorithms that other libraries implement, behind the interface of this package.
 
-Owns what such a library lacks: a state of values instead of code, random numbers that nobody else draws from, silence,
-and failures of one line. Must not know any library. Invariant: what it has come to follows from the start, the seed and
-the returns told; so these are the state, and loading one asks and tells again.
+Owns what such a library lacks: a state of values instead of code, random numbers that nothing else draws from, silence,
+and failures of one line. Must not know any library. Invariant: the search follows from the start, the seed and the
+returns told; so these are the state, and loading one asks and tells again.
 """
 
 import random
@@ -11,6 +11,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,32 +19,45 @@ from numpy.typing import NDArray
 
 from pyes.algorithms.base import Algorithm, Vector
 from pyes.algorithms.population import Population
+from pyes.config import AlgorithmConfig
 from pyes.errors import ConfigError
 from pyes.numerics import streams
+from pyes.numerics.noise import NoiseTable
 from pyes.system.text import reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryConfig(AlgorithmConfig):
+    """What the settings of these algorithms have in common."""
+
+    on_table = False
+
+    def is_fixed(self, key: str) -> bool:
+        """Return True: the search is known only as what it was told under these settings."""
+        return True
 
 
 class LibraryAlgorithm(Algorithm):
     """An optimiser of another library: it minimises, in float64, and draws from NumPy's legacy generator.
 
-    Members are its points as float32. What it is told about are the points that it asked, in float64: telling it of the
-    rounded ones would make them strangers to its own bookkeeping, and they differ by less than any step it takes.
+    Members are its points as float32. It is told of the points that it proposed, in float64: rounded ones would be
+    unknown to its own bookkeeping, and they differ by less than any step it takes.
 
     Parameters
     ----------
-    theta : float32 (dim,)    where to start; copied
-    seed : int                decides, with the returns, every number of the run
-    size : int                members a generation
-    title : str               what the optimiser is called in a message
+    theta, table, seed, threads
+        As for `pyes.Algorithm`; there is no use for a table and for threads.
+    **settings
+        The fields of `Config`.
 
     Raises
     ------
-    ConfigError    the library is missing, or cannot do with these settings
+    ConfigError
+        The library is missing, or refuses these settings.
     """
 
-    def __init__(self, theta: Vector, seed: int, size: int, title: str) -> None:
-        super().__init__(theta)
-        self._size, self._title = size, title
+    def __init__(self, theta: Vector, table: NoiseTable | None = None, *, seed: int = 0, **settings: Any) -> None:
+        super().__init__(theta, table, seed=seed, **settings)
         self._begin(self.theta.copy(), seed)
 
     def _begin(self, start: Vector, seed: int) -> None:
@@ -60,6 +74,11 @@ class LibraryAlgorithm(Algorithm):
             self._open(start.astype(np.float64), np.random.RandomState(number))
 
     @property
+    def _name(self) -> str:
+        """What a message calls the optimiser."""
+        return f"algorithm={self.config.name}"
+
+    @property
     def _advice(self) -> str:
         """What to try when the library fails."""
         return "other settings or another algorithm"
@@ -74,7 +93,7 @@ class LibraryAlgorithm(Algorithm):
 
     @abstractmethod
     def _minimize(self, losses: NDArray[np.float64]) -> Vector:
-        """Tell the optimiser what its points cost, (population_size,); return its center as float32."""
+        """Tell the optimiser the losses of its points, (population_size,); return its center as float32."""
 
     def _draw(self) -> Population:
         with self._failing():
@@ -92,17 +111,12 @@ class LibraryAlgorithm(Algorithm):
             with self._calling():
                 self.theta[:] = self._minimize(_losses(returns))
         except Exception as error:
-            # Said when members are asked for: what these returns lead to is then well defined, theta as it was.
+            # Raised by the next ask: theta after these returns is then well defined, as it was before them.
             self._failure = error
 
-    def member(self, index: int) -> Vector:
-        """Return theta of one member of the current generation: float32 (dim,), a new array."""
-        vector: Vector = self.ask().bases[index].copy()
-        return vector
-
     def state_dict(self) -> dict[str, Any]:
-        """Return where it started and all that it was told, as arrays and numbers; a copy."""
-        told = np.array(self._told, np.float64).reshape(-1, self._size)
+        """Return the start and all returns that it was told, as arrays and numbers; a copy."""
+        told = np.array(self._told, np.float64).reshape(-1, self.population_size)
         return super().state_dict() | {"start": self._start.copy(), "seed": self._seed, "told": told}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -110,14 +124,15 @@ class LibraryAlgorithm(Algorithm):
 
         Raises
         ------
-        ConfigError    the same returns lead to another theta here
+        ConfigError
+            The same returns lead to another theta here.
         """
         self._begin(np.array(state["start"], np.float32), int(state["seed"]))
         for returns in state["told"]:
             self.tell(returns)
         if not np.array_equal(self.theta, state["theta"], equal_nan=True):
             raise ConfigError(
-                f"{self._title}: the returns of its {self.generation} generations lead to another theta here than "
+                f"{self._name}: the returns of its {self.generation} generations lead to another theta here than "
                 "where they were saved; go on with the same versions of its libraries, on the same kind of processor"
             )
 
@@ -130,27 +145,28 @@ class LibraryAlgorithm(Algorithm):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Say in one line what the library raises."""
+        """Turn what the library raises into an error of one line."""
         try:
             yield
         except ConfigError:
             raise
         except Exception as error:
             raise ConfigError(
-                f"{self._title} failed at generation {self.generation} with {len(self.theta):,} parameters and "
-                f"algorithm.population_size={self._size} ({textwrap.shorten(reason(error), 160)}); try {self._advice}"
+                f"{self._name} failed at generation {self.generation} with {len(self.theta):,} parameters and "
+                f"algorithm.population_size={self.population_size} ({textwrap.shorten(reason(error), 160)}); "
+                f"try {self._advice}"
             ) from error
 
 
 class _Generators:
-    """Python's and NumPy's global generators, in a state of one's own: libraries draw from them here and there."""
+    """Own states of Python's and NumPy's global generators, from which libraries draw here and there."""
 
     def __init__(self, seed: int) -> None:
         self._states = random.Random(seed).getstate(), np.random.RandomState(seed).get_state()
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Put this state into the global generators for a while; afterwards they are as they were."""
+        """Put these states into the global generators for a while; afterwards they are as they were."""
         outer = random.getstate(), np.random.get_state()
         self._install(self._states)
         try:
@@ -166,7 +182,7 @@ class _Generators:
 
 
 def _losses(returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return what is minimised: float64, all finite; a member that failed did as badly as the worst of the others."""
+    """Return what is minimised: float64, all finite; a failed member counts as the worst of the others."""
     known = returns[np.isfinite(returns)]
     if not len(known):
         return np.zeros(len(returns))

@@ -2,32 +2,55 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms.base import Vector
-from pyes.algorithms.library import LibraryAlgorithm
-from pyes.config import NevergradConfig, refusal
+from pyes.algorithms.base import Common, Vector, accepts
+from pyes.algorithms.library import LibraryAlgorithm, LibraryConfig
+from pyes.config import AtLeastOne, Positive, refusal
+from pyes.config.registry import ALGORITHMS
 from pyes.errors import ConfigError, missing
+from pyes.numerics.noise import NoiseTable
 
 
+@dataclass(frozen=True, kw_only=True)
+class NevergradConfig(LibraryConfig):
+    """Settings of Nevergrad: which of its optimisers, and where it starts."""
+
+    packages = ("nevergrad", "cma", "scipy")
+
+    name: Literal["nevergrad"] = "nevergrad"
+    optimizer: str = "ES"  # any name of Nevergrad's registry
+    sigma: Annotated[float, Positive] = 0.3  # with init=theta: unit of the search, a standard deviation
+    init: Literal["theta", "own"] = "theta"  # own: Nevergrad's, which is 0 and a unit of 1
+    budget: Annotated[int, AtLeastOne] | None = None  # evaluations, for optimisers that plan by it
+
+
+@dataclass(frozen=True)
+class _Arguments(NevergradConfig, Common): ...
+
+
+@ALGORITHMS.register("nevergrad")
 class Nevergrad(LibraryAlgorithm):
     """Any optimiser of Nevergrad's registry.
 
-    The center is what the optimiser recommends: for many of them the best point seen, which in a noisy task is one that
-    was lucky.
+    The center is what the optimiser recommends: for many of them the best point seen, which in a noisy task owes much
+    to luck.
 
     Parameters
     ----------
-    theta : float32 (dim,)    where to start, unless told otherwise; copied
-    seed : int                decides, with the returns, every number of the run
-    **settings                keys of `pyes.config.NevergradConfig`: optimizer, population_size, sigma, init, budget
+    theta, table, seed, threads
+        As for `pyes.Algorithm`.
+    **settings
+        The fields of `NevergradConfig`: optimizer, population_size, sigma, init, budget.
 
     Raises
     ------
-    ConfigError    Nevergrad is missing, it has no such optimiser, or the optimiser cannot do with these settings
+    ConfigError
+        Nevergrad is missing, it has no such optimiser, or the optimiser refuses these settings.
 
     Examples
     --------
@@ -37,18 +60,24 @@ class Nevergrad(LibraryAlgorithm):
     ...     search.tell([function(search.member(i)) for i in range(len(population))])
     """
 
-    def __init__(self, theta: NDArray[np.float32], *, seed: int = 0, **settings: Any) -> None:
-        self._config = NevergradConfig(**settings)
-        super().__init__(
-            theta, seed, self._config.population_size, f"algorithm=nevergrad (optimizer={self._config.optimizer})"
-        )
+    Config = NevergradConfig
+    config: NevergradConfig
+    title = "Nevergrad"
+
+    @accepts(_Arguments)
+    def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
+        super().__init__(theta, table, **settings)
+
+    @property
+    def _name(self) -> str:
+        return f"algorithm=nevergrad (optimizer={self.config.optimizer})"
 
     @property
     def _advice(self) -> str:
-        return "another optimizer or population_size" + (", or budget=N" if self._config.budget is None else "")
+        return "another optimizer or population_size" + (", or budget=N" if self.config.budget is None else "")
 
     def _open(self, start: NDArray[np.float64], generator: np.random.RandomState) -> None:
-        nevergrad, config = _import_package(), self._config
+        nevergrad, config = _import_package(), self.config
         registry = nevergrad.optimizers.registry
         if config.optimizer not in registry:
             raise _unknown(config.optimizer, registry)
@@ -60,7 +89,7 @@ class Nevergrad(LibraryAlgorithm):
         self._optimizer = make(space, budget=config.budget, num_workers=config.population_size)
 
     def _points(self) -> NDArray[np.float64]:
-        self._asked = [self._optimizer.ask() for _ in range(self._config.population_size)]
+        self._asked = [self._optimizer.ask() for _ in range(self.config.population_size)]
         return np.stack([candidate.value for candidate in self._asked])
 
     def _minimize(self, losses: NDArray[np.float64]) -> Vector:
@@ -71,7 +100,7 @@ class Nevergrad(LibraryAlgorithm):
 
 
 def _unknown(name: str, names: Iterable[str]) -> ConfigError:
-    """Return the refusal of an optimiser that is not there; hundreds are, so only those that are alike are named."""
+    """Return the refusal of an unknown optimiser; there are hundreds, so only similar names are listed."""
     close = difflib.get_close_matches(name, sorted(names), n=3) or ["OldCMA", "TwoPointsDE", "PSO"]
     expected = f"a name of Nevergrad's registry, for example {', '.join(map(repr, close))}"
     return refusal("algorithm.optimizer", name, expected)

@@ -1,19 +1,23 @@
 """Novelty search in evolution strategies (Conti et al. 2018): NS-ES, NSR-ES and NSRA-ES.
 
-Owns the meta-population of centers, who of them moves, and what counts of returns and of novelty. How a center moves is
-that of OpenAI-ES; what is novel, the archive's affair.
+Owns the centers, which of them moves, and the weights of returns and of novelty. A center moves as that of OpenAI-ES
+does; how novel a behaviour is, the archive knows.
 """
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms import optimizers
+from pyes.algorithms import optimizers, schedule
 from pyes.algorithms.archive import Archive
-from pyes.algorithms.gradient import GradientAlgorithm
+from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
+from pyes.algorithms.gradient import estimate_gradient
 from pyes.algorithms.population import Population
-from pyes.config import NoveltyConfig, NSESConfig, NSRAESConfig, NSRESConfig, OptimizerConfig
+from pyes.algorithms.schedule import Schedule
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerConfig, Positive, Range, Share
+from pyes.config.registry import ALGORITHMS
 from pyes.errors import ConfigError
 from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable
@@ -21,8 +25,52 @@ from pyes.numerics.noise import NoiseTable
 _UNIT = 2**53
 
 
-class NoveltySearch(GradientAlgorithm):
-    """What the three share (Conti et al. 2018, algorithms 1 to 3).
+@dataclass(frozen=True, kw_only=True)
+class NoveltyConfig(AlgorithmConfig):
+    """Settings that the three kinds of novelty search have in common."""
+
+    grows = True
+    optimized = True
+    needs_behaviours = True
+
+    sigma: Annotated[float, Positive] = 0.3
+    sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
+    sigma_min: Annotated[float, NotNegative] = 0.0
+    learning_rate: Annotated[float, Positive] = 0.1
+    learning_rate_decay: Annotated[float, Share] = 1.0  # factor a generation
+    learning_rate_min: Annotated[float, NotNegative] = 0.0
+    weight_decay: Annotated[float, NotNegative] = 0.0
+    weight_decay_mode: Literal["decoupled", "classic"] = "decoupled"
+    mirrored: bool = True  # members 2k and 2k + 1 are center + sigma * eps and center - sigma * eps
+    parents: Annotated[int, AtLeastOne] = 5  # centers, of which one moves in a generation
+    neighbours: Annotated[int, AtLeastOne] = 10  # nearest behaviours of the archive, whose mean distance is the novelty
+
+    @property
+    def pairs(self) -> bool:
+        """Whether members 2k and 2k + 1 are a mirrored pair."""
+        return self.mirrored
+
+    def capacity(self, population_size: int) -> int:
+        """Return how many members a generation has at most: in the first one every center as well."""
+        return population_size + self.parents
+
+    @property
+    def bases(self) -> int:
+        """Most vectors that the members of one generation are perturbations of."""
+        return self.parents
+
+    def is_fixed(self, key: str) -> bool:
+        """Return whether a run cannot go on with another value: each center has a state of its own."""
+        return key == "parents"
+
+    def check(self) -> None:
+        """Refuse floors above where the schedules start."""
+        super().check()
+        schedule.check(self, "sigma", "learning_rate")
+
+
+class NoveltySearch(Algorithm):
+    """What the three have in common (Conti et al. 2018, algorithms 1 to 3).
 
     Each generation one of the ``parents`` centers is chosen, with a probability in proportion to its novelty, and moves
     along its ``population_size`` perturbations, weighted by the centered ranks of their returns and of their novelty.
@@ -37,42 +85,49 @@ class NoveltySearch(GradientAlgorithm):
 
     Parameters
     ----------
-    theta, table, seed, threads    as for `pyes.OpenAIES`
-    optimizer : OptimizerConfig    as there; each center has one of its own
-    **settings                     keys of the algorithm's class in `pyes.config`: population_size, sigma, parents, ...
-
-    Raises
-    ------
-    ConfigError    an impossible setting, or a table smaller than theta
+    theta, table, seed, threads
+        As for `pyes.Algorithm`.
+    optimizer : OptimizerConfig
+        How the gradient moves a center; Adam by default. Each center has one of its own.
+    **settings
+        The fields of `Config`: population_size, sigma, parents, ...
     """
 
-    CONFIG: ClassVar[type[NoveltyConfig]]
+    config: NoveltyConfig
+    saved: ClassVar[tuple[str, ...]] = (
+        "sigma", "learning_rate", "_centers", "_archive", "_unseen", "_own_returns", "_own_behaviours",
+    )  # fmt: skip
+    sigma: float
+    learning_rate: float
+    #: Weight of the returns; the rest is that of novelty.
+    return_weight: float
 
     def __init__(
         self,
-        theta: NDArray[np.float32],
+        theta: Vector,
         table: NoiseTable | None = None,
         *,
-        seed: int = 0,
         optimizer: OptimizerConfig | None = None,
-        threads: int = 1,
         **settings: Any,
     ) -> None:
-        config = self._config = self.CONFIG(**settings)
-        super().__init__(theta, table, config, seed=seed, threads=threads)
-        count, dim = config.parents, len(self.theta)
-        self._centers = self._starts(count)
-        self._optimizers = [optimizers.make(optimizer or OptimizerConfig(), dim) for _ in range(count)]
+        super().__init__(theta, table, **settings)
+        config, dim = self.config, len(self.theta)
+        self._sigmas, self._learning_rates = Schedule.of(config, "sigma"), Schedule.of(config, "learning_rate")
+        self.sigma, self.learning_rate = self._sigmas.start, self._learning_rates.start
+        self.gradient_norm = 0.0
+        self._gradient = np.empty_like(self.theta)
+        self._centers = self._starts(config.parents)
+        self._optimizers = [optimizers.make(optimizer or OptimizerConfig(), dim) for _ in range(config.parents)]
         self._archive = Archive(config.neighbours)
-        self._unseen = list(range(count))  # centers that are evaluated in this generation
-        self._own_returns = np.full(count, np.nan)
+        self._unseen = list(range(config.parents))  # centers that are evaluated in this generation
+        self._own_returns = np.full(config.parents, np.nan)
         self._own_behaviours: NDArray[np.float32] | None = None
         self._told: NDArray[np.float32] | None = None
 
     def _starts(self, count: int) -> NDArray[np.float32]:
         """Return where the centers begin: float32 (count, dim)."""
         offsets = streams.starts(self._seed, count, self._bound)
-        scales = np.full(count, self.sigma, np.float32)
+        scales = np.full(count, self._sigmas.start, np.float32)
         scales[0] = 0
         population, centers = (
             Population.around(0, self.theta, offsets, scales),
@@ -83,14 +138,14 @@ class NoveltySearch(GradientAlgorithm):
         return centers
 
     def _draw(self) -> Population:
-        offsets, scales = self._perturbations()
-        rows, own = np.full(len(offsets), self._choose()), len(self._unseen)
+        around, own = self.perturbed(self.sigma, mirrored=self.config.mirrored), len(self._unseen)
+        rows = np.full(len(around), self._choose())
         return Population(
             self.generation,
             self._centers,
             np.append(rows, self._unseen),
-            np.append(offsets, np.zeros(own, np.int64)),
-            np.append(scales, np.zeros(own, np.float32)),
+            np.append(around.offsets, np.zeros(own, np.int64)),
+            np.append(around.scales, np.zeros(own, np.float32)),
         )
 
     def _choose(self) -> int:
@@ -101,23 +156,26 @@ class NoveltySearch(GradientAlgorithm):
         if self._own_behaviours is not None:
             novelties = self._archive.novelty(self._own_behaviours)
             known = novelties[~np.isnan(novelties)]
-            novelties[np.isnan(novelties)] = known.max(initial=0.0)  # where nobody has come to could be anything
+            novelties[np.isnan(novelties)] = known.max(initial=0.0)  # an unevaluated center counts as the most novel
         bounds = np.add.accumulate(novelties)
         if bounds[-1] == 0:
             return int(share * count)
         return min(int(np.searchsorted(bounds, share * bounds[-1], side="right")), count - 1)
 
     def tell(self, returns: NDArray[np.float64] | list[float], behaviours: NDArray[np.float32] | None = None) -> None:
-        """Take what the members came to, in member order, and go on to the next generation.
+        """Learn from the returns and behaviours of all members, in member order, and go on to the next generation.
 
         Parameters
         ----------
-        returns : (n,)               NaN: the member failed
-        behaviours : (n, size)       what characterises each member; not finite: it counts as the least novel
+        returns : (n,)
+            NaN where a member failed.
+        behaviours : (n, size)
+            What characterises each member; one that is not finite counts as the least novel.
 
         Raises
         ------
-        ValueError    one of them is missing or of another shape
+        ValueError
+            One of them is missing or of another shape.
         """
         size = len(self.ask())
         self._told = None if behaviours is None else np.asarray(behaviours, np.float32)
@@ -129,104 +187,138 @@ class NoveltySearch(GradientAlgorithm):
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         assert self._told is not None
         count, chosen = len(population) - len(self._unseen), int(population.rows[0])
-        self._meet(returns[count:], self._told[count:])
+        self._note(returns[count:], self._told[count:])
         ranks = shaping.centered_ranks(returns[:count])
         novelty_ranks = shaping.centered_ranks(self._archive.novelty(self._told[:count]))
-        share = self._return_share
-        weights = np.float32(share) * ranks + np.float32(1 - share) * novelty_ranks
-        self._climb(self._centers[chosen], self._optimizers[chosen], population.offsets[:count], weights)
+        weights = np.float32(self.return_weight) * ranks + np.float32(1 - self.return_weight) * novelty_ranks
+        self._move(chosen, population.offsets[:count], weights)
         self._unseen = [chosen]
         if not np.isnan(self._own_returns).all():
             self.theta[:] = self._centers[np.nanargmax(self._own_returns)]
 
-    @property
-    def _return_share(self) -> float:
-        """What the returns count for; the rest is for novelty."""
-        raise NotImplementedError
-
-    def _meet(self, returns: NDArray[np.float64], behaviours: NDArray[np.float32]) -> None:
-        """Take what the centers came to that had not been evaluated where they are now."""
+    def _note(self, returns: NDArray[np.float64], behaviours: NDArray[np.float32]) -> None:
+        """Store the results of the centers that had not been evaluated where they are now."""
         if self._own_behaviours is None:
             self._own_behaviours = np.full((len(self._centers), behaviours.shape[1]), np.nan, np.float32)
         self._own_returns[self._unseen] = returns
         self._own_behaviours[self._unseen] = behaviours
         self._archive.add(behaviours)
 
+    def _move(self, chosen: int, offsets: NDArray[np.int64], weights: NDArray[np.float32]) -> None:
+        """Move a center along its weighted perturbations."""
+        config = self.config
+        estimate_gradient(self._table, offsets, weights, self._gradient, self._threads, config.mirrored)
+        self.gradient_norm = float(np.linalg.norm(self._gradient))
+        optimizers.ascend(
+            self._optimizers[chosen],
+            self._centers[chosen],
+            self._gradient,
+            self.learning_rate,
+            config.weight_decay,
+            config.weight_decay_mode,
+        )
+        self.sigma, self.learning_rate = self._sigmas.next(self.sigma), self._learning_rates.next(self.learning_rate)
+
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on, as arrays and numbers; a copy."""
-        own = self._own_behaviours
-        return super().state_dict() | {
-            "centers": self._centers.copy(),
-            "optimizer": {str(index): each.state_dict() for index, each in enumerate(self._optimizers)},
-            "archive": self._archive.behaviours.copy(),
-            "unseen": list(self._unseen),
-            "own_returns": self._own_returns.copy(),
-            "own_behaviours": None if own is None else own.copy(),
-        }
+        """Return everything that is needed to go on, as arrays and numbers; a copy."""
+        states = {str(index): each.state_dict() for index, each in enumerate(self._optimizers)}
+        return super().state_dict() | {"optimizer": states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state.
 
         Raises
         ------
-        ConfigError    it is of another number of centers
+        ConfigError
+            It is of another number of centers.
         """
-        if len(state["centers"]) != len(self._centers):
-            saved = len(state["centers"])
+        saved = len(state["centers"])
+        if saved != len(self._centers):
             raise ConfigError(f"algorithm.parents: got {len(self._centers)}, expected {saved}, as many as there are")
         super().load_state_dict(state)
-        self._centers[:], self._own_returns[:] = state["centers"], state["own_returns"]
         for index, each in enumerate(self._optimizers):
             each.load_state_dict(state["optimizer"][str(index)])
-        self._archive.behaviours, self._unseen = state["archive"].copy(), [int(index) for index in state["unseen"]]
-        own = state["own_behaviours"]
-        self._own_behaviours = None if own is None else own.copy()
 
 
+@dataclass(frozen=True, kw_only=True)
+class NSESConfig(NoveltyConfig):
+    """Settings of NS-ES."""
+
+    name: Literal["ns_es"] = "ns_es"
+
+
+@dataclass(frozen=True)
+class _NSESArguments(NSESConfig, Optimized): ...
+
+
+@ALGORITHMS.register("ns_es")
 class NSES(NoveltySearch):
-    """NS-ES (Conti et al. 2018, algorithm 1): the centers go where none has been; returns count for nothing.
+    """NS-ES (Conti et al. 2018, algorithm 1): the centers seek new behaviours; returns have no weight."""
 
-    Its keys are those of `pyes.config.NSESConfig`.
-    """
+    Config = NSESConfig
+    config: NSESConfig
+    title = "NS-ES"
+    return_weight = 0.0
 
-    CONFIG = NSESConfig
-
-    @property
-    def _return_share(self) -> float:
-        return 0.0
-
-
-class NSRES(NoveltySearch):
-    """NSR-ES (Conti et al. 2018, algorithm 2): returns and novelty count for one half each.
-
-    Its keys are those of `pyes.config.NSRESConfig`.
-    """
-
-    CONFIG = NSRESConfig
-
-    @property
-    def _return_share(self) -> float:
-        return 0.5
-
-
-class NSRAES(NoveltySearch):
-    """NSRA-ES (Conti et al. 2018, algorithm 3): novelty counts for more while no center has a new best return.
-
-    Its keys are those of `pyes.config.NSRAESConfig`.
-    """
-
-    CONFIG = NSRAESConfig
-    _config: NSRAESConfig
-
-    def __init__(self, theta: NDArray[np.float32], table: NoiseTable | None = None, **settings: Any) -> None:
+    @accepts(_NSESArguments)
+    def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
         super().__init__(theta, table, **settings)
-        self._weight = self._config.return_weight
+
+
+@dataclass(frozen=True, kw_only=True)
+class NSRESConfig(NoveltyConfig):
+    """Settings of NSR-ES."""
+
+    name: Literal["nsr_es"] = "nsr_es"
+
+
+@dataclass(frozen=True)
+class _NSRESArguments(NSRESConfig, Optimized): ...
+
+
+@ALGORITHMS.register("nsr_es")
+class NSRES(NoveltySearch):
+    """NSR-ES (Conti et al. 2018, algorithm 2): returns and novelty have one half of the weight each."""
+
+    Config = NSRESConfig
+    config: NSRESConfig
+    title = "NSR-ES"
+    return_weight = 0.5
+
+    @accepts(_NSRESArguments)
+    def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
+        super().__init__(theta, table, **settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NSRAESConfig(NoveltyConfig):
+    """Settings of NSRA-ES."""
+
+    name: Literal["nsra_es"] = "nsra_es"
+    return_weight: Annotated[float, Range(0, 1)] = 1.0  # of the returns, at first; the rest is that of novelty
+    return_weight_step: Annotated[float, Share] = 0.05  # more on a new best return, less ...
+    return_weight_patience: Annotated[int, AtLeastOne] = 50  # ... after as many generations without one
+
+
+@dataclass(frozen=True)
+class _NSRAESArguments(NSRAESConfig, Optimized): ...
+
+
+@ALGORITHMS.register("nsra_es")
+class NSRAES(NoveltySearch):
+    """NSRA-ES (Conti et al. 2018, algorithm 3): novelty gains weight while no center has a new best return."""
+
+    Config = NSRAESConfig
+    config: NSRAESConfig
+    title = "NSRA-ES"
+    saved = (*NoveltySearch.saved, "return_weight", "_best", "_waited")
+
+    @accepts(_NSRAESArguments)
+    def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
+        super().__init__(theta, table, **settings)
+        self.return_weight = self.config.return_weight
         self._best: float | None = None  # return of a center
         self._waited = 0  # generations
-
-    @property
-    def _return_share(self) -> float:
-        return self._weight
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         count = len(population) - len(self._unseen)
@@ -234,25 +326,16 @@ class NSRAES(NoveltySearch):
         self._adapt(returns[count:])
 
     def _adapt(self, returns: NDArray[np.float64]) -> None:
-        """Shift the weight by what the centers came to (algorithm 3, from line 12)."""
-        config, known = self._config, returns[~np.isnan(returns)]
+        """Shift the weight by the returns of the centers (algorithm 3, from line 12)."""
+        config, known = self.config, returns[~np.isnan(returns)]
         best = float(known.max(initial=-np.inf))
         if self._best is None:
             self._best = best
         elif best > self._best:
             self._best, self._waited = best, 0
-            self._weight = min(1.0, self._weight + config.return_weight_step)
+            self.return_weight = min(1.0, self.return_weight + config.return_weight_step)
         else:
             self._waited += 1
         if self._waited >= config.return_weight_patience:
             self._waited = 0
-            self._weight = max(0.0, self._weight - config.return_weight_step)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on, as arrays and numbers; a copy."""
-        return super().state_dict() | {"return_weight": self._weight, "best": self._best, "waited": self._waited}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
-        super().load_state_dict(state)
-        self._weight, self._best, self._waited = state["return_weight"], state["best"], int(state["waited"])
+            self.return_weight = max(0.0, self.return_weight - config.return_weight_step)

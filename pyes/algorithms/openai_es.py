@@ -1,19 +1,69 @@
 """OpenAI's evolution strategy (Salimans et al. 2017, algorithm 2) on the shared noise table."""
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms import optimizers
-from pyes.algorithms.gradient import GradientAlgorithm
+from pyes.algorithms import optimizers, schedule
+from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
+from pyes.algorithms.gradient import estimate_gradient
 from pyes.algorithms.population import Population
-from pyes.config import OpenAIESConfig, OptimizerConfig
+from pyes.algorithms.schedule import Schedule
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerConfig, Positive, Section, Share
+from pyes.config.registry import ALGORITHMS
 from pyes.numerics import shaping
 from pyes.numerics.noise import NoiseTable
 
 
-class OpenAIES(GradientAlgorithm):
+@dataclass(frozen=True, kw_only=True)
+class RestartConfig(Section):
+    """When an attempt is given up, and the search begins again."""
+
+    PATH = "algorithm.restart"
+
+    after: Annotated[int, AtLeastOne] | None = None  # generations of an attempt; None: never
+    below: float = 0.0  # mean return of that generation, reward offset included
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenAIESConfig(AlgorithmConfig):
+    """Settings of OpenAI-ES."""
+
+    grows = True
+    optimized = True
+
+    name: Literal["openai_es"] = "openai_es"
+    sigma: Annotated[float, Positive] = 0.3
+    sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
+    sigma_min: Annotated[float, NotNegative] = 0.0
+    learning_rate: Annotated[float, Positive] = 0.1
+    learning_rate_decay: Annotated[float, Share] = 1.0  # factor a generation
+    learning_rate_min: Annotated[float, NotNegative] = 0.0
+    weight_decay: Annotated[float, NotNegative] = 0.0
+    weight_decay_mode: Literal["decoupled", "classic"] = "decoupled"
+    mirrored: bool = True  # members 2k and 2k + 1 are theta + sigma * eps and theta - sigma * eps
+    shaping: Literal["centered_ranks", "z_score", "none"] = "centered_ranks"
+    restart: RestartConfig = field(default_factory=RestartConfig)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether members 2k and 2k + 1 are a mirrored pair."""
+        return self.mirrored
+
+    def check(self) -> None:
+        """Refuse floors above where the schedules start."""
+        super().check()
+        schedule.check(self, "sigma", "learning_rate")
+
+
+@dataclass(frozen=True)
+class _Arguments(OpenAIESConfig, Optimized): ...
+
+
+@ALGORITHMS.register("openai_es")
+class OpenAIES(Algorithm):
     """Evolution strategy with one sigma, shaped returns and a first-order optimiser.
 
     The gradient estimate is ``sum_i weight_i * eps_i / population_size``, where a weight is a member's shaped return
@@ -21,16 +71,12 @@ class OpenAIES(GradientAlgorithm):
 
     Parameters
     ----------
-    theta : float32 (dim,)           where to start; copied
-    table : NoiseTable               where the perturbations come from; None builds a private one
-    seed : int                       decides, with the returns, every number of the run
-    optimizer : OptimizerConfig      Adam unless told otherwise
-    threads : int                    for large sums; the result does not depend on it
-    **settings                       keys of `pyes.config.OpenAIESConfig`: population_size, sigma, learning_rate ...
-
-    Raises
-    ------
-    ConfigError    an impossible setting, or a table smaller than theta
+    theta, table, seed, threads
+        As for `pyes.Algorithm`.
+    optimizer : OptimizerConfig
+        How the gradient moves theta; Adam by default.
+    **settings
+        The fields of `OpenAIESConfig`: population_size, sigma, learning_rate ...
 
     Examples
     --------
@@ -40,47 +86,55 @@ class OpenAIES(GradientAlgorithm):
     ...     es.tell([function(es.member(i)) for i in range(len(population))])
     """
 
+    Config = OpenAIESConfig
+    config: OpenAIESConfig
+    title = "OpenAI-ES"
+    saved = ("sigma", "learning_rate", "_age", "_optimizer")
+    sigma: float
+    learning_rate: float
+
+    @accepts(_Arguments)
     def __init__(
         self,
-        theta: NDArray[np.float32],
+        theta: Vector,
         table: NoiseTable | None = None,
         *,
-        seed: int = 0,
         optimizer: OptimizerConfig | None = None,
-        threads: int = 1,
         **settings: Any,
     ) -> None:
-        self._config = OpenAIESConfig(**settings)
-        super().__init__(theta, table, self._config, seed=seed, threads=threads)
+        super().__init__(theta, table, **settings)
         self._optimizer_config = optimizer or OptimizerConfig()
-        self._start = self.theta.copy()
+        self._sigmas = Schedule.of(self.config, "sigma")
+        self._learning_rates = Schedule.of(self.config, "learning_rate")
+        self._start, self._gradient = self.theta.copy(), np.empty_like(self.theta)
+        self.gradient_norm = 0.0
         self._begin()
 
     def _begin(self) -> None:
-        """Begin an attempt: everything as it was at the start, but for the noise, which never repeats."""
+        """Begin an attempt: everything is as at the start except the noise, which never repeats."""
         self.theta[:] = self._start
         self._optimizer = optimizers.make(self._optimizer_config, len(self.theta))
-        self._begin_schedules()
+        self.sigma, self.learning_rate = self._sigmas.start, self._learning_rates.start
         self._age = 0  # generations of the attempt
 
     def _draw(self) -> Population:
-        return Population.around(self.generation, self.theta, *self._perturbations())
+        return self.perturbed(self.sigma, mirrored=self.config.mirrored)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
-        config = self._config
+        config = self.config
         if self._age == config.restart.after and shaping.mean(returns) < config.restart.below:
             self._begin()
             return
-        self._age += 1
         weights = shaping.SHAPINGS[config.shaping](returns)
-        self._climb(self.theta, self._optimizer, population.offsets, weights)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on, as arrays and numbers; a copy."""
-        return super().state_dict() | {"age": self._age, "optimizer": self._optimizer.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
-        super().load_state_dict(state)
-        self._age = int(state["age"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        estimate_gradient(self._table, population.offsets, weights, self._gradient, self._threads, config.mirrored)
+        self.gradient_norm = float(np.linalg.norm(self._gradient))
+        optimizers.ascend(
+            self._optimizer,
+            self.theta,
+            self._gradient,
+            self.learning_rate,
+            config.weight_decay,
+            config.weight_decay_mode,
+        )
+        self.sigma, self.learning_rate = self._sigmas.next(self.sigma), self._learning_rates.next(self.learning_rate)
+        self._age += 1

@@ -1,4 +1,4 @@
-"""Optimisers: how an ascent direction moves theta. The arithmetic is C; the state lives here.
+"""Optimisers: how an ascent direction moves theta. The kernels do the arithmetic; the state is here.
 
 Weight decay, one convention for all of them: *decoupled* decay (Loshchilov & Hutter 2019) takes
 ``learning_rate * weight_decay * theta`` off theta at each step, whatever the gradient's scale; *classic* decay adds
@@ -6,7 +6,7 @@ Weight decay, one convention for all of them: *decoupled* decay (Loshchilov & Hu
 population_size``, not divided by sigma), as in the published OpenAI code.
 """
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ class Optimizer(Protocol):
         """Move theta in place; ``weight_decay`` is the decoupled one."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return everything that is needed to go on."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
@@ -102,3 +102,18 @@ def make(config: OptimizerConfig, dim: int) -> Optimizer:
     if config.name == "sgd":
         return SGD(dim, config.momentum)
     return ClipUp(dim, config.momentum, config.max_speed)
+
+
+def ascend(
+    optimizer: Optimizer,
+    theta: Vector,
+    gradient: Vector,
+    learning_rate: float,
+    weight_decay: float,
+    mode: Literal["decoupled", "classic"],
+) -> None:
+    """Move theta along a gradient, in place, with either kind of weight decay; the gradient may be overwritten."""
+    if mode == "classic":
+        gradient -= np.float32(weight_decay) * theta
+        weight_decay = 0.0
+    optimizer.step(theta, gradient, learning_rate, weight_decay)

@@ -1,20 +1,45 @@
 """Policy gradients with parameter-based exploration (Sehnke et al. 2010), as Toklu et al. 2020 use it with ClipUp."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyes import _core
 from pyes.algorithms import optimizers
-from pyes.algorithms.deviating import DeviatingAlgorithm
+from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
 from pyes.algorithms.population import Population
-from pyes.config import OptimizerConfig, PGPEConfig
-from pyes.numerics import shaping
+from pyes.config import AlgorithmConfig, NotNegative, OptimizerConfig, Positive, Range
+from pyes.config.registry import ALGORITHMS
+from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
 
 
-class PGPE(DeviatingAlgorithm):
+@dataclass(frozen=True, kw_only=True)
+class PGPEConfig(AlgorithmConfig):
+    """Settings of PGPE."""
+
+    grows = True
+    default_optimizer = "clipup"
+    optimized = True
+    scaled = True
+    pairs = True
+
+    name: Literal["pgpe"] = "pgpe"
+    sigma: Annotated[float, Positive] = 0.3  # of every parameter, at first
+    sigma_learning_rate: Annotated[float, NotNegative] = 0.1
+    sigma_max_change: Annotated[float, Range(0, 1, open_maximum=True)] = 0.2  # share of sigma, a generation
+    learning_rate: Annotated[float, Positive] = 0.15
+    shaping: Literal["centered_ranks", "z_score", "none"] = "centered_ranks"
+
+
+@dataclass(frozen=True)
+class _Arguments(PGPEConfig, Optimized): ...
+
+
+@ALGORITHMS.register("pgpe")
+class PGPE(Algorithm):
     """Mirrored sampling with a sigma of each parameter, which follows its own gradient.
 
     With the shaped returns ``w+`` and ``w-`` of a pair and their mean ``b`` over all members, the gradient of theta is
@@ -24,60 +49,74 @@ class PGPE(DeviatingAlgorithm):
 
     Parameters
     ----------
-    theta : float32 (dim,)           where to start; copied
-    table : NoiseTable               where the perturbations come from; None builds a private one
-    seed : int                       decides, with the returns, every number of the run
-    optimizer : OptimizerConfig      ClipUp unless told otherwise
-    threads : int                    for large sums; the result does not depend on it
-    **settings                       keys of `pyes.config.PGPEConfig`: population_size, sigma, learning_rate ...
+    theta, table, seed, threads
+        As for `pyes.Algorithm`.
+    optimizer : OptimizerConfig
+        How the gradient moves theta; ClipUp by default.
+    **settings
+        The fields of `PGPEConfig`: population_size, sigma, learning_rate ...
 
-    Raises
-    ------
-    ConfigError    an impossible setting, or a table smaller than theta
+    Attributes
+    ----------
+    deviation : float32 (dim,)
+        The sigma of each parameter; ``sigma`` is their mean.
     """
 
-    population_size: int
-    learning_rate: float
+    Config = PGPEConfig
+    config: PGPEConfig
+    title = "PGPE"
+    saved = ("_optimizer",)
 
+    @accepts(_Arguments)
     def __init__(
         self,
-        theta: NDArray[np.float32],
+        theta: Vector,
         table: NoiseTable | None = None,
         *,
-        seed: int = 0,
         optimizer: OptimizerConfig | None = None,
-        threads: int = 1,
         **settings: Any,
     ) -> None:
-        self._config = PGPEConfig(**settings)
-        super().__init__(theta, table, self._config.sigma, seed=seed, threads=threads)
+        super().__init__(theta, table, **settings)
         self._optimizer = optimizers.make(optimizer or OptimizerConfig(name="clipup"), len(self.theta))
-        self.learning_rate = self._config.learning_rate
-        self.population_size = self._config.population_size
+        self.learning_rate = self.config.learning_rate
+        self.gradient_norm = 0.0
+        self.deviation = np.full_like(self.theta, self.config.sigma)
+        self._gradient, self._deviation_gradient = np.empty_like(self.theta), np.empty_like(self.theta)
+
+    @property
+    def sigma(self) -> float:  # type: ignore[override]
+        """The mean of the standard deviations."""
+        return shaping.ordered_sum(self.deviation.astype(np.float64)) / len(self.deviation)
 
     def _draw(self) -> Population:
-        offsets, scales = self._pairs(self.population_size, 1.0)
-        return Population.around(self.generation, self.theta, offsets, scales, self.deviation)
+        return self.perturbed(1.0, mirrored=True, deviation=self.deviation)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
-        config, size = self._config, len(population)
+        config, size = self.config, len(population)
         weights = shaping.SHAPINGS[config.shaping](returns).astype(np.float64)
         plus, minus = weights[::2], weights[1::2]
         spread = (plus + minus - 2 * shaping.ordered_sum(weights) / size) / size
-        offsets = np.ascontiguousarray(population.offsets[::2])
-        self._moments(offsets, ((plus - minus) / size).astype(np.float32), spread.astype(np.float32))
+        noise.weighted_moments(
+            self._table,
+            np.ascontiguousarray(population.offsets[::2]),
+            ((plus - minus) / size).astype(np.float32),
+            spread.astype(np.float32),
+            self._gradient,
+            self._deviation_gradient,
+            self._threads,
+        )
         self._gradient *= self.deviation
         self.gradient_norm = float(np.linalg.norm(self._gradient))
-        self._optimizer.step(self.theta, self._gradient, self.learning_rate, 0.0)
+        self._optimizer.step(self.theta, self._gradient, self.config.learning_rate, 0.0)
         _core.deviation_step(
             self.deviation, self._deviation_gradient, config.sigma_learning_rate, config.sigma_max_change
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on, as arrays and numbers; a copy."""
-        return super().state_dict() | {"optimizer": self._optimizer.state_dict()}
+        """Return everything that is needed to go on, as arrays and numbers; a copy."""
+        return super().state_dict() | {"sigma": self.deviation.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Go on from a saved state; a single sigma is that of every parameter."""
         super().load_state_dict(state)
-        self._optimizer.load_state_dict(state["optimizer"])
+        self.deviation[:] = state["sigma"]

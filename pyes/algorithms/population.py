@@ -1,7 +1,7 @@
 """The members of one generation, as an algorithm asks for them to be evaluated.
 
-Owns what a member is. Every algorithm speaks this one language: those on the noise table name slices of it, the others
-bring their vectors whole, as bases that are not perturbed.
+Owns what a member is. All algorithms have this one form: those on the noise table name slices of it, the others give
+their vectors whole, as bases that are not perturbed.
 """
 
 from dataclasses import dataclass
@@ -21,13 +21,21 @@ class Population:
 
     Attributes
     ----------
-    generation : int               counted from 0
-    bases : float32 (m, dim)       what is perturbed: one center, some parents, or each member by itself
-    rows : int64 (n,)              base of each member
-    offsets : int64 (n,)           start of each member's slice
-    scales : float32 (n,)          sigma, with the sign of a mirrored member; 0 for a base as it is
-    deviation : float32 (dim,)     multiplies each slice, parameter by parameter; None: 1
+    generation : int
+        Counted from 0.
+    bases : float32 (m, dim)
+        What is perturbed: one center, some parents, or each member by itself.
+    rows : int64 (n,)
+        Base of each member.
+    offsets : int64 (n,)
+        Start of each member's slice.
+    scales : float32 (n,)
+        Sigma, with the sign of a mirrored member; 0 for a base as it is.
+    deviation : float32 (dim,)
+        Factor of each parameter of a slice; None stands for 1.
 
+    Notes
+    -----
     Mirrored members follow each other: 2k is ``theta + sigma * eps_k``, 2k + 1 is ``theta - sigma * eps_k``.
     """
 
@@ -71,3 +79,25 @@ class Population:
             out[:] = base
             return
         _core.perturb(base, table, int(self.offsets[index]), scale, out, deviation=self.deviation)
+
+    def problem(self, dim: int, entries: int) -> str:
+        """Return what is wrong with the arrays, for parameters and a noise table of these lengths; "" if nothing."""
+        size = len(self.offsets)
+        expected: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
+            "bases": (np.float32, (len(self.bases), dim)),
+            "rows": (np.int64, (size,)),
+            "offsets": (np.int64, (size,)),
+            "scales": (np.float32, (size,)),
+        }
+        if self.deviation is not None:
+            expected["deviation"] = np.float32, (dim,)
+        for name, (dtype, shape) in expected.items():
+            array = np.asarray(getattr(self, name))
+            if array.dtype != dtype or array.shape != shape:
+                return f"{name} is {array.dtype} {array.shape}, expected {np.dtype(dtype)} {shape}"
+        if self.rows.min(initial=0) < 0 or self.rows.max(initial=0) >= len(self.bases):
+            return f"rows are not all from 0 to {len(self.bases) - 1}"
+        used = self.offsets[self.scales != 0]
+        if used.min(initial=0) < 0 or used.max(initial=0) > max(0, entries - dim):
+            return f"offsets are not all from 0 to {entries - dim}"
+        return ""

@@ -1,21 +1,40 @@
 """Separable natural evolution strategies (Schaul, Glasmachers & Schmidhuber 2011; Wierstra et al. 2014)."""
 
 import math
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyes import _core
-from pyes.algorithms.deviating import DeviatingAlgorithm
+from pyes.algorithms.base import Algorithm, Common, Vector, accepts
 from pyes.algorithms.population import Population
-from pyes.config import SNESConfig
-from pyes.numerics import shaping
+from pyes.config import AlgorithmConfig, NotNegative, Positive
+from pyes.config.registry import ALGORITHMS
+from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
 
 
-class SNES(DeviatingAlgorithm):
+@dataclass(frozen=True, kw_only=True)
+class SNESConfig(AlgorithmConfig):
+    """Settings of SNES."""
+
+    scaled = True
+
+    name: Literal["snes"] = "snes"
+    sigma: Annotated[float, Positive] = 0.3  # of every parameter, at first
+    learning_rate: Annotated[float, Positive] = 1.0  # of theta, in units of sigma
+    sigma_learning_rate: Annotated[float, NotNegative] | None = None  # None: (3 + ln dim) / (5 sqrt dim)
+
+
+@dataclass(frozen=True)
+class _Arguments(SNESConfig, Common): ...
+
+
+@ALGORITHMS.register("snes")
+class SNES(Algorithm):
     """Natural gradient ascent on mean and sigma of a normal distribution with independent parameters.
 
     With the utilities ``u`` of the members' ranks, ``theta += learning_rate * sigma * sum u * eps`` and
@@ -23,52 +42,69 @@ class SNES(DeviatingAlgorithm):
 
     Parameters
     ----------
-    theta : float32 (dim,)           where to start; copied
-    table : NoiseTable               where the perturbations come from; None builds a private one
-    seed : int                       decides, with the returns, every number of the run
-    threads : int                    for large sums; the result does not depend on it
-    **settings                       keys of `pyes.config.SNESConfig`: population_size, sigma, learning_rate ...
+    theta, table, seed, threads
+        As for `pyes.Algorithm`.
+    **settings
+        The fields of `SNESConfig`: population_size, sigma, learning_rate ...
 
-    Raises
-    ------
-    ConfigError    an impossible setting, or a table smaller than theta
+    Attributes
+    ----------
+    deviation : float32 (dim,)
+        The sigma of each parameter; ``sigma`` is their mean.
     """
 
-    learning_rate: float
+    Config = SNESConfig
+    config: SNESConfig
+    title = "SNES"
 
-    def __init__(
-        self,
-        theta: NDArray[np.float32],
-        table: NoiseTable | None = None,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        **settings: Any,
-    ) -> None:
-        self._config = SNESConfig(**settings)
-        super().__init__(theta, table, self._config.sigma, seed=seed, threads=threads)
-        self.learning_rate = self._config.learning_rate
-        self._utilities = utilities(self._config.population_size)
-        rate = self._config.sigma_learning_rate
+    @accepts(_Arguments)
+    def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
+        super().__init__(theta, table, **settings)
+        self.learning_rate = self.config.learning_rate
+        self.gradient_norm = 0.0
+        self.deviation = np.full_like(self.theta, self.config.sigma)
+        self._gradient, self._deviation_gradient = np.empty_like(self.theta), np.empty_like(self.theta)
+        self._utilities = utilities(self.population_size)
+        rate = self.config.sigma_learning_rate
         self._sigma_learning_rate = default_sigma_learning_rate(len(self.theta)) if rate is None else rate
 
+    @property
+    def sigma(self) -> float:  # type: ignore[override]
+        """The mean of the standard deviations."""
+        return shaping.ordered_sum(self.deviation.astype(np.float64)) / len(self.deviation)
+
     def _draw(self) -> Population:
-        size = self._config.population_size
-        offsets, scales = self._offsets(size), np.ones(size, np.float32)
-        return Population.around(self.generation, self.theta, offsets, scales, self.deviation)
+        return self.perturbed(1.0, deviation=self.deviation)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         weights = shaping.by_rank(returns, self._utilities)
-        self._moments(population.offsets, weights, weights)
+        noise.weighted_moments(
+            self._table,
+            population.offsets,
+            weights,
+            weights,
+            self._gradient,
+            self._deviation_gradient,
+            self._threads,
+        )
         self.gradient_norm = float(np.linalg.norm(self._gradient))
         _core.snes_step(
             self.theta,
             self.deviation,
             self._gradient,
             self._deviation_gradient,
-            self.learning_rate,
+            self.config.learning_rate,
             self._sigma_learning_rate,
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that is needed to go on, as arrays and numbers; a copy."""
+        return super().state_dict() | {"sigma": self.deviation.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state; a single sigma is that of every parameter."""
+        super().load_state_dict(state)
+        self.deviation[:] = state["sigma"]
 
 
 def utilities(size: int) -> NDArray[np.float64]:

@@ -11,18 +11,19 @@ import numpy as np
 
 from pyes.bench.kernels import best_times
 from pyes.config import NetworkConfig
-from pyes.networks import ActionHead, build
+from pyes.errors import missing
+from pyes.networks import ActionDecoder, Program, build
+from pyes.networks.dqn import DQNConfig
+from pyes.networks.mlp import MLPConfig
+from pyes.networks.recurrent import GRUConfig, LSTMConfig
 
 OBSERVATION, IMAGE = 3, (4, 84, 84)
-DQN = NetworkConfig(
-    "dqn", channels=(32, 64, 64), kernels=(8, 4, 3), strides=(4, 2, 1), hidden=(512,), activation="relu", divisor=255
-)
-CASES = {
-    "LSTM-16": (NetworkConfig("lstm", hidden=(16,), double_bias=True), 10),
-    "GRU-16": (NetworkConfig("gru", hidden=(16,), double_bias=True), None),
-    "LSTM-64-64": (NetworkConfig("lstm", hidden=(64, 64), double_bias=True), None),
-    "64-64": (NetworkConfig("mlp", hidden=(64, 64)), None),
-    "DQN": (DQN, 1),
+CASES: dict[str, tuple[NetworkConfig, float | None]] = {
+    "LSTM-16": (LSTMConfig(double_bias=True), 10),
+    "GRU-16": (GRUConfig(double_bias=True), None),
+    "LSTM-64-64": (LSTMConfig(hidden=(64, 64), double_bias=True), None),
+    "64-64": (MLPConfig(), None),
+    "DQN": (DQNConfig(virtual_batch_norm=False), 1),
 }
 
 
@@ -37,16 +38,19 @@ def measure(*, full: bool = False) -> None:
 
 def speeds(config: NetworkConfig, repetitions: int) -> tuple[float, float]:
     """Return forward passes a second in C and in torch."""
-    import torch
+    try:
+        import torch
 
-    from pyes.networks.modules import policy_module
-
-    head = ActionHead("identity", 1, (1,), (-np.inf,), (np.inf,))
+        from pyes.networks.torch.modules import policy_module
+    except ImportError as error:
+        raise missing("the comparison with torch", "torch", "torch", error) from error
+    decoder = ActionDecoder("identity", 1, (1,), (-np.inf,), (np.inf,))
     shape = IMAGE if config.name == "dqn" else (OBSERVATION,)
-    spec, theta = build(config, math.prod(shape), head, seed=0, observation_clip=5.0, shape=shape)
+    spec, theta = build(config, math.prod(shape), decoder, seed=0, observation_clip=5.0, shape=shape)
     runner = spec.runner()
     runner.load(theta)
-    module = policy_module(spec, theta, None, None).eval()
+    assert isinstance(spec.program, Program)
+    module = policy_module(spec.program, theta).eval()
     array = np.ones(shape, np.uint8 if config.name == "dqn" else np.float32)
     tensor = torch.ones(math.prod(shape))
     torch.set_num_threads(1)

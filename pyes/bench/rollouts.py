@@ -14,14 +14,13 @@ import numpy as np
 from pyes import networks, tasks
 from pyes.config import NetworkConfig
 from pyes.episodes.rollout import Rollout
-from pyes.networks import ActionHead
+from pyes.networks import ActionDecoder
+from pyes.networks.linear import LinearConfig
+from pyes.networks.mlp import MLPConfig
+from pyes.networks.recurrent import LSTMConfig
 from pyes.tasks.gymnasium import GymnasiumConfig
 
-LINEAR, MLP, LSTM = (
-    NetworkConfig("linear"),
-    NetworkConfig("mlp", hidden=(64, 64)),
-    NetworkConfig("lstm", hidden=(16,), double_bias=True),
-)
+LINEAR, MLP, LSTM = LinearConfig(), MLPConfig(), LSTMConfig(double_bias=True)
 CASES = {
     "LunarLander-v3, 64-64, observations normalised": ("LunarLander-v3", MLP, True, 0.90),
     "LunarLanderContinuous-v3, linear": ("LunarLanderContinuous-v3", LINEAR, False, 0.90),
@@ -49,8 +48,8 @@ def measure() -> None:
 def compare(env_id: str, network: NetworkConfig, normalize: bool) -> tuple[list[float], list[float]]:
     """Return steps a second of our rollouts and of the bare loop, one figure a round each."""
     with tasks.make(GymnasiumConfig(env_id=env_id)) as task:
-        head = ActionHead.for_space(task.action_space)
-        spec, theta = networks.build(network, task.observation_size, head, seed=0, observation_clip=5.0)
+        decoder = ActionDecoder.for_space(task.action_space)
+        spec, theta = networks.build(network, task.observation_size, decoder, seed=0, observation_clip=5.0)
         rollout = Rollout(task, spec.runner())
         rollout.runner.load(theta)
         if normalize:

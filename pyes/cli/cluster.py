@@ -1,7 +1,8 @@
-"""``pyes worker | status | keygen``: a node, a look at its head, and the key that both share."""
+"""``pyes worker | status | keygen``: a node, a look at its head, and the keys of both."""
 
 import argparse
 import contextlib
+from collections.abc import Iterator
 
 from pyes.cli.arguments import Add, add_json, add_output, count
 from pyes.cli.output import print_json
@@ -12,26 +13,28 @@ def add_commands(add: Add) -> None:
     _add_worker(add("worker", _worker, "have this machine evaluate members for a head, one run after another"))
     _add_status(add("status", _status, "show how a head and its nodes are doing"))
     add_output(
-        add("keygen", _keygen, "make the key that a head and its nodes share"), "file to write, for its owner alone"
+        add("keygen", _keygen, "make the two keys of a cluster"),
+        "the head's key; the nodes' is written beside it, with .node at the end of its name",
     )
 
 
 def _add_worker(parser: argparse.ArgumentParser) -> None:
     _add_head(parser)
     parser.add_argument("--workers", metavar="N", type=count, help="processes (default: one a core)")
+    what = "let the head name code of this package (task.factory, network.module, ...); may be given more than once"
+    default = "default: any package with a key, none without; '*': any"
+    parser.add_argument("--allow", metavar="PACKAGE", action="append", default=[], help=f"{what} ({default})")
     parser.add_argument("--tied", action="store_true", help="end when standard input is closed")
 
 
 def _worker(options: argparse.Namespace) -> None:
     from pyes.remote import agent
-    from pyes.remote.wire import keys
-    from pyes.system import addresses, memory
+    from pyes.system import addresses, limits
 
     address = addresses.parse(options.head)
-    with contextlib.ExitStack() as stack:
-        read = options.key == "-"
-        key = str(stack.enter_context(keys.in_memory(keys.from_standard_input()))) if read else options.key
-        agent.work(address, key, options.workers or memory.usable_cores(), tied=options.tied)
+    with _key_file(options.key) as key:
+        workers = options.workers or limits.usable_cores()
+        agent.work(agent.Membership(address, key, workers, tuple(options.allow)), tied=options.tied)
 
 
 def _add_status(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +46,9 @@ def _status(options: argparse.Namespace) -> None:
     from pyes.reports import status
     from pyes.system import addresses
 
-    report = status.ask(addresses.parse(options.head), options.key)
+    address = addresses.parse(options.head)
+    with _key_file(options.key) as key:
+        report = status.ask(address, key)
     if options.json:
         print_json(report)
     else:
@@ -53,10 +58,24 @@ def _status(options: argparse.Namespace) -> None:
 def _keygen(options: argparse.Namespace) -> None:
     from pyes.remote.wire import keys
 
-    keys.generate(options.output)
-    print(options.output)
+    print(f"{options.output} (for the head: cluster.key)")
+    print(f"{keys.generate(options.output)} (for nodes: pyes worker --key)")
 
 
 def _add_head(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("head", metavar="tcp://HEAD:PORT", help="where the head listens (cluster.listen)")
-    parser.add_argument("--key", metavar="FILE", help="the key of the cluster (pyes keygen); of a worker, -: read it")
+    parser.add_argument(
+        "--key", metavar="FILE", help="the nodes' key, FILE.node of pyes keygen; -: from standard input"
+    )
+
+
+@contextlib.contextmanager
+def _key_file(given: str | None) -> Iterator[str | None]:
+    """Lend the file with the key: the given one, or with "-" one in memory of what is on standard input."""
+    from pyes.remote.wire import keys
+
+    if given != "-":
+        yield given
+        return
+    with keys.in_memory(keys.from_standard_input()) as path:
+        yield str(path)

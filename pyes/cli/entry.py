@@ -17,12 +17,12 @@ _INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, 1 (failure), 2 (bad input) or 130 (interrupted)."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments, training = _split(list(sys.argv[1:] if argv is None else argv))
     debug = "--debug" in arguments
-    sys.path.insert(0, "")  # as `python -m pyes` has it: modules of one's own lie in the current folder
+    sys.path.insert(0, "")  # as `python -m pyes` does: the user's own modules lie in the current folder
     _one_thread_per_process()
     try:
-        _run([each for each in arguments if each != "--debug"])
+        _run([each for each in arguments if each != "--debug"], training)
         if sys.stdout is not None:
             sys.stdout.flush()
         return 0
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has gone, as in `pyes info | head -1`
+    except BrokenPipeError:  # the reader of the output has ended, as in `pyes info | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
@@ -47,16 +47,20 @@ def _one_thread_per_process() -> None:
         os.environ.setdefault(name, "1")
 
 
-def _run(arguments: list[str]) -> None:
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return the arguments of this program, and those of the command behind ``launch ... --``, whose own they are."""
+    if "launch" not in arguments[:2] or "--" not in arguments:  # --debug may come first
+        return arguments, []
+    end = arguments.index("--")
+    return arguments[:end], arguments[end + 1 :]
+
+
+def _run(arguments: list[str], training: list[str]) -> None:
     if arguments[:1] == ["train"]:  # the rest is Hydra's
         from pyes.cli import train
 
         train.run(arguments[1:])
         return
-    training: list[str] = []
-    if arguments[:1] == ["launch"] and "--" in arguments:  # what follows is another command line
-        end = arguments.index("--")
-        arguments, training = arguments[:end], arguments[end + 1 :]
     options = commands.make_parser().parse_args(arguments)
     options.before, options.training = arguments, training
     options.command(options)

@@ -21,15 +21,19 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
     ssh.set_defaults(command=_launch_ssh)
     line = "[user@]host [workers=N] [python=PATH | pyes=COMMAND] [dir=PATH]"
     ssh.add_argument("hosts", metavar="HOSTS", type=Path, help=f"file with a host a line: {line}")
-    ssh.add_argument("--key", metavar="FILE", type=Path, help="the key of the cluster (default: a new one)")
+    ssh.add_argument(
+        "--key", metavar="FILE", type=Path, help="the head's key, FILE of pyes keygen (default: a new one)"
+    )
     ssh.add_argument("--port", metavar="P", type=port, default=5555, help="of the head (default: 5555)")
-    ssh.add_argument("--head", metavar="ADDRESS", help="where nodes find this machine (default: where its packets go)")
+    ssh.add_argument(
+        "--head", metavar="ADDRESS", help="where nodes find this machine (default: this machine's outgoing address)"
+    )
 
     text = "one job with the head on its first node and a worker on each"
     slurm = ways.add_parser("slurm", usage=usage.format("slurm [options]"), help=text, description=text)
     slurm.set_defaults(command=_launch_slurm)
     slurm.add_argument("--nodes", metavar="N", type=count, default=1, help="machines (default: 1)")
-    slurm.add_argument("--time", metavar="T", help="limit, as sbatch has it: 90 (minutes), 12:00:00, 2-00")
+    slurm.add_argument("--time", metavar="T", help="limit, as sbatch takes it: 90 (minutes), 12:00:00, 2-00")
     slurm.add_argument("--partition", metavar="P", help="default: the cluster's")
     slurm.add_argument("--cpus", metavar="N", type=count, help="of each node (default: whole nodes)")
     slurm.add_argument("--sbatch", metavar="OPTION", action="append", default=[], help="another: --sbatch=--mem=8G")

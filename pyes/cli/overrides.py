@@ -1,7 +1,7 @@
-"""Overrides of ``pyes train`` in Hydra's grammar: what the user gave, and what a run to go on with was given.
+"""Arguments of ``pyes train`` before Hydra reads them: flags, overrides, and the directories that our own keys name.
 
-Owns the quoting of values, and where our own keys (``resume``, ``run_dir``) lead Hydra. Works on text alone, without
-Hydra.
+Owns which flags there are, how values are quoted in Hydra's grammar, and what ``resume``, ``run_dir`` and a bare
+``task.env_id`` mean to Hydra. Works on text alone, without Hydra.
 """
 
 import json
@@ -10,49 +10,84 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pyes.cli.arguments import Parser
 from pyes.errors import ConfigError
 
 GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
-_FLAGS_OF_SWEEPS = {"-m", "--multirun"}
-#: Mappings that take any key: what stands there is for a constructor or a library.
-_FREE = ("task.env_kwargs", "network.module_kwargs", "algorithm.options")
+#: Mappings that take any key as far as Hydra is concerned: the class that the keys are for checks them.
+_FREE = ("task.env_kwargs", "network.", "algorithm.")
 
 
 def directed(arguments: list[str]) -> list[str]:
-    """Tell Hydra about the directories that our own keys name: the run's to go on with, a new one's, or a sweep's."""
-    arguments = [f"++{text}" if text.startswith(_FREE) else text for text in arguments]
-    resumed, directory = path_of(arguments, "resume"), path_of(arguments, "run_dir")
-    arguments = [_quoted(text) for text in arguments]
-    sweeps = not _FLAGS_OF_SWEEPS.isdisjoint(arguments) or any(
-        text.startswith("sweep=") and text != "sweep=null" for text in arguments
-    )
+    """Return the arguments for Hydra: flags, then overrides that say where the output goes and what the task is.
+
+    Raises
+    ------
+    ConfigError
+        A flag that Hydra does not have, or a directory that cannot be used.
+    """
+    flags, overrides, several = _parsed(arguments)
+    several = several or any(text.startswith("sweep=") and text != "sweep=null" for text in overrides)
+    if path_of(overrides, "algorithm.factory") and path_of(overrides, "algorithm") is None:
+        overrides = ["algorithm=plugin", *overrides]
+    if path_of(overrides, "network.name") and path_of(overrides, "network") is None:
+        overrides = ["~network", *overrides]  # its keys are those of its class
+    overrides = [f"++{text}" if text.startswith(_FREE) else text for text in overrides]
+    resumed, directory = path_of(overrides, "resume"), path_of(overrides, "run_dir")
+    overrides = [_quoted(text) for text in overrides]
     if resumed is not None:
-        if "${" in resumed:  # Hydra would look it up in the path of its own output
-            raise ConfigError(f"resume: got {resumed!r}, expected the path of a run, with no ${{...}} in it")
-        if sweeps:
-            raise ConfigError("resume: one run goes on at a time; leave out -m and sweep")
-        if directory is not None:
-            raise ConfigError("run_dir: a resumed run stays where it is; leave out run_dir, or resume")
-        return _inserted(_resumed(Path(resumed), arguments), arguments)
-    if directory is None:
-        return arguments
-    if sweeps:
-        return _inserted([f"hydra.sweep.dir={_new_path(directory)}"], arguments)
-    from pyes.run.directory import RunDirectory
+        _check_resume(resumed, directory, several)
+        return [*flags, *_resumed(Path(resumed), overrides), *overrides]
+    if directory is not None and several:
+        overrides = [f"hydra.sweep.dir={_new_path(directory)}", *overrides]
+    elif directory is not None:
+        from pyes.run.directory import RunDirectory
 
-    RunDirectory(directory).check_free()  # before Hydra writes into it
-    return arguments
+        RunDirectory(directory).check_free()  # before Hydra writes into it
+    return [*flags, *_task_of_id(overrides), *overrides]
 
 
-def _inserted(overrides: list[str], arguments: list[str]) -> list[str]:
-    """Put overrides where the first one stands: Hydra's parser wants all of them in one place."""
-    first = next(i for i, text in enumerate(arguments) if "=" in text and not text.startswith("-"))
-    return [*arguments[:first], *overrides, *arguments[first:]]
+def _parsed(arguments: list[str]) -> tuple[list[str], list[str], bool]:
+    """Part flags from overrides, which may stand anywhere; say whether the flags ask for several runs."""
+    parser = Parser(prog="pyes train", add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("--multirun", "-m", action="store_true")
+    for names in (["--help", "-h"], ["--hydra-help"], ["--version"], ["--resolve"], ["--run", "-r"]):
+        parser.add_argument(*names, action="store_true")
+    parser.add_argument("--shell-completion", "-sc", action="store_true")
+    parser.add_argument("--cfg", "-c", choices=["job", "hydra", "all"])
+    for names in (["--package", "-p"], ["--config-path", "-cp"], ["--config-name", "-cn"], ["--config-dir", "-cd"]):
+        parser.add_argument(*names)
+    about = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
+    parser.add_argument("--info", "-i", nargs="?", choices=about)
+    parsed = parser.parse_intermixed_args(arguments)
+    rest, flags = list(parsed.overrides), []
+    for text in arguments:
+        if rest and text == rest[0]:
+            rest.pop(0)
+        else:
+            flags.append(text)
+    return flags, parsed.overrides, parsed.multirun
+
+
+def _check_resume(resumed: str, directory: str | None, several: bool) -> None:
+    if "${" in resumed:  # Hydra would look it up in the path of its own output
+        raise ConfigError(f"resume: got {resumed!r}, expected the path of a run, with no ${{...}} in it")
+    if several:
+        raise ConfigError("resume: one run goes on at a time; leave out -m and sweep")
+    if directory is not None:
+        raise ConfigError("run_dir: a resumed run stays where it is; leave out run_dir, or resume")
+
+
+def _task_of_id(overrides: list[str]) -> list[str]:
+    """Choose ``task=gymnasium`` for an id that comes without a task: the default task has settings of its own."""
+    keys = {text.lstrip("+").partition("=")[0] for text in overrides}
+    return ["task=gymnasium"] if "task.env_id" in keys and keys.isdisjoint({"task", "experiment"}) else []
 
 
 def path_of(arguments: list[str], key: str) -> str | None:
     """Return the last path that the command line gives a key, without the quotes of Hydra's grammar."""
-    values = [text.partition("=")[2] for text in arguments if text.startswith(f"{key}=")]
+    values = [text.partition("=")[2] for text in arguments if text.lstrip("+").startswith(f"{key}=")]
     if not values or values[-1] in ("", "null"):
         return None
     text = values[-1]
@@ -75,21 +110,21 @@ def _new_path(path: str) -> str:
     return _hydra_value(path).replace("\\${", "${")
 
 
-def _resumed(run: Path, arguments: list[str]) -> list[str]:
-    """Return a run's whole configuration as overrides, less the groups that the command line chooses anew."""
+def _resumed(run: Path, overrides: list[str]) -> list[str]:
+    """Return a run's whole configuration as overrides, without the groups that the command line chooses anew."""
     from pyes.run.directory import RunDirectory
     from pyes.training import resume
 
-    chosen = {text.partition("=")[0] for text in arguments}
+    chosen = {text.partition("=")[0] for text in overrides}
     for group in chosen.intersection(GROUPS_WITHOUT_KEYS):
         raise ConfigError(f"{group}: a resumed run keeps its configuration; override single keys, or start a new run")
     values = resume.kept(RunDirectory(run))
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
-    # Each algorithm and each kind of task has keys of its own: those of another one must not be there.
-    algorithm = [f"algorithm={kept['algorithm']['name']}"] if "algorithm" in kept else []
-    task = ["~task"] if "task" in kept else []
+    # Each algorithm, kind of task and network has keys of its own: those of another one must not be there.
+    algorithm = ["algorithm=plugin"] if "algorithm" in kept else []
+    others = [f"~{group}" for group in ("task", "network") if group in kept and f"~{group}" not in chosen]
     directory = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
-    return [*algorithm, *task, *_overrides(kept), *directory]
+    return [*algorithm, *others, *_overrides(kept), *directory]
 
 
 def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:

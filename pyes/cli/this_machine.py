@@ -26,7 +26,7 @@ def _facts() -> Iterator[tuple[str, str]]:
     from pyes import _core
     from pyes.node import selftest
     from pyes.numerics import noise
-    from pyes.system import memory
+    from pyes.system import limits, memory
 
     yield "pyes", version("pyes-rl")
     yield "python", f"{platform.python_version()} ({sys.executable})"
@@ -36,8 +36,8 @@ def _facts() -> Iterator[tuple[str, str]]:
     levels = _core.levels()
     yield "cpu level", f"{levels[-1]} (of {', '.join(levels)})"
     yield "kernels", selftest.digest()
-    yield "cores", str(memory.usable_cores())
-    yield "memory", f"{memory.available() / 2**30:.1f} GiB available to this process"
+    yield "cores", str(limits.usable_cores())
+    yield "memory", f"{limits.available_memory() / 2**30:.1f} GiB available to this process"
     yield "shared memory", memory.default_kind()
     entries = noise.default_entries(1)
     yield "noise table", f"{entries:,} entries by default: {entries * 4 / 2**20:,.0f} MiB as float32"

@@ -5,22 +5,22 @@ refusals into one line of our own.
 """
 
 import contextlib
-import io
 import os
 import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pyes.cli.output import describe, standard_output
 from pyes.cli.overrides import GROUPS_WITHOUT_KEYS, directed, path_of
 from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
+from pyes.config.registry import kinds_with_key
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.system.text import one_line
 
 #: Groups whose options have keys of their own, and a name among them.
-_NAMED_GROUPS = ("algorithm", "task", "network", "optimizer")
+_NAMED_GROUPS = ("algorithm", "task", "optimizer")
 
 
 def run(arguments: list[str]) -> None:
@@ -28,9 +28,12 @@ def run(arguments: list[str]) -> None:
 
     Raises
     ------
-    PyesError            for what a run is refused, or failed; Hydra's refusals are a `ConfigError`
-    SystemExit           Hydra has printed what was asked for, such as its version
-    KeyboardInterrupt    the user ended the run
+    PyesError
+        The run was rejected or failed; what Hydra rejects is a `ConfigError`.
+    SystemExit
+        Hydra has printed what was asked for, such as its version.
+    KeyboardInterrupt
+        The user ended the run.
     """
     import hydra
     from hydra.errors import HydraException
@@ -48,7 +51,6 @@ def run(arguments: list[str]) -> None:
             failures.append(error)
             return None
 
-    _check_flags(arguments)
     try:
         with _command_line(directed(arguments)):
             hydra.main(config_path="pkg://pyes.conf", config_name="train", version_base="1.3")(job)()
@@ -95,12 +97,14 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
     config.run_dir = str(run_dir)
     if config.resume is not None:
         config.resume = str(run_dir)
+    values: Any
     try:
         values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise _explained(error) from error
     try:
-        return from_mapping(_fitting(cast(dict[str, Any], values)))
+        _check_experiment(values)
+        return from_mapping(values)
     except ConfigError as error:
         for group in _NAMED_GROUPS:
             if name := path_of(_given(), f"{group}.name"):
@@ -108,12 +112,18 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
         raise
 
 
-def _fitting(values: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the optimiser that an experiment chooses where the algorithm takes none; the user's own is refused."""
-    given = any(text.lstrip("+").startswith("optimizer") for text in _given())
-    if given or cast(type[AlgorithmConfig], AlgorithmConfig.kind(values["algorithm"])).optimized:
-        return values
-    return {key: value for key, value in values.items() if key != "optimizer"}
+def _check_experiment(values: Any) -> None:
+    """Reject an algorithm other than the one whose keys an experiment sets: it says which by ``algorithm.name``."""
+    from hydra.core.hydra_config import HydraConfig
+
+    choices = HydraConfig.get().runtime.choices
+    experiment, chosen, named = choices.get("experiment"), choices.get("algorithm"), values["algorithm"].get("name")
+    if experiment is None or chosen == named or path_of(_given(), "algorithm.name"):
+        return
+    raise ConfigError(
+        f"algorithm: got {chosen}, but experiment={experiment} sets the keys of {named}; leave out algorithm={chosen}, "
+        f"or start from task={choices.get('task')} instead of the experiment"
+    )
 
 
 def _given() -> list[str]:
@@ -131,30 +141,16 @@ def _sweeping() -> bool:
 
 
 def _log_failure(run_dir: Path, error: Exception) -> None:
-    """Leave the error in the run's own log, where one looks when a sweep has gone on."""
+    """Write the error to the run's own log, where one looks after a sweep."""
+    from pyes.run.directory import RunDirectory
+
     text = f"{error}\n" if isinstance(error, PyesError) else "".join(traceback.format_exception(error))
-    with contextlib.suppress(OSError), open(run_dir / "train.log", "a", encoding="utf-8") as log:
-        log.write(text)
-
-
-def _check_flags(arguments: list[str]) -> None:
-    """Refuse in one line what Hydra's parser would refuse in several."""
-    from hydra._internal.utils import get_args_parser
-
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            get_args_parser().parse_args(arguments)
-    except SystemExit as end:
-        if end.code:
-            reason = said.getvalue().strip().splitlines()[-1].partition("error: ")[2]
-            raise ConfigError(f"{reason} (see pyes train --help and pyes train --hydra-help)") from None
-        raise  # --version
+    RunDirectory(run_dir).add_to_log(text)
 
 
 @contextlib.contextmanager
 def _command_line(arguments: list[str]) -> Iterator[None]:
-    """Hand Hydra its arguments, and have it raise errors instead of printing them."""
+    """Pass Hydra its arguments, and make it raise errors instead of printing them."""
     argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv = ["pyes train", *arguments]
     os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -182,6 +178,8 @@ def _explained(error: Exception) -> ConfigError:
     if isinstance(cause, ConfigKeyError | ConfigAttributeError) and cause.parent_node is not None:
         path, _, key = str(cause.full_key).rpartition(".")
         allowed = {str(each) for each in cause.parent_node} - {"hydra"}
-        return unknown_key(path, key, allowed if path else allowed.union(GROUPS_WITHOUT_KEYS))
+        hint = AlgorithmConfig.ELSEWHERE.get(key, "") if path == AlgorithmConfig.PATH else ""
+        hint = hint or kinds_with_key(path, key)
+        return unknown_key(path, key, allowed if path else allowed.union(GROUPS_WITHOUT_KEYS), hint=hint)
     parts = [str(error)] if cause is error else [str(error), str(cause)]
     return ConfigError(one_line("\n".join(parts)))

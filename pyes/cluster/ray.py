@@ -1,8 +1,8 @@
 """The ray cluster: the head is in this process, and Ray has a node on each of its machines.
 
-Owns the connection with Ray, the key of one run, and a thread that keeps an agent on every node of Ray. Nothing of the
-run passes through Ray, which starts processes and brings them the key: the rest is the socket cluster's, and so is the
-result. The only module that imports Ray.
+Owns the connection with Ray, the keys of one run, and a thread that keeps an agent on every node of Ray. Nothing of the
+run passes through Ray, which starts processes and brings them the nodes' key: the rest is the socket cluster's, and so
+is the result. The only module that imports Ray.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from pyes.config import ClusterConfig
 from pyes.config.registry import CLUSTERS
 from pyes.episodes.rollout import Workload
 from pyes.errors import ConfigError, missing
+from pyes.remote import tied
 from pyes.remote.wire import keys
 from pyes.system import addresses
 from pyes.system.addresses import Address
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0  # between looks at the nodes that Ray has
 _AGAIN_SECONDS = 30.0  # after which an agent that was lost is replaced, if its node is still there
 _END_SECONDS = 10.0  # that a look may take when the run is over
-_LONELY = "no node is here yet; Ray starts one on each machine whose CPUs are free"
+_LONELY = "there is no node yet; Ray starts one on each machine whose CPUs are free"
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,13 @@ def _ray_cluster(config: RayConfig, tell: Callable[[str], None]) -> Iterator[Clu
 
     Parameters
     ----------
-    tell : callable    tells the user, in a line, who comes and goes
+    tell : callable
+        Shows the user a line about nodes that join or leave.
 
     Raises
     ------
-    ConfigError    the package is missing, or there is no Ray cluster at ``config.address``
+    ConfigError
+        The package is missing, or there is no Ray cluster at ``config.address``.
     """
     secret = keys.new()
     with _connection(config.address) as host, keys.in_memory(secret) as key:
@@ -83,14 +86,17 @@ def _ray_cluster(config: RayConfig, tell: Callable[[str], None]) -> Iterator[Clu
         here = Address(addresses.own_host(host) or host, 0)
         head = SocketConfig(listen=str(here), key=str(key), sync=config.sync, **shared)
         # In this order: nodes are sent away by the head before Ray ends what is left of them.
-        with _Placement(secret, config.workers, tell) as placement, SocketCluster(head, tell, _LONELY) as cluster:
+        with (
+            _Placement(keys.node_part(secret), config.workers, tell) as placement,
+            SocketCluster(head, tell, _LONELY) as cluster,
+        ):
             placement.start(cluster.address)
             yield cluster
 
 
 @contextmanager
 def _connection(address: str) -> Iterator[str]:
-    """Be connected with a Ray cluster, unless this process is already; lends the host of Ray's head."""
+    """Connect with a Ray cluster, unless this process is connected already; lends the host of Ray's head."""
     try:
         import ray
     except ImportError as error:
@@ -135,12 +141,14 @@ class _Placed:
 
 
 class _Placement(Closing):
-    """Keeps an agent on each node of Ray, those included that Ray gets later.
+    """Keeps an agent on each node of Ray, also on those that Ray gets later.
 
     Parameters
     ----------
-    key : bytes           of the head
-    workers : int, auto   processes of each agent; auto: as many as Ray has CPUs there
+    key : bytes
+        Content of the nodes' key file.
+    workers : int or "auto"
+        Worker processes of each agent; auto: as many as Ray has CPUs there.
     """
 
     def __init__(self, key: bytes, workers: int | Literal["auto"], tell: Callable[[str], None]) -> None:
@@ -161,7 +169,7 @@ class _Placement(Closing):
 
         self._over.set()
         if self._thread is not None:
-            self._thread.join(_END_SECONDS)  # not for ever, if Ray does not answer
+            self._thread.join(_END_SECONDS)  # not forever, if Ray does not answer
             self._thread = None
         for placed in list(self._placed.values()):
             with contextlib.suppress(ray.exceptions.RayError):  # lost with Ray: then it ends by itself
@@ -174,7 +182,7 @@ class _Placement(Closing):
             try:
                 self._look()
                 said = ""
-            except Exception as error:  # whatever it is: the nodes that are here go on
+            except Exception as error:  # whatever it is, the nodes that are there go on
                 text = _first_sentence(error)
                 if text != said:
                     logger.warning("cannot look after the nodes of Ray", exc_info=error)
@@ -183,7 +191,7 @@ class _Placement(Closing):
             self._over.wait(_LOOK_SECONDS)
 
     def _look(self) -> None:
-        """Let agents on new nodes begin, and look after those that have ended."""
+        """Start agents on new nodes, and handle those that have ended."""
         import ray
 
         alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
@@ -209,7 +217,7 @@ class _Placement(Closing):
         return _Placed(f"{host} ({node[:8]})", actor, actor.run.remote(self._address, self._key, workers))
 
     def _check(self, placed: _Placed) -> None:
-        """Say so if an agent has ended; leave its node alone if it has been refused."""
+        """Report an agent that has ended; try its node again unless the agent was refused."""
         import ray
 
         if not ray.wait([placed.ended], timeout=0)[0]:
@@ -218,7 +226,7 @@ class _Placement(Closing):
             status, last = ray.get(placed.ended)
         except ray.exceptions.RayError as error:
             status, last = -1, _first_sentence(error)
-        lost = status < 0  # else it has ended by itself, and would again
+        lost = status < 0  # else it has ended by itself, and would do so again
         placed.again = time.monotonic() + _AGAIN_SECONDS if lost else float("inf")
         self._say(f"Ray's node {placed.name}: {last}; {'trying it again' if lost else 'going on without it'}")
         ray.kill(placed.actor)
@@ -234,21 +242,16 @@ def _first_sentence(error: Exception) -> str:
 
 
 class _Agent:
-    """What a process of Ray does on a node: have ``pyes worker`` run, whose end is tied to its own."""
+    """What a process of Ray does on a node: run ``pyes worker``, which ends with it."""
 
     def run(self, address: str, key: bytes, workers: int) -> tuple[int, str]:
         """Run until the agent ends; return its exit status, and what it said last."""
-        command = (sys.executable, "-m", "pyes", "worker", address, "--key", "-", "--tied", "--workers", str(workers))
         # Ray gives each process as many threads as it claims CPUs; each of ours has one.
         environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
         last = b"it said nothing"
-        with subprocess.Popen(command, env=environment, **pipes) as process:
-            assert process.stdin is not None
+        with tied.start(address, key, workers, env=environment, **pipes) as process:
             assert process.stderr is not None
-            with contextlib.suppress(OSError):  # it has ended already, and says why
-                process.stdin.write(key)
-                process.stdin.flush()
             for line in process.stderr:
                 sys.stderr.write(line.decode(errors="replace"))  # Ray's log of this process
                 last = line.strip() or last

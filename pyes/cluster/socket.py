@@ -1,7 +1,7 @@
 """The socket cluster: this process is the head, nodes come and go over TCP.
 
 Owns the listening socket and the thread that talks with the nodes (`pyes.remote.head`). The training loop's thread
-only hands over batches and waits. Invariant: while a batch is open, the latter leaves the state of the run alone.
+only hands over batches and waits. Invariant: while a batch is open, that thread leaves the state of the run alone.
 """
 
 import asyncio
@@ -20,19 +20,20 @@ from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.rollout import Workload
 from pyes.errors import ClusterError, ConfigError
 from pyes.numerics.noise import NoiseTable
-from pyes.remote import job, wire
-from pyes.remote.agent import Agent
 from pyes.remote.door import Door
-from pyes.remote.head import Assignment, Head
+from pyes.remote.head import Head
+from pyes.remote.job import OpenJob
 from pyes.remote.open_batch import OpenBatch
+from pyes.remote.tied import OwnNode
+from pyes.remote.wire import keys
 from pyes.run.journal import Generation
 from pyes.run.metrics import NodeRow
 from pyes.run.state import RunState
 from pyes.system import addresses
-from pyes.system.memory import usable_cores
+from pyes.system.limits import usable_cores
 from pyes.system.text import counted
 
-_LOOK_SECONDS = 0.5  # between looks whether the user wants to wait any longer
+_LOOK_SECONDS = 0.5  # between checks whether the user wants to wait any longer
 
 _T = TypeVar("_T")
 
@@ -46,7 +47,7 @@ class SocketConfig(ClusterConfig):
     name: Literal["socket"] = "socket"
     workers: Annotated[int, NotNegative] | Literal["auto"] = 0  # of a node on this machine
     listen: str = "tcp://127.0.0.1:5555"  # where nodes find the head
-    key: str | None = None  # file of `pyes keygen`, the same on all machines
+    key: str | None = None  # the head's file of `pyes keygen`
     sync: Literal["auto", "replay", "params"] = "auto"  # nodes learn from the returns, or are sent theta
 
     def check(self) -> None:
@@ -63,16 +64,20 @@ class SocketCluster(Cluster):
 
     Parameters
     ----------
-    tell : callable    tells the user, in a line, what the head waits for
-    lonely : str       what to tell while no node is here; by default, how to start one
+    tell : callable
+        Shows the user a line about what the head waits for.
+    lonely : str
+        What to show while there is no node; by default, how to start one.
 
     Attributes
     ----------
-    address : Address    where it listens
+    address : Address
+        Where it listens.
 
     Raises
     ------
-    ConfigError    it cannot listen where it is told to, or the key cannot be used
+    ConfigError
+        It cannot listen where it is told to, or the key cannot be used.
     """
 
     Config = SocketConfig
@@ -94,27 +99,27 @@ class SocketCluster(Cluster):
         self._config, self._tell, self._lonely = config, tell, lonely
         self.address = addresses.parse(config.listen)
         self._door = Door(config.key)
-        self._assignment: Assignment | None = None
+        self._job: OpenJob | None = None
         self._batches = 0
-        self._own: Agent | None = None
+        self._own: OwnNode | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         _allow_many_connections()
         self._socket = _listen(self.address)
         self.address = addresses.Address(self.address.host, self._socket.getsockname()[1])
-        key = "" if self._config.key is None else f" --key {self._config.key}"
-        lonely = self._lonely or f"no node is here; start one with: pyes worker {self.address.named}{key}"
+        key = "" if self._config.key is None else f" --key {keys.node_path(self._config.key)}"
+        lonely = self._lonely or f"there is no node yet; start one with: pyes worker {self.address.named}{key}"
         self._head = Head(self._door, str(self.address), self._tell, lonely)
         try:
             workers = usable_cores() if self._config.workers == "auto" else self._config.workers
-            if workers:  # forked before the thread is there
-                self._own = Agent(self.address.local, self._config.key, workers)
+            if workers:
+                self._own = OwnNode(self.address.local, self._config.key, workers)
                 self._own.start()
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="head", daemon=True)
             self._thread.start()
-            self._ask(self._head.serve(self._socket, self._own))
+            self._ask(self._head.serve(self._socket, None if self._own is None else self._own.check))
         except BaseException:
             self.close()
             raise
@@ -127,24 +132,20 @@ class SocketCluster(Cluster):
 
     @property
     def traffic(self) -> tuple[int, int]:  # type: ignore[override]
-        """Bytes sent and received, as they were before TLS."""
+        """Bytes sent and received, without TLS."""
         return self._head.traffic
 
     def start(self, plan: Plan, table: NoiseTable, state: RunState | None = None) -> None:
-        """Tell all nodes, and those to come, what the job is."""
+        """Tell all nodes, and those that join later, what the job is."""
         assert state is not None, "nodes are kept in step with a run"
-        config = state.setup.config
-        settings, sync = job.settings_of(config), job.sync_of(config, self._config.sync)
-        told = wire.Job(job.name_of(settings, table.fingerprint, sync), settings, sync)
-        wire.encode(told)  # settings that cannot be sent are refused here
-        self._assignment = Assignment(told, state, plan, job.digest_of(state.setup), table.fingerprint)
-        self._loop.call_soon_threadsafe(self._head.begin_job, self._assignment)
+        self._job = OpenJob.of(plan, table, state, self._config.sync)
+        self._loop.call_soon_threadsafe(self._head.begin_job, self._job)
 
     def evaluate(self, batch: Batch) -> Results:
-        """Have a batch evaluated by whoever is there, and wait for it."""
-        assert self._assignment is not None, "start comes before evaluate"
+        """Have a batch evaluated by the nodes, and wait for it."""
+        assert self._job is not None, "start comes before evaluate"
         self._batches += 1
-        open_batch = OpenBatch(self._batches, batch, self._assignment.state.theta_hash, self._assignment.plan)
+        open_batch = OpenBatch(self._batches, batch, self._job.state.theta_hash, self._job.plan)
         self._loop.call_soon_threadsafe(self._head.begin, open_batch)
         while True:
             try:
@@ -155,9 +156,9 @@ class SocketCluster(Cluster):
                     raise Abandoned from None
 
     def advance(self, record: Generation) -> None:
-        """Send what a generation came to: to each node what it does not know yet."""
-        assert self._assignment is not None, "start comes before advance"
-        if self._assignment.learns:
+        """Send the record of a generation: to each node what it does not know yet."""
+        assert self._job is not None, "start comes before advance"
+        if self._job.learns:
             self._loop.call_soon_threadsafe(self._head.teach, record)
 
     def close(self) -> None:
@@ -180,14 +181,12 @@ class SocketCluster(Cluster):
         return self._ask(self._head.rows(generation, seconds))
 
     def remarks(self) -> list[str]:
-        """Return how many members were lost with their nodes, and how many were evaluated twice."""
-        head = self._head
-        lost = f"lost with their nodes, and evaluated by others: {counted(head.lost, 'member')}" if head.lost else ""
-        rerun = f"of slow nodes, and evaluated by others, too: {counted(head.rerun, 'member')}" if head.rerun else ""
-        return [each for each in (lost, rerun) if each]
+        """Return how many members were run again, and why."""
+        reasons = ((self._head.lost, "was lost"), (self._head.rerun, "was slow"))
+        return [f"{_were(members)} run again because their node {what}" for members, what in reasons if members]
 
     def _ask(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Have the head's thread do something, and wait for it."""
+        """Run something in the head's thread, and wait for it."""
         asking = asyncio.run_coroutine_threadsafe(work, self._loop)
         while True:
             try:
@@ -198,9 +197,13 @@ class SocketCluster(Cluster):
                 self._check()
 
     def _check(self) -> None:
-        """Raise ClusterError if nobody will ever answer."""
+        """Raise ClusterError if the head's thread has ended, and will not answer."""
         if self._thread is None or not self._thread.is_alive():
             raise ClusterError("the head's thread has ended; see train.log, resume the run")
+
+
+def _were(members: int) -> str:
+    return f"{counted(members, 'member')} {'was' if members == 1 else 'were'}"
 
 
 def _allow_many_connections() -> None:
@@ -217,7 +220,8 @@ def _listen(address: addresses.Address) -> socket.socket:
 
     Raises
     ------
-    ConfigError    somebody else does, or the address is not of this machine
+    ConfigError
+        Another program does, or the address is not of this machine.
     """
     try:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET

@@ -5,29 +5,12 @@ line. Must not know Hydra, OmegaConf or how any value is used. Invariant: a conf
 below trusts it. Every refusal is a `ConfigError` of one line: key, got, expected.
 """
 
-from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig, RestartConfig
-from pyes.config.algorithm import (
-    AlgorithmConfig,
-    ARSConfig,
-    CMAESConfig,
-    GAConfig,
-    GradientConfig,
-    GrowingConfig,
-    NevergradConfig,
-    NoveltyConfig,
-    NSESConfig,
-    NSRAESConfig,
-    NSRESConfig,
-    OpenAIESConfig,
-    OptimizerConfig,
-    PGPEConfig,
-    ScheduledConfig,
-    SNESConfig,
-    algorithm_config,
-)
+from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig
+from pyes.config.algorithm import AlgorithmConfig, OptimizerConfig, algorithm_class, algorithm_config
 from pyes.config.cluster import ClusterConfig
 from pyes.config.network import NetworkConfig
 from pyes.config.run import (
+    DEFAULT_RUN,
     FREE,
     EvaluationConfig,
     LoggerConfig,
@@ -37,45 +20,52 @@ from pyes.config.run import (
     deciding,
     from_mapping,
 )
-from pyes.config.section import changes, flat, refusal, to_mapping, unknown_key
+from pyes.config.section import (
+    AtLeastOne,
+    NotNegative,
+    Positive,
+    Range,
+    Section,
+    Share,
+    changes,
+    flat,
+    merged,
+    refusal,
+    to_mapping,
+    unknown_key,
+)
 from pyes.config.task import EnvironmentConfig, TaskConfig
 
 __all__ = [
+    "DEFAULT_RUN",
     "FREE",
-    "ARSConfig",
     "AlgorithmConfig",
+    "AtLeastOne",
     "AveragingConfig",
-    "CMAESConfig",
     "ClusterConfig",
     "EnvironmentConfig",
     "EpisodeLimitConfig",
     "EvaluationConfig",
-    "GAConfig",
-    "GradientConfig",
-    "GrowingConfig",
     "GrowthConfig",
     "LoggerConfig",
-    "NSESConfig",
-    "NSRAESConfig",
-    "NSRESConfig",
     "NetworkConfig",
-    "NevergradConfig",
     "NoiseConfig",
-    "NoveltyConfig",
-    "OpenAIESConfig",
+    "NotNegative",
     "OptimizerConfig",
-    "PGPEConfig",
-    "RestartConfig",
-    "SNESConfig",
-    "ScheduledConfig",
+    "Positive",
+    "Range",
+    "Section",
+    "Share",
     "SnapshotConfig",
     "TaskConfig",
     "TrainConfig",
+    "algorithm_class",
     "algorithm_config",
     "changes",
     "deciding",
     "flat",
     "from_mapping",
+    "merged",
     "refusal",
     "to_mapping",
     "unknown_key",

@@ -79,6 +79,12 @@ class Registry(Generic[K]):
         self._import_all()
         return sorted(self._kinds.keys() | {point.name for point in self._entry_points()})
 
+    def with_key(self, key: str) -> str:
+        """Say which of the package's own kinds have a key, for the message about one that lacks it; empty for none."""
+        kinds = self.classes().values()
+        names = sorted(kind.kind for kind in kinds if key in {each.name for each in dataclasses.fields(kind.Config)})
+        return f"it is a key of {self.section}={', '.join(names)}" if names else ""
+
     def classes(self) -> dict[str, K]:
         """Return the classes of pyes' own kinds by their Python names; imports every module of the package."""
         self._import_all()
@@ -113,7 +119,8 @@ class Registry(Generic[K]):
 
     def _checked(self, found: Any, what: str) -> K:
         """Return a class from outside of pyes, if it can be a kind."""
-        base = lookup.find(self.section, self.base, self.base)
+        module, _, name = self.base.partition(":")
+        base = getattr(importlib.import_module(module), name)  # ours, so allowed where few packages are
         if not (isinstance(found, type) and issubclass(found, base)):
             raise ConfigError(f"{what} is not a class that derives from {base.__module__}.{base.__qualname__}")
         config = getattr(found, "Config", None)
@@ -160,5 +167,11 @@ class Registry(Generic[K]):
 #: By the sections of the configuration. Folders of kinds lie above this one, and are imported by name only.
 ALGORITHMS: Registry[Any] = Registry("algorithm", "pyes.algorithms", "pyes.algorithms.base:Algorithm")
 TASKS: Registry[Any] = Registry("task", "pyes.tasks", "pyes.tasks.base:Task")
-NETWORKS: Registry[Any] = Registry("network", "pyes.networks")
+NETWORKS: Registry[Any] = Registry("network", "pyes.networks", "pyes.networks.base:Network")
 CLUSTERS: Registry[Any] = Registry("cluster", "pyes.cluster")
+
+
+def kinds_with_key(section: str, key: str) -> str:
+    """Say which kinds of a section have a key; empty for none, or where the section has no kinds."""
+    registries = {each.section: each for each in (ALGORITHMS, TASKS, NETWORKS, CLUSTERS)}
+    return registries[section].with_key(key) if section in registries else ""

@@ -1,4 +1,7 @@
-"""Settings of a run as a whole: its budgets and small sections, and the larger ones from their own modules."""
+"""Settings of a whole run: its budgets, its small sections, and what it trains unless a task is named.
+
+Owns the checks that involve several sections. Knows the larger sections by their base classes only.
+"""
 
 import time
 import typing
@@ -6,11 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pyes.config.algorithm import AlgorithmConfig, OpenAIESConfig, OptimizerConfig
+from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig
+from pyes.config.algorithm import AlgorithmConfig, OptimizerConfig, algorithm_config
 from pyes.config.cluster import ClusterConfig
-from pyes.config.network import NetworkConfig
-from pyes.config.section import AtLeastOne, NotNegative, Positive, Section, Seed, parse, refusal, to_mapping
-from pyes.config.task import TaskConfig, default_task
+from pyes.config.network import NetworkConfig, default_network
+from pyes.config.section import (
+    AtLeastOne,
+    NotNegative,
+    Positive,
+    Section,
+    Seed,
+    Share,
+    merged,
+    parse,
+    refusal,
+    to_mapping,
+)
+from pyes.config.task import TaskConfig
 
 
 @dataclass(frozen=True)
@@ -19,14 +34,14 @@ class NoiseConfig(Section):
 
     PATH = "noise"
 
-    entries: Annotated[int, AtLeastOne] | Literal["auto"] = "auto"  # auto: fits the machine's or container's memory
+    entries: Annotated[int, AtLeastOne] | Literal["auto"] = "auto"  # auto: by the length of theta
     dtype: Literal["float32", "bfloat16", "int8"] = "float32"
     seed: Annotated[int, Seed] = 0
 
 
 @dataclass(frozen=True)
 class LoggerConfig(Section):
-    """Where metrics go beside metrics.csv."""
+    """Where metrics go in addition to metrics.csv."""
 
     PATH = "logger"
 
@@ -35,12 +50,14 @@ class LoggerConfig(Section):
 
 @dataclass(frozen=True)
 class EvaluationConfig(Section):
-    """Evaluation of the unperturbed policy, on seeds of its own."""
+    """Evaluation of the center, on seeds that training never uses."""
 
     PATH = "evaluation"
 
     every: Annotated[int, NotNegative] = 5  # generations; 0: never
     episodes: Annotated[int, AtLeastOne] = 50
+    #: Timesteps of evaluations, at most, as a share of those of training: else one is skipped. None: no bound.
+    share: Annotated[float, Share] | None = 0.1
 
 
 @dataclass(frozen=True)
@@ -52,9 +69,12 @@ class SnapshotConfig(Section):
     every: Annotated[int, NotNegative] = 10  # generations; 0: only at the end
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig(Section):
-    """A whole run. Of the budgets (the first four after seed), the first one reached ends it."""
+    """A whole run. Of the budgets (the four after seed), the first one reached ends it.
+
+    Every key but ``task`` has a default. `from_mapping` needs no task either: see `DEFAULT_RUN`.
+    """
 
     seed: Annotated[int, Seed] = 0
     generations: Annotated[int, AtLeastOne] | None = 200
@@ -63,42 +83,74 @@ class TrainConfig(Section):
     target_return: float | None = None  # mean return of an evaluation
     run_dir: str = field(default_factory=lambda: time.strftime("runs/%Y-%m-%d/%H-%M-%S"))
     resume: str | None = None
-    force: bool = False  # with resume: go another way from here on when settings that decide theta have changed
-    algorithm: AlgorithmConfig = field(default_factory=OpenAIESConfig)
+    force: bool = False  # with resume: settings that decide theta may change from here on
+    task: TaskConfig
+    algorithm: AlgorithmConfig = field(default_factory=lambda: algorithm_config({}))
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    task: TaskConfig = field(default_factory=default_task)
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network: NetworkConfig = field(default_factory=default_network)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     logger: LoggerConfig = field(default_factory=LoggerConfig)
+    growth: GrowthConfig = field(default_factory=GrowthConfig)
+    averaging: AveragingConfig = field(default_factory=AveragingConfig)
+    episode_limit: EpisodeLimitConfig = field(default_factory=EpisodeLimitConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     snapshot: SnapshotConfig = field(default_factory=SnapshotConfig)
 
+    @property
+    def capacity(self) -> int:
+        """Largest number of members that a generation can have."""
+        return self.algorithm.capacity(self.growth.population_max or self.algorithm.population_size)
+
     def check(self) -> None:
-        """Refuse what does not go together across sections."""
+        """Reject sections that contradict each other."""
         self.algorithm.check_optimizer(self.optimizer)
         if self.algorithm.needs_behaviours and self.task.behaviour == "none":
             expected = f"'final_observation', 'final_position' or 'ram' with algorithm.name={self.algorithm.name}"
             raise refusal("task.behaviour", "none", expected)
         self._check_averaging()
+        self._check_growth()
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
         entries = self.noise.entries if self.algorithm.on_table else "auto"
         self.task.check_beside(self.network, None if entries == "auto" else entries)
 
     def _check_averaging(self) -> None:
-        """Refuse to compare the halves of one episode, and a largest number below the first."""
-        most, episodes = self.algorithm.averaging.episodes_max, self.task.episodes
+        """Reject averaging from a single episode, which has no halves to compare, and a maximum below the start."""
+        most, episodes = self.averaging.episodes_max, self.task.episodes
         if most is None:
             return
         if episodes < 2:
-            raise refusal("task.episodes", episodes, "at least 2 with algorithm.averaging, which compares two halves")
+            raise refusal("task.episodes", episodes, "at least 2 with averaging, which compares two halves")
         if most < episodes:
-            expected = f"at least task.episodes, which is {episodes}"
-            raise refusal("algorithm.averaging.episodes_max", most, expected)
+            raise refusal("averaging.episodes_max", most, f"at least task.episodes, which is {episodes}")
+
+    def _check_growth(self) -> None:
+        """Reject growth of a population of fixed size, and a largest population that cannot be reached."""
+        algorithm, most = self.algorithm, self.growth.population_max
+        if most is None:
+            return
+        if not algorithm.grows:
+            expected = f"null with algorithm.name={algorithm.name}, whose population has a fixed size"
+            raise refusal("growth.timesteps", self.growth.timesteps, expected)
+        if most < algorithm.population_size:
+            expected = f"at least algorithm.population_size, which is {algorithm.population_size}"
+            raise refusal("growth.population_max", most, expected)
+        algorithm.check_even("growth.population_max", most)
 
 
-#: Keys, and sections, that do not decide theta: they may change whenever a run goes on.
+#: What a run trains if none of these keys of ``task`` names a task: ``experiment=lunar_lander`` of the command line.
+_NAMES_OF_TASKS = ("name", "env_id", "factory")
+DEFAULT_RUN: Mapping[str, Any] = {
+    "task": {
+        "env_id": "LunarLanderContinuous-v3",
+        "common_random_numbers": "pair",
+        "reward_offset_per_step": -0.3,
+    },
+    "episode_limit": {"initial": 400},
+}
+
+#: Keys and sections that do not decide theta: they may change whenever a run is resumed.
 FREE = (
     "generations", "timesteps", "time_limit", "target_return", "run_dir", "resume", "force", "cluster", "logger",
     "evaluation", "snapshot",
@@ -110,9 +162,25 @@ def from_mapping(mapping: Mapping[str, Any]) -> TrainConfig:
 
     Raises
     ------
-    ConfigError    an unknown key (the allowed ones are listed), a wrong type or an impossible value
+    ConfigError
+        An unknown key (the message lists the allowed ones), a wrong type or an impossible value.
     """
-    return typing.cast(TrainConfig, parse(TrainConfig, mapping, ""))
+    complete = _completed(mapping) if isinstance(mapping, Mapping) else mapping
+    return typing.cast(TrainConfig, parse(TrainConfig, complete, ""))
+
+
+def _completed(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Add the defaults of a run that depend on its task and its algorithm."""
+    task, algorithm = mapping.get("task", {}), mapping.get("algorithm", {})
+    base: Mapping[str, Any] = {}
+    if isinstance(task, Mapping) and task.keys().isdisjoint(_NAMES_OF_TASKS):
+        base = DEFAULT_RUN
+    elif isinstance(task, Mapping):
+        base = typing.cast(type[TaskConfig], TaskConfig.kind(task)).RUN_DEFAULTS
+    if isinstance(algorithm, Mapping):
+        kind = typing.cast(type[AlgorithmConfig], AlgorithmConfig.kind(algorithm))
+        base = {**base, "optimizer": {"name": kind.default_optimizer}}
+    return merged(base, mapping)
 
 
 def deciding(config: TrainConfig) -> dict[str, Any]:

@@ -53,12 +53,20 @@ Seed = Range(minimum=0, maximum=2**64 - 1)
 class Section:
     """Base of all sections: checks and converts its fields, so that a section that exists is valid."""
 
+    #: Key of the section; what it is called in messages.
     PATH: ClassVar[str] = ""
+    #: Keys that one might look for in this section, and what to know about each.
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def kind(cls, values: Mapping[str, Any]) -> "type[Section]":
         """Return the class that these values are for, where a section is of several kinds."""
         return cls
+
+    @classmethod
+    def where(cls, key: str) -> str:
+        """Return where a key is that this section lacks, for the message about it; empty where that is unknown."""
+        return cls.ELSEWHERE.get(key, "")
 
     def __post_init__(self) -> None:
         """Check every field against its annotation, then what only holds between fields."""
@@ -90,16 +98,26 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return result
 
 
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested mappings as one in which ``changes`` win over ``base``."""
+    result = dict(base)
+    for key, value in changes.items():
+        # What an environment takes is the user's own mapping: given again, it replaces the former as a whole.
+        both = isinstance(value, Mapping) and isinstance(base.get(key), Mapping) and key != "env_kwargs"
+        result[key] = merged(base[key], value) if both else value
+    return result
+
+
 def refusal(key: str, got: object, expected: str) -> ConfigError:
     """Return the one-line error that names a key, what was got and what was expected."""
     return ConfigError(f"{key or 'configuration'}: got {literal(got)}, expected {expected}")
 
 
-def unknown_key(path: str, key: str, allowed: Iterable[str], what: str = "key") -> ConfigError:
+def unknown_key(path: str, key: str, allowed: Iterable[str], what: str = "key", hint: str = "") -> ConfigError:
     """Return the one-line error for a key (or other name) that does not exist, with the allowed ones listed."""
     names = sorted(allowed)
     close = difflib.get_close_matches(key, names, n=1)
-    hint = f"did you mean {_join(path, close[0])!r}? " if close else ""
+    hint = f"{hint}; " if hint else f"did you mean {_join(path, close[0])!r}? " if close else ""
     return ConfigError(f"unknown {what} {_join(path, key)!r}: {hint}allowed: {', '.join(names)}")
 
 
@@ -131,7 +149,7 @@ def _parse_section(section: type[Section], value: Any, path: str) -> Section:
     allowed = _hints(section)
     for key in value:
         if key not in allowed:
-            raise unknown_key(path, str(key), allowed)
+            raise unknown_key(path, str(key), allowed, hint=section.where(str(key)))
     return section(**value)
 
 

@@ -35,7 +35,7 @@ class Plan:
     statistics_rows: int  # members of a batch whose observations are summed, at most
     policy: PolicySpec | None  # None: members are plain vectors for a function
     vector: int = 1  # members that a worker evaluates at once, at most, where the task can
-    reference: NDArray[Any] | None = None  # what virtual batch normalisation takes its statistics over
+    reference_batch: NDArray[Any] | None = None  # what virtual batch normalisation takes its statistics over
     bases: int = 1  # vectors that the members of a batch are perturbations of, at most
     scaled: bool = False  # whether populations have a deviation
     behaviour_size: int = 0  # numbers that characterise an episode; 0: none are wanted

@@ -24,7 +24,7 @@ SIZE = 128
 INTERVAL = 16
 
 
-def draw(config: TaskConfig, seed: int) -> NDArray[Any]:
+def draw_reference_batch(config: TaskConfig, seed: int) -> NDArray[Any]:
     """Return the reference batch of a run: (SIZE, observation_size), read-only.
 
     It is uint8 where the task's observations are, else float32.
@@ -33,7 +33,7 @@ def draw(config: TaskConfig, seed: int) -> NDArray[Any]:
     ------
     ConfigError, TaskError    the environment cannot be made, or raised
     """
-    places = streams.reference_places(seed, SIZE, INTERVAL)
+    places = streams.reference_batch_places(seed, SIZE, INTERVAL)
     taken = iter(np.arange(SIZE) * INTERVAL + places)
     batch: list[NDArray[Any]] = []
     with tasks.make(config) as task:
@@ -58,7 +58,7 @@ def _observations(task: Task, seed: int) -> Iterator[Any]:
     """Yield what a random policy sees, episode after episode."""
     episode = 0
     while True:
-        environment_seed, action_seed = streams.reference_seeds(seed, episode)
+        environment_seed, action_seed = streams.reference_batch_seeds(seed, episode)
         space = copy.deepcopy(task.action_space)  # of environments of one kind it may be one and the same
         space.seed(action_seed)
         yield task.reset(environment_seed)

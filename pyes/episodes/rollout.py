@@ -75,7 +75,7 @@ class TaskEvaluator:
     def __init__(self, task: Task, plan: Plan) -> None:
         assert plan.policy is not None
         self._seed = plan.seed
-        self._rollout = Rollout(task, plan.policy.runner(reference=plan.reference))
+        self._rollout = Rollout(task, plan.policy.runner(reference_batch=plan.reference_batch))
         self._clip = plan.policy.observation_clip
         self._limit = 0
         self._generation = 0

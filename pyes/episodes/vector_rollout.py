@@ -35,7 +35,8 @@ class VectorEvaluator:
         self._task = task
         self._seed = plan.seed
         self._clip = plan.policy.observation_clip
-        self._runners: list[Any] = [plan.policy.runner(reference=plan.reference) for _ in range(plan.vector)]
+        batch = plan.reference_batch
+        self._runners: list[Any] = [plan.policy.runner(reference_batch=batch) for _ in range(plan.vector)]
         self._policies = _core.PolicyBatch(self._runners)
         self._characterised = plan.behaviour_size > 0
         self._limit = self._generation = 0

@@ -1,4 +1,4 @@
-"""The head's part of a launch: where nodes find it, and what it is told beside the user's own arguments.
+"""The head's part of a launch: where nodes find it, and which arguments it gets beside the user's own.
 
 Owns the arguments of ``pyes train`` that a launch sets. Starts nothing.
 """
@@ -18,7 +18,8 @@ def split(training: list[str]) -> tuple[list[str], list[str]]:
 
     Raises
     ------
-    ConfigError    it is no ``train``, or it says what a launch has to say
+    ConfigError
+        The command is not ``train``, or it sets what a launch sets.
     """
     if training[:1] != ["train"]:
         got = " ".join(training) or "nothing"
@@ -39,12 +40,12 @@ def overrides(listen: Address, key: str) -> list[str]:
 
 
 def address_for_nodes() -> str:
-    """Return this machine's address on its way to others; its name where it has no way out."""
-    return own_host("192.0.2.1") or socket.gethostname()  # an address that is nobody's (RFC 5737)
+    """Return this machine's outgoing address; its name where there is no way out."""
+    return own_host("192.0.2.1") or socket.gethostname()  # an address that no machine has (RFC 5737)
 
 
 def listening(address: Address) -> Address:
-    """Return where a head listens that nodes find at ``address``: everywhere, unless only this machine can reach it."""
+    """Return where a head listens that nodes find at ``address``: at all addresses, unless it is a loopback address."""
     if address.is_loopback:
         return address
     return Address("::" if ":" in address.host else "0.0.0.0", address.port)

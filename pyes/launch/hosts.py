@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from pyes.errors import ConfigError
+from pyes.remote import tied
 from pyes.system.addresses import Address
 
-#: What a host prints just before it becomes a node: whatever went before was ssh's, or its shell's.
+#: What a host prints just before it becomes a node: what it prints earlier is ssh's, or its shell's.
 REACHED = "pyes: here"
 _NAME = re.compile(r"[\w.@:%][\w.@:%-]*")  # ssh would read a name that begins with - as an option
 _SETTINGS = ("workers", "python", "pyes", "dir")
@@ -25,10 +26,14 @@ class Host:
 
     Attributes
     ----------
-    name : str                what ssh is given: a host, or an alias of its configuration
-    program : str             words of a shell that run pyes there
-    directory : str or None   where, for user code; None: where ssh arrives
-    workers : int or None     processes; None: one a core
+    name : str
+        What ssh is given: a host, or an alias of its configuration.
+    program : str
+        Words of a shell that run pyes there.
+    directory : str or None
+        Where to run it, for user code; None: where ssh arrives.
+    workers : int or None
+        Worker processes; None: one a core.
     """
 
     name: str
@@ -39,8 +44,8 @@ class Host:
     def command(self, head: Address) -> str:
         """Return what the host's shell runs to become a node of a head: until standard input, with the key, closes."""
         there = "" if self.directory is None else f"cd {_path(self.directory)} && "
-        count = "" if self.workers is None else f" --workers {self.workers}"
-        return f"{there}echo {shlex.quote(REACHED)} && exec {self.program} worker {head} --key - --tied{count}"
+        worker = shlex.join(tied.arguments(str(head), self.workers))
+        return f"{there}echo {shlex.quote(REACHED)} && exec {self.program} {worker}"
 
 
 def read(path: Path) -> list[Host]:
@@ -48,12 +53,13 @@ def read(path: Path) -> list[Host]:
 
     Raises
     ------
-    ConfigError    it cannot be read, lists nobody, or has a line that is not of the form above
+    ConfigError
+        It cannot be read, lists no host, or has a line that is not of the form above.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"cannot read the hosts in {path}: {reason}; expected a file with one host a line") from error
     found = [host for number, line in enumerate(lines, 1) if (host := _host(line, f"{path}:{number}")) is not None]
     if not found:

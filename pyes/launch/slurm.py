@@ -1,7 +1,7 @@
 """``pyes launch slurm``: one job with the head on its first node and a ``pyes worker`` on each.
 
-Owns the batch script. The key is made when the job starts, in a folder of the job's own beside where it was submitted,
-and is removed at the job's end.
+Owns the batch script. The keys are made when the job starts, in a folder of the job's own in the directory in which it
+was submitted, and are removed at the job's end.
 """
 
 import shlex
@@ -18,22 +18,22 @@ _SCRIPT = """\
 {directives}
 
 set -u
-umask 077  # the key is for its owner alone
+umask 077  # the keys are for their owner alone
 pyes=({python} -m pyes)
 folder="$PWD/pyes-$SLURM_JOB_ID"
 key="$folder/cluster.key"
 host="${{SLURMD_NODENAME:-$(hostname)}}"
 port=$((20000 + SLURM_JOB_ID % 10000))  # two jobs may share a node
 mkdir -p "$folder"
-trap 'rm -f "$key"; rmdir "$folder"' EXIT
+trap 'rm -f "$key" "$key.node"; rmdir "$folder"' EXIT
 "${{pyes[@]}}" keygen -o "$key" > /dev/null || exit
 
 "${{pyes[@]}}" train {before}cluster=socket "cluster.listen=tcp://0.0.0.0:$port" "cluster.key='$key'"{after} &
 head=$!
-trap 'kill -TERM "$head"' TERM  # Slurm's word that the time is nearly up: the run ends after its generation
+trap 'kill -TERM "$head"' TERM  # Slurm says that the time is nearly up: the run ends after its generation
 
 srun {srun} \\
-    "${{pyes[@]}}" worker "tcp://$host:$port" --key "$key" < /dev/null &
+    "${{pyes[@]}}" worker "tcp://$host:$port" --key "$key.node" < /dev/null &
 workers=$!
 
 while kill -0 "$head" && kill -0 "$workers"; do
@@ -41,7 +41,12 @@ while kill -0 "$head" && kill -0 "$workers"; do
 done 2> /dev/null
 if kill -0 "$head" 2> /dev/null; then
     echo "no node is left: the run ends here; go on with resume=RUN" >&2
-    kill -KILL "$head"
+    kill -TERM "$head"  # it saves what it has; a second signal, if Slurm has sent the first, ends it at once
+    for _ in {{1..60}}; do
+        sleep 1
+        kill -0 "$head" || break
+    done 2> /dev/null
+    kill -KILL "$head" 2> /dev/null
 else
     kill -TERM "$workers" 2> /dev/null
 fi
@@ -58,11 +63,16 @@ class Resources:
 
     Attributes
     ----------
-    nodes : int              machines, the head's included
-    time : str or None       as sbatch has it: minutes, HH:MM:SS, D-HH; None: the partition's default
-    partition : str or None  None: the cluster's default
-    cpus : int or None       of each node; None: whole nodes
-    more : sequence of str   other options of sbatch
+    nodes : int
+        Machines, including the head's.
+    time : str or None
+        As sbatch takes it: minutes, HH:MM:SS, D-HH; None: the partition's default.
+    partition : str or None
+        None: the cluster's default.
+    cpus : int or None
+        Cores of each node; None: whole nodes.
+    more : sequence of str
+        Other options of sbatch.
     """
 
     nodes: int = 1
@@ -94,7 +104,8 @@ def script(resources: Resources, training: list[str]) -> str:
 
     Raises
     ------
-    ConfigError    an option has a line break, or ``training`` cannot be used
+    ConfigError
+        An option has a line break, or ``training`` cannot be used.
     """
     before, after = head_arguments.split(training)
     directives = resources.directives()
@@ -115,8 +126,10 @@ def submit(text: str) -> str:
 
     Raises
     ------
-    ConfigError     there is no sbatch on this machine
-    ClusterError    it refuses the job
+    ConfigError
+        There is no sbatch on this machine.
+    ClusterError
+        It refuses the job.
     """
     try:
         done = subprocess.run(["sbatch"], input=text, capture_output=True, text=True, check=False)

@@ -1,8 +1,8 @@
 """``pyes launch ssh``: the head here, a ``pyes worker`` on each host, and the end of all of them with the head's.
 
-Owns one ``ssh`` process a host and the process of the head. A worker lives as long as its standard input is open, which
-the connection carries: so it ends when this process does, however that happens, and when the connection is lost.
-Invariant: a key that is made for the run is on no disk.
+Owns one ``ssh`` process a host and the process of the head. A worker ends with its standard input, which the connection
+carries: when this process ends, however that happens, and when the connection is lost. Hosts get the nodes' key, never
+the head's. Invariant: keys that are made for the run are on no disk.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from pyes.system.addresses import Address
 from pyes.system.lifetime import COMMAND
 
 _OPTIONS = {
-    "BatchMode": "yes",  # nobody is asked for a password
+    "BatchMode": "yes",  # never ask for a password
     "ConnectTimeout": "15",
     "ServerAliveInterval": "15",  # seconds; three without an answer are the end of a connection
     "ServerAliveCountMax": "3",
@@ -40,42 +40,47 @@ def run(hosts: Sequence[Host], address: Address, key: Path | None, training: lis
 
     Parameters
     ----------
-    address : Address     at which nodes find the head
-    key : Path or None    the cluster's key; None: a new one, for this run
-    training              ``train`` and its arguments
-    again                 the launch as the user gave it, up to ``train``, for the hint how to go on
+    address : Address
+        Where nodes find the head.
+    key : Path or None
+        The head's key file; None: new keys for this run.
+    training : list of str
+        ``train`` and its arguments.
+    again : str
+        The launch as the user gave it, up to ``train``, for the hint how to go on.
 
     Raises
     ------
-    ConfigError     ``training`` or the key cannot be used, or this system has no ssh or no POSIX signals
-    ClusterError    no host can be a node, or the head was killed
+    ConfigError
+        ``training`` or the key cannot be used, or this system has no ssh or no POSIX signals.
+    ClusterError
+        No host can be a node, or the head was killed.
     """
     if os.name != "posix":
         raise ConfigError("launch ssh: expected Linux or macOS here; start pyes train and pyes worker by hand")
     before, after = head_arguments.split(training)
     with _key_file(key) as path:
         ours = head_arguments.overrides(head_arguments.listening(address), str(path))
-        return asyncio.run(_run(hosts, address, path.read_bytes(), [*before, *ours, *after], again))
+        return asyncio.run(_run(hosts, address, keys.for_nodes(path), [*before, *ours, *after], again))
 
 
 def _key_file(given: Path | None) -> contextlib.AbstractContextManager[Path]:
-    """Lend a file with the key: the given one, or a new one in memory."""
+    """Lend the head's key file: the given one, or a new one in memory."""
     if given is None:
         return keys.in_memory(keys.new())
-    keys.server_context(given)  # refuses what is no key
     return contextlib.nullcontext(given.resolve())
 
 
 async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: list[str], again: str) -> int:
     process = await _start_head(arguments, again)
     ended = asyncio.create_task(process.wait())
-    nodes = [asyncio.create_task(_Node(host, address, key).run()) for host in hosts]
+    nodes = [asyncio.create_task(_Connection(host, address, key).run()) for host in hosts]
     gone = asyncio.create_task(asyncio.wait(nodes))
     try:
         await asyncio.wait((ended, gone), return_when=asyncio.FIRST_COMPLETED)
         if gone.done() and not ended.done():
             for node in nodes:
-                node.result()  # an error that all have, such as no ssh
+                node.result()  # an error that all connections have, such as no ssh
             if not _works_itself(arguments):
                 raise ClusterError("no host is left to evaluate members; the lines above say why")
         status = await ended
@@ -95,10 +100,10 @@ async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: l
 
 
 async def _start_head(arguments: list[str], again: str) -> Process:
-    """Start the head in a session of its own, which Ctrl-C reaches only through us, once a time."""
+    """Start the head in a session of its own, so that each Ctrl-C reaches it once, through this process."""
     parent = os.getpid()
     command = (sys.executable, "-m", "pyes", "train", *arguments)
-    # Before any ssh, while this process has a single thread: `preexec_fn` wants that.
+    # Before any ssh, while this process has a single thread: `preexec_fn` needs that.
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=DEVNULL,
@@ -124,8 +129,8 @@ def _works_itself(arguments: list[str]) -> bool:
     return bool(counts) and counts[-1] != "0"
 
 
-class _Node:
-    """The connection to one host."""
+class _Connection:
+    """The connection to one host, and the worker there."""
 
     def __init__(self, host: Host, head_address: Address, key: bytes) -> None:
         self._host, self._key = host, key
@@ -133,7 +138,7 @@ class _Node:
         self._was_reached = False
 
     async def run(self) -> None:
-        """Keep a worker on the host until cancelled; return when that is impossible, after a line about it."""
+        """Keep a worker on the host until cancelled; return when that is impossible, after a line that says why."""
         said = ""
         while True:
             status, reason = await self._serve()
@@ -174,7 +179,7 @@ class _Node:
 
 
 async def _tail(stream: asyncio.StreamReader) -> str:
-    """Read to the end; return the last of it."""
+    """Read to the end; return the last bytes as text."""
     kept = b""
     while data := await stream.read(_TAIL):
         kept = (kept + data)[-_TAIL:]
@@ -182,7 +187,7 @@ async def _tail(stream: asyncio.StreamReader) -> str:
 
 
 async def _end(process: Process) -> None:
-    """End a worker by closing its standard input, and its connection if that does not do."""
+    """End a worker by closing its standard input, and its connection if that is not enough."""
     assert process.stdin is not None
     process.stdin.close()
     try:

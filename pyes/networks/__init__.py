@@ -1,36 +1,33 @@
-"""Networks: defined by torch, compiled to values, run by C.
+"""Policy networks: kinds that become programs for C, and torch modules of the user's own.
 
-    head      from network outputs to an action                 values
-    program   the instructions of a compiled network            values
-    named     the name of a network that torch runs             values
-    spec      program or name, and head: what a worker is given values
-    policy    spec + theta + statistics: what a run leaves      values and files
-    recurrent torch's recurrent cells as layers with memory     torch
-    images    torch layers for images, and virtual batch normalisation    torch
-    modules   the networks as torch modules                     torch
-    compiler  from a torch module to a program                  torch
-    torch_network   modules of the user's own, run by torch     torch
+    linear, mlp, recurrent, dqn   kinds of networks, each with its settings; own_module is the kind ``torch``
+    base      what a kind is, and the parameters that a run starts from
+    composer  from layers to a program
+    program   the instructions of a compiled network
+    named     the name of a network that torch runs
+    action    from network outputs to an action
+    spec      program or name, and action: all that a worker is given to act
+    policy    spec, theta and statistics: what a run leaves, and its files
+    torch     a sub-package for all that imports torch
 
-Importing this package does not import torch; building a network does, and running one that is not compiled.
+Must not know tasks or how parameters are trained. Nothing here imports torch but the sub-package, which is imported
+only for the kind ``torch`` and for export to torch.
 """
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.networks.action import ActionHead
+from pyes.config.network import NetworkConfig
+from pyes.config.registry import NETWORKS
+from pyes.networks.action import ActionDecoder
 from pyes.networks.named import NamedModule
 from pyes.networks.policy import Policy
 from pyes.networks.program import ACTIVATIONS, Activation, Instruction, Op, Program
 from pyes.networks.spec import PolicySpec, Runner
 
-if TYPE_CHECKING:
-    from pyes.config import NetworkConfig
-
 __all__ = [
     "ACTIVATIONS",
-    "ActionHead",
+    "ActionDecoder",
     "Activation",
     "Instruction",
     "NamedModule",
@@ -44,39 +41,39 @@ __all__ = [
 
 
 def build(
-    network: "NetworkConfig",
+    config: NetworkConfig,
     observation_size: int,
-    head: ActionHead,
+    decoder: ActionDecoder,
     seed: int,
     observation_clip: float,
     shape: tuple[int, ...] = (),
 ) -> tuple[PolicySpec, NDArray[np.float32]]:
-    """Make a network, compile it if C knows all of it, and draw the parameters that a run starts from.
+    """Return the policy that a configuration describes, and the parameters that a run starts from.
 
     Parameters
     ----------
-    network             the section `network` of a configuration
-    observation_size    numbers in one observation of the task
-    head                the task's action head; the network gets as many outputs as it takes
-    seed                of the initial parameters
-    observation_clip    largest absolute value of a normalised observation
-    shape               of one observation, where the network takes images: (channels, height, width)
+    config : NetworkConfig
+        The section ``network`` of a configuration.
+    observation_size : int
+        Numbers in one observation of the task.
+    decoder : ActionDecoder
+        How the task's actions are made; the network gets as many outputs as it takes.
+    seed : int
+        Seed of the run, for the initial parameters.
+    observation_clip : float
+        Largest absolute value of a normalised observation.
+    shape : tuple of int
+        Shape of one observation, where the network takes images: (channels, height, width).
 
     Returns
     -------
-    PolicySpec, float32 (dim,)    the policy as values, and theta; imports torch to make them
+    PolicySpec, float32 (dim,)
 
     Raises
     ------
-    ConfigError    the network cannot be built or compiled
+    ConfigError
+        The network cannot be built for this task, or needs torch, which is not installed.
     """
-    from pyes.networks.compiler import compile_module
-    from pyes.networks.modules import build_module, initial_theta
-    from pyes.networks.torch_network import program_or_name
-
-    module = build_module(network, observation_size, head.outputs, shape)
-    theta = initial_theta(network, observation_size, head.outputs, seed, shape)
-    if network.module is None:
-        return PolicySpec(compile_module(module), head, observation_clip), theta
-    named = NamedModule(network.module, dict(network.module_kwargs), observation_size, head.outputs, len(theta))
-    return PolicySpec(program_or_name(module, named), head, observation_clip), theta
+    network = NETWORKS.get(config.name)(config)
+    program, theta = network.build(observation_size, shape or (observation_size,), decoder.outputs, seed)
+    return PolicySpec(program, decoder, observation_clip), theta

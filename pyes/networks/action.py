@@ -1,7 +1,7 @@
-"""The action head: how a network's outputs become an action of the task.
+"""The action decoder: how a network's outputs become an action of the task.
 
 Owns the rules by which action spaces and action modes fit each other; knows nothing of networks or of any task.
-Invariant: a head that exists can be run, with finite bounds wherever its mode needs them.
+Invariant: a decoder that exists can be run, with finite bounds wherever its mode needs them.
 """
 
 import math
@@ -22,21 +22,32 @@ NOISY_MODES = ("identity", "clip", "tanh")
 
 
 @dataclass(frozen=True)
-class ActionHead:
+class ActionDecoder:
     """From network outputs to an action.
 
     Parameters
     ----------
-    mode       argmax: the index of the largest output, plus ``start``
-               identity, clip, tanh: the outputs as they are, clipped to the bounds, or squashed onto them by tanh
-               bins: ``bins`` outputs for each component; the largest picks one of as many values spread evenly from
-               ``low`` to ``high``, both ends reached
-    outputs    network outputs that the head takes
-    shape      of the action; () for argmax
-    low, high  bounds of each component in flat order; infinite where there is none; empty for argmax
-    bins       values of each component, for bins only
-    start      the first action, for argmax only
-    noise      standard deviation of the Gaussian noise added to the outputs before clip and tanh
+    mode : str
+        argmax: the index of the largest output, plus ``start``. identity, clip, tanh: the outputs as they are, clipped
+        to the bounds, or squashed onto them by tanh. bins: ``bins`` outputs for each component; the largest picks one
+        of as many values spread evenly from ``low`` to ``high``, both ends included.
+    outputs : int
+        Network outputs that it takes.
+    shape : tuple of int
+        Shape of the action; () for argmax.
+    low, high : tuple of float
+        Bounds of each component in flat order; infinite where there is none; empty for argmax.
+    bins : int
+        Values of each component, for bins only.
+    start : int
+        The first action, for argmax only.
+    noise : float
+        Standard deviation of the Gaussian noise added to the outputs before clip and tanh.
+
+    Raises
+    ------
+    ValueError
+        The parts do not fit each other.
     """
 
     mode: str
@@ -49,7 +60,7 @@ class ActionHead:
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run; ValueError says why."""
+        """Reject what cannot be run."""
         components = len(self.low)
         if self.mode not in MODES:
             raise ValueError(f"action mode {self.mode!r} is none of {', '.join(MODES)}")
@@ -66,40 +77,45 @@ class ActionHead:
             raise ValueError(f"action mode {self.mode} needs finite bounds")
 
     @classmethod
-    def for_space(cls, space: "Space[Any]", action: str = "auto", bins: int = 0, noise: float = 0.0) -> "ActionHead":
-        """Return the head for an action space.
+    def for_space(cls, space: "Space[Any]", action: str = "auto", bins: int = 0, noise: float = 0.0) -> "ActionDecoder":
+        """Return the decoder for an action space.
 
         Parameters
         ----------
-        space     Discrete, or Box of floating numbers
-        action    auto (Discrete: argmax; Box: clip, or identity where it has no bounds) or one of ``MODES``
-        bins      values of each component; 2 or more with ``bins``, unused otherwise
-        noise     standard deviation of the action noise; 0 or more
+        space : Space
+            Discrete, or Box of floating numbers.
+        action : str
+            auto (Discrete: argmax; Box: clip, or identity where it has no bounds) or one of ``MODES``.
+        bins : int
+            Values of each component; 2 or more with ``bins``, unused otherwise.
+        noise : float
+            Standard deviation of the action noise; 0 or more.
 
         Raises
         ------
-        ConfigError    the space is of another kind, or does not fit the mode, bins or noise asked for
+        ConfigError
+            The space is of another kind, or does not fit the mode, bins or noise asked for.
         """
         from gymnasium.spaces import Box, Discrete
 
         if isinstance(space, Discrete):
-            head = _for_discrete(space, action)
+            decoder = _for_discrete(space, action)
         elif isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
-            head = _for_box(space, action, bins)
+            decoder = _for_box(space, action, bins)
         else:
             raise ConfigError(
                 f"task has the action space {space}, expected Discrete or a Box of floats; "
                 "wrap the environment so that it takes one of these"
             )
-        if noise and head.mode not in NOISY_MODES:
+        if noise and decoder.mode not in NOISY_MODES:
             raise ConfigError(
-                f"task.action_noise={noise} does not go with the action mode {head.mode}; "
+                f"task.action_noise={noise} does not go with the action mode {decoder.mode}; "
                 f"set it to 0, or choose one of {', '.join(NOISY_MODES)}"
             )
-        return cls(**{**head.__dict__, "noise": noise})
+        return cls(**{**decoder.__dict__, "noise": noise})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the head as JSON values; an infinite bound is null."""
+        """Return the decoder as JSON values; an infinite bound is null."""
         return {
             **self.__dict__,
             "shape": list(self.shape),
@@ -108,7 +124,7 @@ class ActionHead:
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "ActionHead":
+    def from_dict(cls, values: Mapping[str, Any]) -> "ActionDecoder":
         """Rebuild what ``to_dict`` gave; KeyError, TypeError or ValueError when the values are damaged."""
         return cls(
             mode=str(values["mode"]),
@@ -122,13 +138,13 @@ class ActionHead:
         )
 
 
-def _for_discrete(space: "Discrete", action: str) -> ActionHead:
+def _for_discrete(space: "Discrete", action: str) -> ActionDecoder:
     if action not in ("auto", "argmax"):
         raise ConfigError(f"task.action={action} does not fit the action space {space}; use auto or argmax")
-    return ActionHead("argmax", outputs=int(space.n), start=int(space.start))
+    return ActionDecoder("argmax", outputs=int(space.n), start=int(space.start))
 
 
-def _for_box(space: "Box", action: str, bins: int) -> ActionHead:
+def _for_box(space: "Box", action: str, bins: int) -> ActionDecoder:
     low, high = (tuple(float(bound) for bound in side.ravel()) for side in (space.low, space.high))
     bounded = [math.isfinite(bound) for bound in low + high]
     mode = action if action != "auto" else "clip" if any(bounded) else "identity"
@@ -144,4 +160,4 @@ def _for_box(space: "Box", action: str, bins: int) -> ActionHead:
         raise ConfigError(f"task.bins is {bins}, expected 2 or more with task.action=bins")
     outputs = len(low) * bins if mode == "bins" else len(low)
     shape = tuple(int(size) for size in space.shape)
-    return ActionHead(mode, outputs, shape, low, high, bins=bins if mode == "bins" else 0)
+    return ActionDecoder(mode, outputs, shape, low, high, bins=bins if mode == "bins" else 0)

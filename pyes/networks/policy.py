@@ -4,10 +4,10 @@ Owns the two files of a policy and their format; knows no task and no training. 
 (numbers and names, no pickle), and a policy that loads is the one that was saved, which its theta_hash proves.
 
     policy.safetensors    theta float32 (dim,); observation_mean, observation_inverse_std float32 (observation_size,)
-                          where observations are normalised; reference uint8 or float32 (n, observation_size) with
-                          virtual batch normalisation; a copy of the description in its metadata
+                          where observations are normalised; reference_batch uint8 or float32 (n, observation_size)
+                          with virtual batch normalisation; a copy of the description in its metadata
     policy.json           the description: format, versions, seed, generation, theta_hash, spec, network, task, and
-                          reference_hash with virtual batch normalisation
+                          reference_batch_hash with virtual batch normalisation
 """
 
 import importlib.metadata
@@ -26,7 +26,8 @@ from pyes.networks.spec import PolicySpec
 from pyes.system.files import write_file
 from pyes.system.packing import array_hash, theta_hash
 
-FORMAT = 1
+#: 2: the names of the reference batch and of the action in the description.
+FORMAT = 2
 WEIGHTS_FILE = "policy.safetensors"
 DESCRIPTION_FILE = "policy.json"
 
@@ -36,17 +37,22 @@ class Policy:
 
     Parameters
     ----------
-    spec                        the compiled network and its action head
-    theta                       float32 (dim,)
-    observation_mean            float32 (observation_size,), or None for raw observations
-    observation_inverse_std     float32 (observation_size,), or None
-    reference                   of virtual batch normalisation: uint8 or float32 (n, observation_size), or None
-    network, task               the configurations it was trained with, as JSON values
-    seed, generation            of the run, at the moment theta was taken
+    spec : PolicySpec
+        The network, the action and the observation clip.
+    theta : float32 (dim,)
+    observation_mean, observation_inverse_std : float32 (observation_size,), or None
+        None for raw observations.
+    reference_batch : uint8 or float32 (n, observation_size), or None
+        Of virtual batch normalisation.
+    network, task : mapping
+        The configurations it was trained with, as JSON values.
+    seed, generation : int
+        Of the run, at the moment theta was taken.
 
     Raises
     ------
-    ValueError    an array has the wrong length or is missing, or only one of the two statistics is given
+    ValueError
+        An array has the wrong length or is missing, or only one of the two statistics is given.
     """
 
     def __init__(
@@ -56,7 +62,7 @@ class Policy:
         observation_mean: NDArray[np.float32] | None = None,
         observation_inverse_std: NDArray[np.float32] | None = None,
         *,
-        reference: NDArray[Any] | None = None,
+        reference_batch: NDArray[Any] | None = None,
         network: Mapping[str, Any] | None = None,
         task: Mapping[str, Any] | None = None,
         seed: int = 0,
@@ -73,9 +79,9 @@ class Policy:
         self.task = dict(task or {})
         self.seed = seed
         self.generation = generation
-        self.reference = reference
+        self.reference_batch = reference_batch
         # Noise is for exploring; the center acts without it.
-        self.runner = spec.runner(noise=False, reference=reference)
+        self.runner = spec.runner(noise=False, reference_batch=reference_batch)
         self.runner.load(self.theta)
         self.runner.normalize(self.observation_mean, self.observation_inverse_std, spec.observation_clip)
         self.reset()
@@ -85,12 +91,13 @@ class Policy:
 
         Raises
         ------
-        ValueError    the observation does not have the size that the policy was trained on
+        ValueError
+            The observation does not have the size that the policy was trained on.
         """
         return self.runner.act(observation)
 
     def reset(self) -> None:
-        """Forget the last episode."""
+        """Begin an episode: empty the memory, if there is one."""
         self.runner.begin_episode(self.seed, self.generation, 0, 0)
 
     def save(self, directory: str | Path) -> None:
@@ -98,7 +105,8 @@ class Policy:
 
         Raises
         ------
-        ConfigError    the files cannot be written
+        ConfigError
+            The files cannot be written.
         """
         self.save_as(Path(directory) / WEIGHTS_FILE)
 
@@ -109,7 +117,7 @@ class Policy:
             "theta": self.theta,
             "observation_mean": self.observation_mean,
             "observation_inverse_std": self.observation_inverse_std,
-            "reference": self.reference,
+            "reference_batch": self.reference_batch,
         }
         description = self._description()
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
@@ -123,7 +131,8 @@ class Policy:
 
         Raises
         ------
-        RunDirectoryError    a file is missing, damaged, or of a newer format
+        RunDirectoryError
+            A file is missing, damaged, or of another format.
         """
         weights = Path(run)
         if weights.suffix != ".safetensors":
@@ -136,7 +145,7 @@ class Policy:
                 description = embedded
             if description["theta_hash"] != digest:
                 raise ValueError(f"theta_hash is {digest}, expected {description['theta_hash']}")
-            if array_hash(arrays.get("reference")) != description.get("reference_hash"):
+            if array_hash(arrays.get("reference_batch")) != description.get("reference_batch_hash"):
                 raise ValueError("its reference batch is not the one that was saved")
             return cls._from_description(description, arrays)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -151,7 +160,7 @@ class Policy:
             arrays["theta"],
             arrays.get("observation_mean"),
             arrays.get("observation_inverse_std"),
-            reference=arrays.get("reference"),
+            reference_batch=arrays.get("reference_batch"),
             network=values["network"],
             task=values["task"],
             seed=int(values["seed"]),
@@ -159,7 +168,8 @@ class Policy:
         )
 
     def _description(self) -> dict[str, Any]:
-        normalized = {} if self.reference is None else {"reference_hash": array_hash(self.reference)}
+        batch = self.reference_batch
+        normalized = {} if batch is None else {"reference_batch_hash": array_hash(batch)}
         return {
             "format": FORMAT,
             "pyes": _version(),
@@ -174,7 +184,7 @@ class Policy:
 
 
 def _vector(name: str, array: Any, size: int) -> Any:
-    """Return ``array`` as float32 (size,) that nobody else can change; None stays None."""
+    """Return ``array`` as float32 (size,), a read-only copy; None stays None."""
     if array is None:
         return None
     vector = np.array(array, np.float32)
@@ -206,6 +216,10 @@ def _read_description(path: Path) -> dict[str, Any]:
         raise RunDirectoryError(
             f"policy description {path} is damaged ({_reason(error)}); train again or restore it from a copy"
         ) from error
+    if version == 1:
+        raise RunDirectoryError(
+            f"policy {path} has format 1, expected {FORMAT}; load it with pyes-rl 0.1.0, or train again"
+        )
     if version != FORMAT:
         raise RunDirectoryError(f"policy {path} has format {version}, expected {FORMAT}; update pyes-rl to read it")
     return dict(values)

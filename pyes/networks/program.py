@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+#: Added to variances over the reference batch: that of the Atari policies of Salimans et al. 2017, as in C.
+NORMALIZE_EPSILON = 1e-3
+
 
 class Op(IntEnum):
     """What an instruction does; numbers are those of the C policy, and are kept for ever."""

@@ -1,34 +1,89 @@
-"""Memory as a torch layer: what a Sequential needs to hold recurrent cells.
+"""Networks with memory: recurrent layers, then a linear one."""
 
-Owns the state between two timesteps. Imports torch, so it is imported only where a network is made, never by a worker.
-Invariant: after ``reset`` a layer gives what a new one with its parameters would give.
-"""
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
-from typing import Any
+from pyes.config.registry import NETWORKS
+from pyes.config.section import AtLeastOne, refusal
+from pyes.networks.base import HiddenConfig, Network
+from pyes.networks.composer import Composer
+from pyes.networks.program import Op
 
-import torch
-from torch import nn
+
+@dataclass(frozen=True)
+class RecurrentConfig(HiddenConfig):
+    """What all networks with memory have."""
+
+    hidden: tuple[Annotated[int, AtLeastOne], ...] = (16,)
+    double_bias: bool = False  # torch's two biases a gate instead of one
+
+    def check(self) -> None:
+        """Reject two biases where there are none."""
+        super().check()
+        if self.double_bias and not self.bias:
+            raise refusal("network.double_bias", True, "false with network.bias=false")
 
 
-class Recurrent(nn.Module):
-    """One of torch's recurrent cells, as a layer that remembers from one call to the next, until it is reset.
+class Recurrent(Network):
+    """Recurrent layers of one operation, and a linear output."""
 
-    Parameters
-    ----------
-    cell    RNNCell, GRUCell or LSTMCell; one whose ``bias_hh`` is None has a single bias a gate
-    """
+    config: RecurrentConfig
+    op: ClassVar[Op]
+    activation: Literal["identity", "tanh", "relu"] = "identity"
 
-    def __init__(self, cell: nn.RNNCellBase) -> None:
-        super().__init__()
-        self.cell = cell
-        self._state: Any = None
+    def compose(self, layers: Composer, outputs: int) -> None:
+        """Add the recurrent layers and the output."""
+        config = self.config
+        for units in config.hidden:
+            layers.recurrent(self.op, units, self.activation, biases=config.bias + config.double_bias)
+        layers.linear(outputs, config.output_activation, bias=config.bias)
 
-    def reset(self) -> None:
-        """Begin an episode: h, and c of an LSTM, are zeros again."""
-        self._state = None
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Return h after one timestep of float32 (..., inputs): float32 (..., outputs)."""
-        self._state = self.cell(input, self._state)
-        hidden: torch.Tensor = self._state[0] if isinstance(self.cell, nn.LSTMCell) else self._state
-        return hidden
+@dataclass(frozen=True)
+class RNNConfig(RecurrentConfig):
+    """Settings of ``network=rnn``."""
+
+    name: Literal["rnn"] = "rnn"
+    activation: Literal["tanh", "relu"] = "tanh"
+
+
+@NETWORKS.register("rnn")
+class RNN(Recurrent):
+    """The recurrent network of Elman 1990."""
+
+    Config = RNNConfig
+    op = Op.RNN
+
+    def __init__(self, config: RNNConfig) -> None:
+        super().__init__(config)
+        self.activation = config.activation
+
+
+@dataclass(frozen=True)
+class GRUConfig(RecurrentConfig):
+    """Settings of ``network=gru``."""
+
+    name: Literal["gru"] = "gru"
+
+
+@NETWORKS.register("gru")
+class GRU(Recurrent):
+    """Gated recurrent units (Cho et al. 2014)."""
+
+    Config = GRUConfig
+    op = Op.GRU
+
+
+@dataclass(frozen=True)
+class LSTMConfig(RecurrentConfig):
+    """Settings of ``network=lstm``."""
+
+    name: Literal["lstm"] = "lstm"
+
+
+@NETWORKS.register("lstm")
+class LSTM(Recurrent):
+    """Long short-term memory (Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000)."""
+
+    Config = LSTMConfig
+    op = Op.LSTM

@@ -1,7 +1,7 @@
 """The policy as values: all that a worker is given to act.
 
-Owns the join of a network, an action head and the observation clip, and the choice of who runs it; holds no parameters,
-no code and no torch. Invariant: equal specs run equally, with a program on every machine.
+Joins a network, an action decoder and the observation clip, and chooses whether C or torch runs the network; holds no
+parameters, no code and no torch. Invariant: equal specs run equally; with a program, on every machine.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pyes import _core
-from pyes.networks.action import ActionHead
+from pyes.errors import missing
+from pyes.networks.action import ActionDecoder
 from pyes.networks.named import NamedModule
 from pyes.networks.program import Program
 
 if TYPE_CHECKING:
-    from pyes.networks.torch_network import TorchNetwork
+    from pyes.networks.torch.own import TorchNetwork
 
 
 class Runner(Protocol):
-    """Whatever acts: the C policy, alone or around a network that torch runs."""
+    """What acts: the C policy, alone or around a network that torch runs."""
 
     @property
     def dim(self) -> int:
@@ -36,7 +37,7 @@ class Runner(Protocol):
         """Take the observation statistics: float32 (observation_size,) each, or None for raw observations."""
 
     def begin_episode(self, seed: int, generation: int, member: int, episode: int, /) -> None:
-        """Forget the last episode; the numbers name the stream of the action noise."""
+        """Empty the memory; the numbers name the stream of the action noise."""
 
     def set_action_noise(self, enabled: bool, /) -> None:
         """Switch the action noise on or off; it is on at first."""
@@ -53,27 +54,33 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """A network, the head on top of it, and the clip of normalised observations.
+    """A network, the decoder of its outputs, and the clip of normalised observations.
 
     Parameters
     ----------
-    program             what C runs, or the name of the module that torch runs
-    head                from the network's outputs to an action
-    observation_clip    largest absolute value of a normalised observation
+    program : Program or NamedModule
+        What C runs, or the name of the module that torch runs.
+    decoder : ActionDecoder
+        From the network's outputs to an action.
+    observation_clip : float
+        Largest absolute value of a normalised observation.
 
     Raises
     ------
-    ValueError    the network's outputs are not those that the head takes
+    ValueError
+        The decoder takes another number of outputs than the network gives.
     """
 
     program: Program | NamedModule
-    head: ActionHead
+    decoder: ActionDecoder
     observation_clip: float
 
     def __post_init__(self) -> None:
-        """Refuse parts that do not fit; ValueError says why."""
-        if self.program.outputs != self.head.outputs:
-            raise ValueError(f"network gives {self.program.outputs} outputs, action head takes {self.head.outputs}")
+        """Reject parts that do not fit."""
+        if self.program.outputs != self.decoder.outputs:
+            raise ValueError(
+                f"the network gives {self.program.outputs} outputs, the action takes {self.decoder.outputs}"
+            )
         if not self.observation_clip > 0:
             raise ValueError(f"observation_clip is {self.observation_clip}, expected more than 0")
 
@@ -87,47 +94,56 @@ class PolicySpec:
         """Whether a runner needs a reference batch."""
         return isinstance(self.program, Program) and self.program.normalized
 
-    def runner(self, level: str | None = None, *, noise: bool = True, reference: NDArray[Any] | None = None) -> Runner:
+    def runner(
+        self, level: str | None = None, *, noise: bool = True, reference_batch: NDArray[Any] | None = None
+    ) -> Runner:
         """Return a new runner, with no parameters yet; imports torch where torch runs the network.
 
         Parameters
         ----------
-        level        CPU level of the C policy; None for the best one
-        noise        whether it can add the head's action noise at all
-        reference    the batch of a network with virtual batch normalisation: uint8 or float32 (n, observation_size)
+        level : str or None
+            CPU level of the C policy; None for the best one.
+        noise : bool
+            Whether it can add the decoder's action noise at all.
+        reference_batch : uint8 or float32 (n, observation_size), or None
+            Only, and always, for a network with virtual batch normalisation.
 
         Raises
         ------
-        ConfigError    the module that torch runs cannot be made
-        ValueError     a reference batch is missing, or given to a network without normalisation
+        ConfigError
+            The module that torch runs cannot be made.
+        ValueError
+            A reference batch is missing, or given to a network without normalisation.
         """
         return _core.PolicyRunner(
             self._network(),
             self.program.observation_size,
-            action=self.head.mode,
-            low=np.array(self.head.low, np.float32),
-            high=np.array(self.head.high, np.float32),
-            bins=self.head.bins,
-            action_start=self.head.start,
-            action_shape=self.head.shape,
-            action_noise=self.head.noise if noise else 0.0,
+            action=self.decoder.mode,
+            low=np.array(self.decoder.low, np.float32),
+            high=np.array(self.decoder.high, np.float32),
+            bins=self.decoder.bins,
+            action_start=self.decoder.start,
+            action_shape=self.decoder.shape,
+            action_noise=self.decoder.noise if noise else 0.0,
             level=level,
-            reference=reference,
+            reference_batch=reference_batch,
         )
 
     def _network(self) -> "NDArray[np.int64] | TorchNetwork":
         """Return what the C runner takes as its network."""
         if isinstance(self.program, Program):
             return self.program.array()
-        from pyes.networks.torch_network import TorchNetwork
-
+        try:
+            from pyes.networks.torch.own import TorchNetwork
+        except ImportError as error:
+            raise missing(f"the network {self.program.name}", "torch", "torch", error) from error
         return TorchNetwork(self.program)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the spec as JSON values, the network as ``program`` or as ``module``."""
         return {
             "program" if isinstance(self.program, Program) else "module": self.program.to_dict(),
-            "head": self.head.to_dict(),
+            "action": self.decoder.to_dict(),
             "observation_clip": self.observation_clip,
         }
 
@@ -136,6 +152,6 @@ class PolicySpec:
         """Rebuild what ``to_dict`` gave; KeyError, TypeError or ValueError when the values are damaged."""
         return cls(
             NamedModule.from_dict(values["module"]) if "module" in values else Program.from_dict(values["program"]),
-            ActionHead.from_dict(values["head"]),
+            ActionDecoder.from_dict(values["action"]),
             float(values["observation_clip"]),
         )

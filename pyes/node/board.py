@@ -68,6 +68,7 @@ class Board:
         self.attempts: NDArray[np.int32] = view["attempts"]
         #: Members of the open batch that are to be evaluated alone: their worker died while it held several.
         self.alone: NDArray[np.bool_] = view["alone"]
+        self._unwanted: NDArray[np.int64] = view["unwanted"]  # ticket of the batch in which each worker is to be ended
         if handle is None:
             self._states[:] = -1  # nothing can be claimed before a batch is open
 
@@ -122,6 +123,12 @@ class Board:
     def withdraw(self, begin: int, end: int) -> int:
         """Take those of members begin .. end-1 back that nobody has claimed; return how many these were."""
         return _core.board_withdraw(self._states, begin, end)
+
+    def end_holders(self) -> None:
+        """Ask the supervisor to end the workers that hold members of the open batch."""
+        for worker in range(len(self._unwanted)):
+            if self.held(worker):
+                self._unwanted[worker] = self.ticket
 
     def collect(self) -> Results:
         """Return what those members came to, in member order, that were done since the last call."""
@@ -212,6 +219,10 @@ class Board:
 
     # --- the supervisor's side
 
+    def is_unwanted(self, worker: int) -> bool:
+        """Whether a worker is to be ended because of the members that it holds."""
+        return int(self._unwanted[worker]) == self.ticket and bool(self.held(worker))
+
     def held(self, worker: int) -> list[int]:
         """Return the members that a worker has claimed and not finished, in order."""
         members: list[int] = np.flatnonzero(self._states[: self._header[_COUNT]] == worker + 1).tolist()
@@ -221,7 +232,8 @@ class Board:
         """Settle the members that a dead worker had claimed; return them.
 
         They are set free for other workers. One that was alone is recorded as failed once it has cost ``attempts``
-        workers; of several, nobody knows which it was, so each is to be evaluated alone from here on.
+        workers; of several, nobody knows which it was, so each is to be evaluated alone from here on. Those whose
+        results are not wanted count as failed.
 
         Parameters
         ----------
@@ -229,7 +241,10 @@ class Board:
         """
         self.pids[worker], self.started[worker] = 0, 0.0
         members = self.held(worker)
-        if blame and len(members) > 1:
+        if self.is_unwanted(worker):
+            for member in members:
+                self.finish(worker, member, (np.nan, 0, Status.KILLED))
+        elif blame and len(members) > 1:
             self.alone[members] = True
         elif blame and members:
             self.attempts[members[0]] += 1
@@ -301,6 +316,7 @@ def _fields(plan: Plan, workers: int) -> list[tuple[str, Any, tuple[int, ...]]]:
         ("pids", np.int64, (workers,)),
         ("started", np.float64, (workers,)),
         ("busy", np.float64, (workers,)),
+        ("unwanted", np.int64, (workers,)),
         ("errors", np.uint8, (workers, _ERROR_BYTES)),
     ]
 

@@ -21,6 +21,7 @@ from pyes.node.process import holding_signals, prepare
 from pyes.node.supervisor import POLL_SECONDS, Supervisor
 from pyes.node.watch import Watch
 from pyes.node.worker_process import Site
+from pyes.run.logs import repeated
 from pyes.system.lifetime import Closing
 
 logger = logging.getLogger(__name__)
@@ -106,7 +107,8 @@ class Nursery(Closing):
                 f"the parent of the workers died {self._lost} times and no member got done; see train.log for who ends"
                 " it (is there enough memory?), and resume the run"
             )
-        logger.warning("the parent of the workers ended (exit code %d): replaced", self._process.exitcode)
+        text = f"the parent of the workers ended (exit code {self._process.exitcode}): replaced"
+        logger.warning(text, extra=repeated(text))
         self._control.close()
         self._process.close()
         self._process = None
@@ -132,6 +134,8 @@ class Nursery(Closing):
 def _run(supervisor: Supervisor, control: Connection, head_end: Connection, head: int) -> None:
     """Fork the workers of one run, and keep them alive until the head closes its end of the pipe or dies."""
     prepare(head)
+    if supervisor.log is not None:
+        supervisor.log()
     head_end.close()
     try:
         site: Site | None = control.recv()

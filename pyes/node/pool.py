@@ -25,7 +25,7 @@ from pyes.node.supervisor import POLL_SECONDS, StartMethod, Supervisor
 from pyes.node.worker_process import Site
 from pyes.numerics.noise import NoiseTable
 from pyes.system.lifetime import Closing
-from pyes.system.memory import usable_cores
+from pyes.system.limits import usable_cores
 
 
 class Pool(Closing):
@@ -105,6 +105,11 @@ class Pool(Closing):
         """Take those of members begin .. end-1 back that nobody has claimed; return how many these were."""
         assert self._board is not None
         return self._board.withdraw(begin, end)
+
+    def end_holders(self) -> None:
+        """Have the workers ended and replaced that hold members of the open batch, whose results are not wanted."""
+        assert self._board is not None
+        self._board.end_holders()
 
     def collect(self) -> Results:
         """Return what those members came to that were done since the last call."""

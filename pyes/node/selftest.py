@@ -136,7 +136,7 @@ def _forward(
     rows: list[Instruction], observation_size: int, level: str | None, reference: Float32Array | None = None
 ) -> Float32Array:
     runner = _core.PolicyRunner(
-        np.array(rows, np.int64), observation_size, action="argmax", level=level, reference=reference
+        np.array(rows, np.int64), observation_size, action="argmax", level=level, reference_batch=reference
     )
     runner.load(_normals(runner.dim))
     runner.begin_episode(_SEED, 1, 2, 3)

@@ -21,6 +21,7 @@ from pyes.node.pipes import STOP, WAKE, send
 from pyes.node.process import holding_signals, kernel_memory_kills, state_of
 from pyes.node.watch import OutOfMemory, Watch
 from pyes.node.worker_process import Site, run_worker
+from pyes.run.logs import repeated
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Supervisor:
         log: Callable[[], None] | None = None,
     ) -> None:
         self._context: Any = get_context(start_method)
-        self._workload, self._wakes, self._done, self._log = workload, wakes, done, log
+        self._workload, self._wakes, self._done, self.log = workload, wakes, done, log
         self._episode_time_limit, self._attempts = episode_time_limit, attempts
         self._processes: list[Any] = []
         self._site: Site | None = None
@@ -90,7 +91,7 @@ class Supervisor:
         assert self._board is not None
         process = self._context.Process(
             target=run_worker,
-            args=(slot, self._site, self._workload, self._wakes[slot][0], self._done, self._log, os.getpid()),
+            args=(slot, self._site, self._workload, self._wakes[slot][0], self._done, self.log, os.getpid()),
             name=f"worker-{slot}",
             # A daemon may have no children of its own, but environments may want some (a simulator's server).
             daemon=False,
@@ -120,7 +121,7 @@ class Supervisor:
                 self._replace(slot, process, *(ended.get(slot) or self._cause(process.exitcode)))
 
     def _end_the_late(self, now: float) -> dict[int, tuple[str, bool]]:
-        """Kill who hangs in an episode or was stopped for too long; return the slots with why, and if to be blamed."""
+        """Kill workers that hang, are stopped or not wanted; return the slots with why, and if members are to blame."""
         assert self._board is not None
         stopped = [process.pid if state_of(process.pid) == "T" else 0 for process in self._processes]
         running = [0.0 if stop else began for stop, began in zip(stopped, self._board.started.tolist(), strict=True)]
@@ -131,6 +132,9 @@ class Supervisor:
         for slot, seconds in enumerate(self._episodes.look(now, running)):
             if seconds > self._episode_time_limit * max(1, len(self._board.held(slot))):
                 ended[slot] = (f"its episode ran for more than {self._episode_time_limit:g} s", True)
+        for slot in range(len(self._processes)):
+            if self._board.is_unwanted(slot):
+                ended[slot] = ("its batch is over", False)
         for slot in ended:
             self._processes[slot].kill()
             self._processes[slot].join()
@@ -161,7 +165,9 @@ class Supervisor:
             send(self._done, WAKE)
             return
         holding = f"over {_listed(members)}" if members else "between members"
-        logger.warning("worker %d ended %s (%s): replaced", slot, holding, why)
+        logger.warning(
+            "worker %d ended %s (%s): replaced", slot, holding, why, extra=repeated(f"a worker ended ({why})")
+        )
         process.close()
         self._processes[slot] = self._start_worker(slot)
         # A member may be free again, and the batch may have ended here.

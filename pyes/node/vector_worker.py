@@ -13,6 +13,8 @@ from pyes.config import TaskConfig
 from pyes.episodes.batch import Batch
 from pyes.episodes.vector_rollout import VectorEvaluator
 from pyes.node.worker import BaseWorker, Sums
+from pyes.run.logs import repeated
+from pyes.system.text import origin
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +65,8 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
             if len(members) == 1:
                 self._finish(wave.unfinished.pop(), self._failed(error, members[0], batch, wave.episode))
             else:
-                logger.warning("%d members at once failed: now each alone", len(members), exc_info=error)
+                text = "members that were evaluated together failed; each is evaluated again by itself"
+                logger.warning("%d %s", len(members), text, exc_info=error, extra=repeated(f"{text}: {origin(error)}"))
             self._renew(batch)
         finally:
             self._board.started[self._slot] = 0.0

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from pyes.episodes.batch import Batch, Plan, Status
 from pyes.episodes.rollout import Evaluator, Workload, open_evaluator
 from pyes.node.board import Board
-from pyes.system.text import reason
+from pyes.run.logs import repeated
+from pyes.system.text import origin, reason
 
 
 class Sums:
@@ -139,7 +140,7 @@ class BaseWorker(ABC, Generic[E]):
         if not math.isfinite(total):
             where = f"generation {batch.generation}, member {member}, seeds {batch.seeds[member].tolist()}"
             self._board.report(self._slot, f"the return is {total} ({where})")
-            logger.warning("the return is %s (%s)", total, where)
+            logger.warning("the return is %s (%s)", total, where, extra=repeated(f"the return is {total}"))
             self._board.sums_of(member)  # what a failed member observed does not count
             return math.nan, sums.length, Status.NOT_FINITE
         if self._plan.behaviour_size:
@@ -151,8 +152,11 @@ class BaseWorker(ABC, Generic[E]):
     def _failed(self, error: BaseException, member: int, batch: Batch, episode: int) -> Result:
         """Return the result of a member whose episode raised; the head is told."""
         where = f"generation {batch.generation}, member {member}, seed {batch.seeds[member, episode]}"
-        self._board.report(self._slot, f"{reason(error)} ({where})")
-        logger.warning("an episode failed: %s", where, exc_info=error)
+        text = f"{reason(error)} ({where})"
+        self._board.report(self._slot, text)
+        logger.warning(
+            "an episode failed: %s", text, exc_info=error, extra=repeated(f"an episode failed: {origin(error)}")
+        )
         self._board.sums_of(member)
         return math.nan, 0, Status.RAISED
 
@@ -165,7 +169,8 @@ class BaseWorker(ABC, Generic[E]):
         try:
             self._evaluator.close()
         except Exception as failure:
-            logger.warning("closing the failed environment raised %s", failure)
+            text = f"closing the environment of a failed episode raised {origin(failure)}"
+            logger.warning("%s: %s", text, failure, extra=repeated(text))
         self._evaluator = self._open_evaluator()
         self._evaluator.begin(batch)
 

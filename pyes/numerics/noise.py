@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pyes import _core
 from pyes.errors import ConfigError
-from pyes.system import memory
+from pyes.system import limits, memory
 from pyes.system.lifetime import Closing
 
 DtypeName = Literal["float32", "bfloat16", "int8"]
@@ -22,8 +22,8 @@ DtypeName = Literal["float32", "bfloat16", "int8"]
 #: How each table dtype is held by NumPy, which has no bfloat16: its bits lie in uint16.
 STORAGE: dict[DtypeName, type[np.generic]] = {"float32": np.float32, "bfloat16": np.uint16, "int8": np.int8}
 
-_DEFAULT_ENTRIES = 2**26
-_SLICES = 256  # the default table holds at least this many disjoint slices of theta
+#: The default table: at least these entries, and this many disjoint slices of theta, within this many bytes.
+_DEFAULT_ENTRIES, _SLICES, _DEFAULT_BYTES = 2**24, 256, 2**30
 
 
 class NoiseTable(Closing):
@@ -53,6 +53,7 @@ class NoiseTable(Closing):
         self.dtype = dtype
         self._block: memory.SharedBlock | None = None
         storage = np.dtype(STORAGE[dtype])
+        _check_fits(entries, dtype)
         if shared:
             self._block = memory.SharedBlock(entries * storage.itemsize)
             try:
@@ -63,7 +64,6 @@ class NoiseTable(Closing):
                 raise
             self.array: NDArray[Any] = self._block.array(storage, (entries,))
         else:
-            memory.check_fits(entries * storage.itemsize)
             self.array = np.empty(entries, storage)
             _fill(self.array, seed, threads)
         self.array.flags.writeable = False
@@ -126,16 +126,31 @@ class NoiseTable(Closing):
 
 
 def default_entries(dim: int, dtype: DtypeName = "float32") -> int:
-    """Return the length of the default table: a power of two, at least 2**26 entries and 256 slices of theta.
+    """Return the length of the default table, which depends on theta's length and the dtype alone.
 
-    On a machine or in a container where that is more than a quarter of the available memory, it is halved until it
-    fits, but not below two slices.
+    A power of two: at least 2**24 entries and 256 slices of theta, but at most 1 GiB, unless that holds less than two
+    slices. Equal settings thus give equal tables on all machines; one without the memory for it refuses the table.
     """
-    itemsize = np.dtype(STORAGE[dtype]).itemsize
-    entries = max(_DEFAULT_ENTRIES, 1 << (_SLICES * dim - 1).bit_length())
-    while entries * itemsize > memory.available() // 4 and entries > 2 * dim:
-        entries //= 2
-    return max(entries, 2 * dim)
+    wanted = max(_DEFAULT_ENTRIES, _power_of_two(_SLICES * dim))
+    return max(min(wanted, _DEFAULT_BYTES // np.dtype(STORAGE[dtype]).itemsize), _power_of_two(2 * dim))
+
+
+def _power_of_two(least: int) -> int:
+    """Return the smallest power of two that is not below ``least``."""
+    return 1 << (least - 1).bit_length()
+
+
+def _check_fits(entries: int, dtype: DtypeName) -> None:
+    """Refuse a table that the available memory cannot hold, before any of it is taken."""
+    size, free = entries * np.dtype(STORAGE[dtype]).itemsize, limits.available_memory()
+    if size <= free:
+        return
+    smaller = _power_of_two(free // np.dtype(STORAGE[dtype]).itemsize + 1) // 4
+    raise ConfigError(
+        f"noise.entries: a table of {entries:,} {dtype} entries takes {size / 2**20:,.0f} MiB, "
+        f"{free / 2**20:,.0f} MiB of memory are available (machine or container limit); set noise.entries={smaller}"
+        + (", or noise=int8 for a quarter of the bytes" if dtype == "float32" else "")
+    )
 
 
 def weighted_sum(

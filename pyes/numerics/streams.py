@@ -21,10 +21,11 @@ class Purpose(IntEnum):
     ENVIRONMENT = 2
     ACTION = 3
     EVALUATION = 4
-    REFERENCE = 5
+    REFERENCE_BATCH = 5
     LIBRARY = 6
     PARENT = 7
     START = 8
+    THETA = 9
 
 
 def offsets(seed: int, generation: int, count: int, bound: int) -> NDArray[np.int64]:
@@ -58,22 +59,33 @@ def evaluation_seeds(seed: int, count: int) -> NDArray[np.int64]:
     return _seeds(seed, Purpose.EVALUATION, 0, 0, count)
 
 
-def reference_seeds(seed: int, episode: int) -> tuple[int, int]:
+def reference_batch_seeds(seed: int, episode: int) -> tuple[int, int]:
     """Environment and action seed, 31 bits each, of an episode that the reference batch is drawn from."""
-    environment, action = _seeds(seed, Purpose.REFERENCE, 0, episode, 2).tolist()
+    environment, action = _seeds(seed, Purpose.REFERENCE_BATCH, 0, episode, 2).tolist()
     return environment, action
 
 
-def reference_places(seed: int, count: int, bound: int) -> NDArray[np.int64]:
+def reference_batch_places(seed: int, count: int, bound: int) -> NDArray[np.int64]:
     """Which timestep of each run of ``bound`` the reference batch takes: int64 (count,), uniform in [0, bound)."""
     out = np.empty(count, np.int64)
-    _core.draw_offsets(seed, Purpose.REFERENCE, 1, bound, out)
+    _core.draw_offsets(seed, Purpose.REFERENCE_BATCH, 1, bound, out)
     return out
 
 
 def library_seed(seed: int) -> int:
     """Seed, 31 bits, of the generators that an algorithm of another library draws from."""
     return int(_seeds(seed, Purpose.LIBRARY, 0, 0, 1)[0])
+
+
+def initial_parameters(seed: int, count: int) -> NDArray[np.float32]:
+    """First parameters of a run before they are scaled: float32 (count,), uniform in (-1, 1).
+
+    Number j is (2 k + 1) / 2**24, where the signed integer k is the upper 24 bits of word j: exact, symmetric, never 0.
+    """
+    words = np.empty(count, np.uint32)
+    _core.stream_bits(seed, Purpose.THETA, 0, 0, 0, words)
+    odd: NDArray[np.int32] = (words.view(np.int32) >> 8 << 1) + np.int32(1)
+    return odd.astype(np.float32) * np.float32(2.0**-24)
 
 
 def _seeds(seed: int, purpose: Purpose, generation: int, episode: int, count: int) -> NDArray[np.int64]:

@@ -13,30 +13,69 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing import connection, get_context
 from typing import Any
 
 from pyes.errors import ClusterError, ConfigError, PyesError, RefusedError
 from pyes.node.process import holding_signals, prepare
-from pyes.run.logs import gathered
+from pyes.remote.wire import keys
+from pyes.run.logs import Log, gathered
+from pyes.system import lookup
 from pyes.system.addresses import Address
 from pyes.system.lifetime import Closing
+from pyes.system.repeats import Repeats
+from pyes.system.text import one_line
 
 _AGAIN_SECONDS = 1.0  # after which a process that failed is replaced
+_ANY = "*"
+_SHOWN = 20  # records from one place of the code that are all shown, and sent to the head
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Where a node belongs, and what it accepts from there.
+
+    Attributes
+    ----------
+    address : Address
+        Of the head.
+    key : str or None
+        The nodes' key file; None: no TLS, with a head on this machine only.
+    workers : int
+        Worker processes.
+    allow : tuple of str
+        Packages whose code the head may name, "*" for any. With none given: any for a head with a key, which has proved
+        that it is the owner's; only `pyes.tasks` for one without, since any user of this machine may listen at a port.
+
+    Raises
+    ------
+    ConfigError
+        A head on another machine is not accepted without a key, or ``allow`` has something else than packages.
+    """
+
+    address: Address
+    key: str | None
+    workers: int
+    allow: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        keys.check_needed(self.address, self.key)
+        for each in self.allow:
+            if each != _ANY and not all(part.isidentifier() for part in each.split(".")):
+                raise ConfigError(f"--allow: got {each!r}, expected a package, for example my_tasks, or '*' for any")
+
+    @property
+    def allowed(self) -> tuple[str, ...] | None:
+        """Packages whose code the head may name; None: any."""
+        return None if _ANY in self.allow or (self.key is not None and not self.allow) else self.allow
 
 
 class Agent(Closing):
-    """Runs the process of one job, and the next.
+    """Runs the process of one job, and the next."""
 
-    Parameters
-    ----------
-    address : Address    of the head
-    key : str or None    file with the cluster's key
-    workers : int        processes
-    """
-
-    def __init__(self, address: Address, key: str | None, workers: int) -> None:
-        self._arguments = (address, key, workers)
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
         self._context: Any = get_context("fork" if sys.platform == "linux" else "spawn")
         self._process: Any = None
 
@@ -45,30 +84,25 @@ class Agent(Closing):
 
         Raises
         ------
-        ClusterError    there can be no more processes
+        ClusterError
+            The system does not allow another process.
         """
-        process = self._context.Process(target=_take_part, args=(*self._arguments, os.getpid()), name="node")
+        process = self._context.Process(target=_take_part, args=(self._membership, os.getpid()), name="node")
         with holding_signals():
             try:
                 process.start()
             except OSError as error:
-                raise ClusterError(f"cannot start the process of a job: {error.strerror}; free some") from error
-            self._process = process  # before a signal that was held back ends us: who else would end the process?
-
-    def check(self) -> None:
-        """Replace a process that has died in the middle of its job; if that fails now, the next call tries again."""
-        dead = self._process
-        if dead is not None and dead.exitcode not in (None, 0, RefusedError.exit_status):
-            with contextlib.suppress(ClusterError):
-                self.start()
-                dead.close()
+                hint = "raise the process limit (ulimit -u) or stop other processes"
+                raise ClusterError(f"cannot start the process of a job: {error.strerror}; {hint}") from error
+            self._process = process  # before a signal that was held back ends this process, which must end that one
 
     def serve(self, *, tied: bool = False) -> None:
         """Take part in one job after another, until this process is ended; ``tied``: or standard input is closed.
 
         Raises
         ------
-        RefusedError    a head does not let this node in; the process of the job has said why
+        SystemExit
+            A head does not let this node in; the process of the job has said why.
         """
         while True:
             self.start()
@@ -82,7 +116,7 @@ class Agent(Closing):
                 time.sleep(_AGAIN_SECONDS)
 
     def _outlived_by_standard_input(self) -> bool:
-        """Wait for the end of the process of the job, or of standard input; return whether it was the process's."""
+        """Wait until the process of the job has ended or standard input is closed; return whether the former."""
         standard_input = 0
         while self._process.sentinel not in connection.wait([self._process.sentinel, standard_input]):
             if not os.read(standard_input, 2**12):
@@ -98,43 +132,45 @@ class Agent(Closing):
             self._process = None
 
 
-def work(address: Address, key: str | None, workers: int, *, tied: bool = False) -> None:
+def work(membership: Membership, *, tied: bool = False) -> None:
     """Run an agent until Ctrl-C or SIGTERM, or until standard input is closed if it is ``tied`` to that.
 
     Raises
     ------
-    ConfigError    this system cannot be a node
+    ConfigError
+        This system cannot be a node.
     """
     if os.name != "posix":
         raise ConfigError("pyes worker: this system cannot wait for pipes and connections at once; use Linux or macOS")
     before = signal.signal(signal.SIGTERM, _end)
     try:
-        with Agent(address, key, workers) as agent:
+        with Agent(membership) as agent:
             agent.serve(tied=tied)
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
 def _end(number: int, frame: object) -> None:
-    signal.signal(number, signal.SIG_IGN)  # a second one would come while things are put away
+    signal.signal(number, signal.SIG_IGN)  # a second one would interrupt the closing
     raise SystemExit(0)
 
 
-def _take_part(address: Address, key: str | None, workers: int, parent: int) -> None:
+def _take_part(membership: Membership, parent: int) -> None:
     """Take part in one job, in a process of its own."""
     prepare(parent)
+    lookup.allow_only(membership.allowed)
     root = logging.getLogger()
     root.handlers[:] = []  # a forked process has its parent's
     to_head = _ToHead()
     with gathered(to_head) as log:
-        sys.exit(asyncio.run(_session(address, key, workers, log, to_head)))
+        sys.exit(asyncio.run(_session(membership, log, to_head)))
 
 
-async def _session(address: Address, key: str | None, workers: int, log: Callable[[], None], to_head: "_ToHead") -> int:
+async def _session(membership: Membership, log: Log, to_head: "_ToHead") -> int:
     from pyes.remote.session import Session
 
     try:
-        session = Session(address, key, workers, log, _say)
+        session = Session(membership.address, membership.key, membership.workers, log, _say)
         to_head.send = session.tell
         to_head.loop = asyncio.get_running_loop()
         await session.run()
@@ -151,20 +187,29 @@ def _say(text: str) -> None:
 
 
 class _ToHead(logging.Handler):
-    """Shows warnings here, and sends them to the head's log, each line for itself: no text passes for two records."""
+    """Shows warnings here, and sends each to the head's log as one message; those from one place become few."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.setFormatter(logging.Formatter("%(processName)s %(name)s: %(message)s"))
         self.send: Callable[[int, str], None] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._repeats = Repeats(first=_SHOWN)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show and send a record; called by a thread of its own."""
-        text = self.format(record)
+        """Show and send a record; called by any thread."""
+        count = self._repeats.count(f"{record.name}:{record.lineno}")
+        if count is None:
+            return
+        text = self.format(record) + count.remark
         _say(text)
         loop, send = self.loop, self.send
         if loop is not None and send is not None:
             with contextlib.suppress(RuntimeError):  # the loop has just been closed
-                for line in text.splitlines():
-                    loop.call_soon_threadsafe(send, record.levelno, line)
+                loop.call_soon_threadsafe(send, record.levelno, one_line(text))
+
+    def close(self) -> None:
+        """Show how many records were left out."""
+        for place, count in self._repeats.left_out().items():
+            _say(f"{place}: {count.left_out:,} more like this, {count.total:,} in all")
+        super().close()

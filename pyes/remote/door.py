@@ -1,7 +1,8 @@
-"""The door of a head: who is let in, and what is said to those who are not.
+"""The door of a head: the connections to it, which of them are let in, and what the others are told.
 
-Owns the cluster's key and the log of refusals. Invariant: who passes has the key, where there is one, and is of
-the same version, with kernels that come to the same.
+Owns the cluster's key, the handshake and the log of refusals. Knows nothing of batches: it hands the messages of a node
+that was let in to a `Handler`. Invariant: a node that was let in has the nodes' key, where there is a key, and the
+head's version, with kernels that give the same numbers.
 """
 
 import asyncio
@@ -9,10 +10,16 @@ import logging
 import socket
 import ssl
 import time
+from typing import Protocol
 
-from pyes.errors import ProtocolError
+import numpy as np
+
+from pyes.errors import ProtocolError, PyesError
 from pyes.node import selftest
 from pyes.remote import wire
+from pyes.remote.pace import Pace
+from pyes.remote.peer import Peer
+from pyes.remote.session import keep_alive
 from pyes.remote.wire import keys, protocol
 from pyes.remote.wire.protocol import HeadSide
 from pyes.system.lookup import version
@@ -21,17 +28,18 @@ logger = logging.getLogger(__name__)
 
 _SECONDS = 60.0  # in which the same reason of the same host is logged once
 _MOST_REASONS = 20  # of a host in that time
-_MOST_HOSTS = 1000  # that are kept in mind
+_MOST_HOSTS = 1000  # whose reasons are remembered
+_HANDSHAKE_SECONDS = 10.0
 
 
 class Refusals:
-    """Logs why somebody is refused: each reason of a host once a minute, and then that there are more."""
+    """Logs why connections are refused: each reason of a host once a minute, and then that there are more."""
 
     def __init__(self) -> None:
         self._said: dict[str, tuple[float, set[str]]] = {}  # since when, and what
 
     def log(self, host: str, reason: str) -> None:
-        """Log a refusal, unless it was logged just now."""
+        """Log a refusal, unless it was logged within the last minute."""
         now = time.monotonic()
         begun, said = self._said.get(host, (now, set()))
         if now - begun >= _SECONDS:
@@ -46,51 +54,134 @@ class Refusals:
         logger.warning("refused %s: %s", host, "and more often this minute, for other reasons" if more else reason)
 
 
-HANDSHAKE_SECONDS = 10.0
+class Handler(Protocol):
+    """What a head does with nodes that are let in; see `pyes.remote.head.Head`."""
+
+    def message_limit(self) -> int:
+        """Return the bytes of the largest message that a node may send."""
+        ...
+
+    def report(self) -> wire.Report:
+        """Return how the head and its nodes are doing."""
+        ...
+
+    def welcome(self, peer: Peer) -> None:
+        """Take a node in."""
+        ...
+
+    def take(self, peer: Peer, message: wire.Message) -> None:
+        """Act on a message of a node."""
+        ...
+
+    def lose(self, peer: Peer) -> None:
+        """Go on without a node whose connection has ended."""
+        ...
 
 
 class Door:
-    """Lets connections in, or does not.
+    """Lets connections in, or refuses them.
 
     Parameters
     ----------
-    key : str or None    file with the cluster's key
+    key : str or None
+        The head's key file.
+
+    Attributes
+    ----------
+    gone : int64 (2,)
+        Bytes sent and received over connections that have ended, without TLS.
 
     Raises
     ------
-    ConfigError    it cannot be used
+    ConfigError
+        The key cannot be used.
     """
 
     def __init__(self, key: str | None) -> None:
-        self._key = key
-        self._context: ssl.SSLContext | None = None if key is None else keys.server_context(key)
+        self._credentials = None if key is None else keys.of_head(key)
+        self._connections = 0
         self.refusals = Refusals()
+        self.gone = np.zeros(2, np.int64)
 
-    async def greet(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, side: HeadSide
-    ) -> wire.Hello | wire.Watch | None:
-        """Wait for a greeting and answer it; return it, or None where the other end has left without one.
+    async def serve(self, handler: Handler, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection from its first byte to its end."""
+        host = str((writer.get_extra_info("peername") or ["?"])[0])
+        side = HeadSide(handler.message_limit())
+        below = writer.transport  # TLS will be above it
+        try:
+            keep_alive(writer)
+            hello = await self._greet(handler, side, reader, writer)
+            if hello is not None:
+                self._connections += 1
+                pace = Pace(max(1, hello.workers))
+                await _listen(handler, Peer(self._connections, hello, side, writer, below, pace), reader)
+        except ssl.SSLError as error:
+            self.refusals.log(host, f"it does not have the nodes' key of this cluster ({error.reason})")
+        except PyesError as error:
+            self.refusals.log(host, str(error))
+        except OSError as error:
+            logger.info("connection with %s: %s", host, error.strerror or error)
+        except asyncio.CancelledError:  # the run is over; asyncio would complain of it
+            pass
+        finally:
+            self.gone += (side.bytes_sent, side.bytes_received)
+            writer.transport.abort()
+
+    async def _greet(
+        self, handler: Handler, side: HeadSide, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> wire.Hello | None:
+        """Shake hands; return the greeting of a node, or None after a watcher has its report, or without a greeting.
 
         Raises
         ------
-        ProtocolError, ssl.SSLError    it is not let in
+        ProtocolError, ssl.SSLError
+            The connection is refused.
         """
-        if self._key is not None and self._context is not None:
-            await writer.start_tls(self._context)
-            if not keys.same_certificate(writer.get_extra_info("ssl_object"), self._key):
-                raise ProtocolError("it has another key")
-        messages: list[wire.Message] = []
-        while not messages:
-            data = await reader.read(2**12)
-            if not data:
+        try:
+            async with asyncio.timeout(_HANDSHAKE_SECONDS):
+                if self._credentials is not None:
+                    await writer.start_tls(self._credentials.context)
+                    if not self._credentials.recognize(writer.get_extra_info("ssl_object")):
+                        raise ProtocolError("it has another key")
+                greeting = await _first_message(side, reader)
+                if greeting is None:
+                    return None
+                await self._admit(greeting, side, writer)
+                if isinstance(greeting, wire.Hello):
+                    return greeting
+                writer.write(side.send(handler.report()))
+                writer.close()
+                await writer.wait_closed()  # else what the kernel has not taken yet would be lost
                 return None
-            messages = side.receive(data)
-        hello = messages[0]
-        assert isinstance(hello, wire.Hello | wire.Watch)
-        reason = protocol.check_hello(hello, version("pyes-rl"), selftest.digest())
+        except TimeoutError as error:
+            raise ProtocolError(f"no handshake within {_HANDSHAKE_SECONDS:g} s") from error
+
+    async def _admit(self, greeting: wire.Hello | wire.Watch, side: HeadSide, writer: asyncio.StreamWriter) -> None:
+        """Answer a greeting; raise ProtocolError where the answer is a refusal."""
+        reason = protocol.check_hello(greeting, version("pyes-rl"), selftest.digest())
         if reason is not None:
             writer.write(side.send(wire.Refused(reason)))
             await writer.drain()
             raise ProtocolError(reason)
         writer.write(side.send(wire.Welcome(socket.gethostname()[:100])))
-        return hello
+
+
+async def _first_message(side: HeadSide, reader: asyncio.StreamReader) -> wire.Hello | wire.Watch | None:
+    """Return what the other end says first; None where it leaves without a message."""
+    while data := await reader.read(2**12):
+        for message in side.receive(data):
+            assert isinstance(message, wire.Hello | wire.Watch)  # the only ones that the protocol allows now
+            return message
+    return None
+
+
+async def _listen(handler: Handler, peer: Peer, reader: asyncio.StreamReader) -> None:
+    """Hand the messages of a node on until its connection ends."""
+    handler.welcome(peer)
+    try:
+        while data := await reader.read(2**18):
+            peer.heard = time.monotonic()
+            for message in peer.side.receive(data):
+                handler.take(peer, message)
+    finally:
+        handler.lose(peer)

@@ -1,26 +1,102 @@
-"""What a job is, for machines that have never heard of it: settings as plain values, and digests that tell jobs apart.
+"""What a job is: for the head, which works at one, and for nodes, which are told of it as plain values.
 
-Owns what of a configuration concerns nodes. Invariant: two setups of equal digest evaluate every member alike and learn
-alike.
+Owns which settings concern nodes, and the digests that tell jobs apart. Invariant: two setups of equal digest evaluate
+every member alike and learn alike.
 """
 
 import hashlib
 import json
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 from pyes import config as configuration
 from pyes.config import TrainConfig
-from pyes.run.state import Setup
+from pyes.episodes.batch import Plan
+from pyes.numerics.noise import NoiseTable
+from pyes.remote import wire
+from pyes.remote.standing import Place
+from pyes.run.state import RunState, Setup
+from pyes.system import lookup
 from pyes.system.packing import array_hash
 
 Sync = Literal["replay", "params"]
+
+_OVERHEAD_BYTES = 2**16  # of a message, beside its arrays
+
+
+@dataclass(frozen=True)
+class OpenJob:
+    """The job that a head works at, and what of a node's must equal the head's.
+
+    Attributes
+    ----------
+    told : Job
+        The job as nodes are told of it.
+    state : RunState
+        State of the run, with which nodes are kept in step.
+    plan : Plan
+        Of the head's own table and buffers.
+    digest : str
+        Of the settings that decide the results of members.
+    table : str
+        Fingerprint of the noise table.
+    """
+
+    told: wire.Job
+    state: RunState
+    plan: Plan
+    digest: str
+    table: str
+
+    @classmethod
+    def of(cls, plan: Plan, table: NoiseTable, state: RunState, sync: Literal["auto"] | Sync) -> Self:
+        """Return the job of a run; ``sync`` is ``cluster.sync``.
+
+        Raises
+        ------
+        ProtocolError
+            Its settings cannot be sent.
+        """
+        config = state.setup.config
+        settings, chosen = settings_of(config), sync_of(config, sync)
+        told = wire.Job(name_of(settings, table.fingerprint, chosen), settings, chosen)
+        wire.encode(told)
+        return cls(told, state, plan, digest_of(state.setup), table.fingerprint)
+
+    @property
+    def place(self) -> Place:
+        """Where the run is."""
+        return self.state.generation, self.state.theta_hash
+
+    @property
+    def learns(self) -> bool:
+        """Whether nodes update theta themselves."""
+        return self.told.sync == "replay"
+
+    @property
+    def message_limit(self) -> int:
+        """Bytes of the largest message of a node: the results of all members."""
+        plan = self.plan
+        row = 8 + 8 + 1 + 4 * plan.behaviour_size + 16 * plan.halves + 16
+        return _OVERHEAD_BYTES + plan.capacity * row + plan.statistics_rows * 16 * plan.observation_size
+
+    def difference(self, ready: wire.Ready) -> str | None:
+        """Return in what a node that is ready differs from the head, if it does."""
+        for what, got, expected in (
+            ("settings", ready.digest, self.digest),
+            ("noise table", ready.table, self.table),
+        ):
+            if got != expected:
+                return f"its {what} differ from the head's ({got}, here {expected})"
+        return None
 
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
     """Return the settings that nodes need, as JSON values."""
     cluster = configuration.to_mapping(config.cluster)
     shared = {key: cluster[key] for key in ("episode_time_limit", "attempts", "vector")}
-    evaluation = {"episodes": config.evaluation.episodes}  # sizes the board
+    evaluation = {"episodes": config.evaluation.episodes}  # decides the size of the board
     return configuration.deciding(config) | {"cluster": shared, "evaluation": evaluation}
 
 
@@ -29,21 +105,27 @@ def config_of(settings: dict[str, Any], workers: int) -> TrainConfig:
 
     Raises
     ------
-    ConfigError    this version does not know a setting
+    ConfigError
+        This version does not know a setting.
     """
     return configuration.from_mapping(settings | {"cluster": settings["cluster"] | {"workers": workers}})
 
 
 def sync_of(config: TrainConfig, wanted: Literal["auto"] | Sync) -> Sync:
-    """Return how nodes come by theta: ``auto`` has them learn from the returns wherever they can."""
+    """Return how nodes get theta: with ``auto`` they learn from the returns wherever they can."""
     if wanted != "auto":
         return wanted
     return "replay" if config.algorithm.on_table else "params"
 
 
 def digest_of(setup: Setup) -> str:
-    """Return a digest of all that decides what members come to: settings, network and reference batch."""
-    values = [configuration.deciding(setup.config), repr(setup.spec), setup.most, array_hash(setup.reference)]
+    """Return a digest of all that decides the results of members: settings, network and reference batch."""
+    values = [
+        configuration.deciding(setup.config),
+        repr(setup.spec),
+        setup.max_timesteps,
+        array_hash(setup.reference_batch),
+    ]
     return _digest(values)
 
 
@@ -54,3 +136,32 @@ def name_of(settings: dict[str, Any], table: str, sync: Sync) -> str:
 
 def _digest(values: list[Any]) -> str:
     return hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def check_allowed(settings: dict[str, Any]) -> None:
+    """Reject settings that name code which this process does not allow; see `pyes.system.lookup.allow_only`.
+
+    Code is named by PACKAGE:OBJECT, and by PACKAGE:ENVIRONMENT, which Gymnasium imports. Since arguments of
+    environments and networks may have such names, too, every text with a colon counts as one.
+
+    Raises
+    ------
+    ConfigError
+        The first key with such a name.
+    """
+    for key, text in _texts(settings, ""):
+        module, colon, _ = text.partition(":")
+        if colon:
+            lookup.check_allowed(key, text, module)
+
+
+def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """Yield all texts among JSON values with their dotted keys."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _texts(item, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, key)

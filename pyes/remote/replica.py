@@ -1,15 +1,17 @@
-"""One machine's part in a job: its pool, its noise table and, where nodes learn themselves, the state of the run.
+"""A node's part in one job: its pool, its noise table and, where nodes learn themselves, a replica of the run's state.
 
-Answers messages of the head with messages; does no input and no output. Knows nothing of connections: it may be spoken
-to over one after another. Invariant: what it reports as done under a center's hash was drawn around that center.
+Answers messages of the head with messages. Knows nothing of connections, of which there may be several, one after
+another. Invariant: results that it reports under the hash of a center are of members drawn around that center.
 """
 
+import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +23,22 @@ from pyes.node.pool import Pool
 from pyes.numerics.noise import NoiseTable
 from pyes.remote import job, wire
 from pyes.run.journal import Generation
+from pyes.run.logs import Log
 from pyes.run.state import Interface, RunState, Setup
 from pyes.system import packing
 from pyes.system.lifetime import Closing
 
 logger = logging.getLogger(__name__)
 
+_PATIENCE = 2.0  # times a member's usual seconds, for which a worker may go on with one of a closed batch ...
+_LEAST_PATIENCE = 1.0  # ... but at least so many seconds
+
+_T = TypeVar("_T")
+
 
 @dataclass
 class _Reported:
-    """What this node has told the head of one batch: of a generation's, or of another one (None)."""
+    """Results of one batch that this node has sent to the head; ``generation`` is None for an evaluation."""
 
     generation: int | None
     known: NDArray[np.bool_]
@@ -58,49 +66,69 @@ class _Reported:
             self.behaviours[members] = what.behaviours
 
 
-class Node(Closing):
-    """A node in one job.
+class Replica(Closing):
+    """A node's part in one job, made by `Replica.make`.
 
     Parameters
     ----------
-    told : Job       what the head says the job is
-    workers : int    processes
-    log : callable   run first in every worker process (its logging)
+    told : Job
+        What the head says the job is.
+    workers : int
+        Worker processes.
+    log : Log
+        Of this process and its workers.
 
     Raises
     ------
-    ConfigError, TaskError    the job cannot be done here
+    ConfigError, TaskError
+        The job cannot be done here.
     """
 
-    def __init__(self, told: wire.Job, workers: int, log: Callable[[], None] | None = None) -> None:
+    def __init__(self, told: wire.Job, workers: int, log: Log | None) -> None:
+        job.check_allowed(told.settings)
         self.job = told.job
         self.config = job.config_of(told.settings, workers)
         self._learns = told.sync == "replay"
-        self._log = log
-        self._stack = ExitStack()
         self._batch = -1  # number of the open one
+        self._closed = 0.0  # monotonic seconds at which the last one was closed
         self._snapshot = 0  # number of the last one
-        self._busy = 0.0
+        self._busy = 0.0  # worker-seconds of the open batch that the head knows of
+        self._members, self._seconds = 0, 0.0  # of all batches, to know what a member takes
         self._told_errors: list[str] = []
-
-    def fork(self) -> None:
-        """Fork the workers' parent: before this process has threads, and before it imports torch."""
         self._interface = Interface.of(self.config.task)
-        config = self.config.cluster
-        self._outer = self._stack.enter_context(ExitStack())  # closed after the pool, which reads the table
-        self._pool = self._stack.enter_context(Pool(config, self.config.task, self._log))
+        with ExitStack() as stack:
+            self._outer = stack.enter_context(ExitStack())  # closed after the pool, which reads the table
+            self._pool = stack.enter_context(
+                Pool(self.config.cluster, self.config.task, None if log is None else log.prepare)
+            )
+            self._stack = stack.pop_all()
 
-    def prepare(self) -> wire.Ready:
-        """Make the policy, the noise table and the first state, and start the workers: seconds."""
-        setup = Setup.of(self.config, self._interface)
-        self._setup = setup
+    @classmethod
+    async def make(cls, told: wire.Job, workers: int, log: Log | None = None) -> Self:
+        """Return a replica that is ready; call it in the main thread of a process that has no other thread yet.
+
+        The workers' parent is forked first: it must have no threads and no torch, and it ends with the thread that
+        forked it. The rest takes seconds, in a thread of its own.
+        """
+        replica = cls(told, workers, log)
+        try:
+            if log is not None:
+                log.gather()
+            await in_thread(replica._prepare)
+        except BaseException:
+            replica.close()
+            raise
+        return replica
+
+    def _prepare(self) -> None:
+        """Make the policy, the noise table and the first state, and start the workers."""
+        self._setup = setup = Setup.of(self.config, self._interface)
         self._table: NoiseTable = self._outer.enter_context(setup.make_table())
         self._state = RunState(setup, self._table) if self._learns else None
         self._plan = setup.plan(self.config.evaluation.episodes)
         self._reported = _Reported.nothing(None, 0, setup.behaviour_size)
         self._pool.start(self._plan, self._table)
         self._digest = job.digest_of(setup)
-        return self.ready()
 
     def ready(self) -> wire.Ready:
         """Return where this node stands."""
@@ -109,13 +137,34 @@ class Node(Closing):
 
     @property
     def done(self) -> Any:
-        """What becomes ready when a worker has nothing more to do."""
+        """Connection that becomes ready when a worker has nothing more to do."""
         return self._pool.done
 
     @property
     def busy(self) -> bool:
-        """Whether members of the open batch are offered or held."""
+        """Whether members are offered or held."""
         return self._pool.remaining() > 0
+
+    def at_rest(self) -> bool:
+        """Whether no worker holds a member of a closed batch, after ending those that hold one for too long.
+
+        A member that others have returned is let run for twice the usual time, in which it mostly ends by itself: to
+        start another worker takes time, too. The node evaluates nothing until it is at rest.
+
+        Raises
+        ------
+        ClusterError
+            Workers cannot be replaced.
+        """
+        self._pool.withdraw(0, self._plan.capacity)  # a worker that has died has given its member back
+        held = self._pool.remaining()
+        if not held:
+            return True
+        usual = self._seconds / max(1, self._members) * -(-held // self._pool.workers)
+        if time.monotonic() - self._closed > max(_LEAST_PATIENCE, _PATIENCE * usual):
+            self._pool.end_holders()
+        self._pool.check()
+        return False
 
     def drain(self) -> None:
         """Forget what made `done` ready."""
@@ -126,12 +175,13 @@ class Node(Closing):
 
         Raises
         ------
-        ClusterError    they cannot be replaced
+        ClusterError
+            They cannot be replaced.
         """
         self._pool.check()
 
     def disconnect(self) -> None:
-        """Forget what belongs to a connection that is over: its batch, and the count of its snapshots."""
+        """Forget what belongs to a connection that has ended: its batch, and the count of its snapshots."""
         self.close_batch()
         self._snapshot = 0
 
@@ -145,12 +195,12 @@ class Node(Closing):
         return self.ready()
 
     def learn(self, message: wire.Learn) -> wire.Ready | None:
-        """Go on by what a generation came to; None, or where this node stands if it cannot."""
+        """Update theta from the record of a generation; return None, or where this node stands if it cannot."""
         state = self._state
         if state is None:
             return None
         members = wire.members_of(message.ranges)
-        if message.generation != self._reported.generation:  # left out of its batch, and so told all of it
+        if message.generation != self._reported.generation:  # this node had no part in its batch, and is told all of it
             self._reported = _Reported.nothing(message.generation, len(members), self._setup.behaviour_size)
         reported = self._reported
         if len(members) and members[-1] >= len(reported.known):
@@ -181,12 +231,13 @@ class Node(Closing):
     def close_batch(self) -> None:
         """Take all members back that no worker has begun."""
         self._pool.withdraw(0, self._plan.capacity)
-        self._batch = -1
+        if self._batch >= 0:
+            self._batch, self._closed = -1, time.monotonic()
 
     def open(self, message: wire.Open) -> wire.Ready | None:
-        """Put up a batch that follows from the state; None, or where this node stands if that is another one.
+        """Open a batch that follows from the state; return None, or where this node stands if that is another state.
 
-        No member may be held any more.
+        The node must be at rest.
         """
         state = self._state
         if state is None or (message.generation, message.theta_hash) != (state.generation, state.theta_hash):
@@ -199,7 +250,7 @@ class Node(Closing):
         return None
 
     def open_vectors(self, message: wire.Vectors) -> None:
-        """Put up a batch that came whole, but perhaps for the bases of members that were not granted yet."""
+        """Open a batch that was sent whole, except for bases that are sent with the grants."""
         population = Population(
             message.generation, message.bases, message.rows, message.offsets, message.scales, message.deviation
         )
@@ -216,15 +267,15 @@ class Node(Closing):
         self._theta_hash = message.theta_hash
 
     def _open(self, number: int, batch: Batch, generation: int | None) -> None:
-        self._pool.collect()  # results that nobody waits for any more
+        self._pool.collect()  # results of the batch before, which are not wanted any more
         self._pool.open(batch, offered=False)
         self._batch, self._busy, self._told_errors = number, 0.0, []
         self._reported = _Reported.nothing(generation, len(batch.population), self._setup.behaviour_size)
 
     def add_bases(self, message: wire.Bases) -> None:
-        """Take vectors of members that are about to be granted."""
+        """Take the bases of members that are about to be granted."""
         if message.batch == self._batch:
-            self._pool.set_bases(wire.members_of(message.ranges), message.bases)  # of such members, their numbers
+            self._pool.set_bases(wire.members_of(message.ranges), message.bases)  # numbered as these members
 
     def grant(self, message: wire.Grant) -> None:
         """Have members evaluated."""
@@ -239,7 +290,7 @@ class Node(Closing):
                 self._pool.withdraw(begin, end)
 
     def collect(self) -> wire.Done | None:
-        """Return what has been done since the last call, if anything."""
+        """Return the results since the last call, if there are any."""
         if self._batch < 0:
             return None
         results = self._pool.collect()
@@ -249,6 +300,7 @@ class Node(Closing):
         errors = [each for each in results.errors if each not in self._told_errors]
         self._told_errors += errors
         busy, self._busy = results.busy_seconds - self._busy, results.busy_seconds
+        self._members, self._seconds = self._members + len(results.members), self._seconds + busy
         return wire.Done(
             batch=self._batch,
             theta_hash=self._theta_hash,
@@ -266,3 +318,13 @@ class Node(Closing):
     def close(self) -> None:
         """End the workers and give the memory back."""
         self._stack.close()
+
+
+async def in_thread(work: Callable[..., _T], *arguments: Any) -> _T:
+    """Call a function in a thread; return when it has ended, even if cancelled: it must be alone with its replica."""
+    task = asyncio.create_task(asyncio.to_thread(work, *arguments))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

@@ -2,7 +2,7 @@
 
 Owns the connection, and the order in which messages are answered. Knows nothing of how members are evaluated. A lost
 connection costs what had not been sent; the node keeps its workers, its table and its state, and looks for the head
-again. One session is for one job: whoever is given another one begins anew in a fresh process.
+again. A session is for one job: another one takes a new session in a new process.
 """
 
 import asyncio
@@ -15,18 +15,19 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from pyes.errors import ProtocolError, PyesError, RefusedError
 from pyes.node import selftest
 from pyes.remote import wire
-from pyes.remote.replica import Node
-from pyes.remote.wire.keys import client_context, same_certificate
+from pyes.remote.inbox import Inbox
+from pyes.remote.replica import Replica, in_thread
+from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import NodeSide, State
-from pyes.system import memory
+from pyes.run.logs import Log
+from pyes.system import limits
 from pyes.system.addresses import Address
 from pyes.system.lookup import version
-from pyes.system.memory import usable_cores
 from pyes.system.text import counted
 
 logger = logging.getLogger(__name__)
@@ -36,11 +37,8 @@ SILENT_SECONDS = 10.0  # after which the other end counts as gone
 _COLLECT_SECONDS = 0.04  # for which results are gathered while workers are busy
 _LOOK_SECONDS = 0.2  # between looks for dead workers while they are not
 _RETRY_SECONDS = (0.1, 2.0)  # between attempts to find the head: at first, at most
-_MOST_UNANSWERED = 5  # connections in a row that the head closes without a word, before a node gives up
-_FRAME_LIMIT = 2**32 - 1  # the head is trusted: it has the key
-
-
-_T = TypeVar("_T")
+_MOST_UNANSWERED = 5  # connections in a row that the head closes without a message, before a node gives up
+_FRAME_LIMIT = 2**32 - 1  # bytes; the head is trusted: it has its key
 
 
 class _Wire(Protocol):
@@ -56,11 +54,16 @@ class Session:
 
     Parameters
     ----------
-    address : Address    of the head
-    key : str or None    file with the cluster's key
-    workers : int        processes
-    log : callable       run first in every worker process (its logging)
-    say : callable       tells the user, in a line
+    address : Address
+        Of the head.
+    key : str or None
+        The nodes' key file.
+    workers : int
+        Worker processes.
+    log : Log
+        Of this process and its workers.
+    say : callable
+        Shows the user a line.
     """
 
     def __init__(
@@ -68,27 +71,28 @@ class Session:
         address: Address,
         key: str | None,
         workers: int,
-        log: Callable[[], None] | None = None,
+        log: Log | None = None,
         say: Callable[[str], None] = logger.info,
     ) -> None:
         self._address, self._workers, self._log, self._say = address, workers, log, say
-        self._key = key
-        self._context = None if key is None else client_context(key)
-        self._node: Node | None = None
+        self._credentials = None if key is None else keys.of_node(key)
+        self._replica: Replica | None = None
         self._unable = False  # to take part in the job that was offered
         self._send: _Wire | None = None
         self._activity = asyncio.Event()
-        self._turn = asyncio.Lock()  # of whoever talks to the node
+        self._turn = asyncio.Lock()  # held by the task that uses the replica
         self._heard = self._beat = 0.0  # when the head was last heard, and one of its beats
-        self._unanswered = 0  # connections in a row that the head has closed without a word
+        self._unanswered = 0  # connections in a row that the head has closed without a message
 
     async def run(self) -> None:
         """Take part in one job until it ends, or until the head has another one.
 
         Raises
         ------
-        RefusedError    the head does not let this node in
-        PyesError       the workers cannot be kept alive
+        RefusedError
+            The head does not let this node in.
+        PyesError
+            The workers cannot be kept alive.
         """
         try:
             while True:
@@ -105,35 +109,36 @@ class Session:
                 finally:
                     self._send = None
                     writer.transport.abort()
-                if self._node is not None:
+                if self._replica is not None:
                     async with self._turn:
-                        self._node.disconnect()
+                        self._replica.disconnect()
         except _OtherJob:
             return
         finally:
-            if self._node is not None:
-                asyncio.get_running_loop().remove_reader(self._node.done.fileno())
-                self._node.close()
+            if self._replica is not None:
+                asyncio.get_running_loop().remove_reader(self._replica.done.fileno())
+                self._replica.close()
 
     def tell(self, level: int, text: str) -> None:
-        """Send a line of the log to the head, if there is one."""
+        """Send a record of the log to the head, if there is a connection."""
         if self._send is not None:
             self._send(wire.Log(level, text))
 
     # --- the connection
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return a connection to the head, for which it may take as long as it takes."""
+        """Return a connection to the head, after as many attempts as it takes."""
         pause, longest = _RETRY_SECONDS
+        context = None if self._credentials is None else self._credentials.context
         said = ""
         while True:
             try:
-                opening = asyncio.open_connection(self._address.host, self._address.port, ssl=self._context)
+                opening = asyncio.open_connection(self._address.host, self._address.port, ssl=context)
                 reader, writer = await asyncio.wait_for(opening, SILENT_SECONDS)
             except ssl.SSLError as error:
-                raise RefusedError(f"{self._address}: the head does not have this key ({error.reason})") from error
+                raise RefusedError(f"{self._address}: it is not the head of this key ({error.reason})") from error
             except OSError as error:
-                if self._key is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
+                if context is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
                     self._count_unanswered()  # closed in the handshake
                 reason = _reason(error)
                 if reason != said:
@@ -146,14 +151,16 @@ class Session:
             return reader, writer
 
     def _count_unanswered(self) -> None:
-        """Count a connection that was closed without a word; give up after some in a row.
+        """Count a connection that was closed without a message; give up after some in a row.
 
-        Who was in does not give up: the head will be back, and a tunnel to it may be there before.
+        A node that was let in before does not give up: the head will be back, and a tunnel to it may be there earlier.
         """
         self._unanswered += 1
-        if self._unanswered >= _MOST_UNANSWERED and self._node is None and not self._unable:
-            hint = "does it want a key (--key FILE)?" if self._key is None else "is it a head of pyes, with a key?"
-            raise RefusedError(f"{self._address}: whoever listens there does not answer; {hint}")
+        if self._unanswered >= _MOST_UNANSWERED and self._replica is None and not self._unable:
+            hint = "is it a head of pyes, with a key?"
+            if self._credentials is None:
+                hint = "does it want a key (--key FILE.node)?"
+            raise RefusedError(f"{self._address}: the program that listens there does not answer; {hint}")
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Talk with the head until the job ends."""
@@ -163,13 +170,13 @@ class Session:
             if side.state is not State.OVER and not writer.is_closing():  # else what it waits to say is why
                 writer.write(side.send(message))
 
-        self._send = None  # until we are let in
-        if self._key is not None and not same_certificate(writer.get_extra_info("ssl_object"), self._key):
-            raise RefusedError(f"{self._address}: the head has another key")
+        self._send = None  # until this node is let in
+        if self._credentials is not None and not self._credentials.recognize(writer.get_extra_info("ssl_object")):
+            raise RefusedError(f"{self._address}: it is not the head of this key")
         send(self._hello())
         self._heard = self._beat = time.monotonic()
-        inbox: asyncio.Queue[wire.Message | None] = asyncio.Queue()
-        tasks = [asyncio.create_task(each) for each in (self._read(reader, side, inbox, send), self._watch())]
+        inbox = Inbox()
+        tasks = [asyncio.create_task(each) for each in (self._read(reader, side, inbox, send), self._watch(inbox))]
         tasks.append(asyncio.create_task(self._answer(inbox, send)))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -187,49 +194,53 @@ class Session:
             python=platform.python_version(),
             node=f"{socket.gethostname()[:80]}:{os.getpid()}",
             workers=self._workers,
-            cores=usable_cores(),
-            memory=memory.available(),
+            cores=limits.usable_cores(),
+            memory=limits.available_memory(),
             kernels=selftest.digest(),
-            job="" if self._node is None else self._node.job,
+            job="" if self._replica is None else self._replica.job,
         )
 
-    async def _read(
-        self, reader: asyncio.StreamReader, side: NodeSide, inbox: "asyncio.Queue[wire.Message | None]", send: _Wire
-    ) -> None:
-        """Take messages in; beats are answered at once, whatever else is going on."""
+    async def _read(self, reader: asyncio.StreamReader, side: NodeSide, inbox: Inbox, send: _Wire) -> None:
+        """Take messages in; beats are answered at once, unless so much waits that nothing is read."""
+        size = 0
         try:
             while data := await reader.read(2**18):
                 self._heard = time.monotonic()
+                size += len(data)
                 for message in side.receive(data):
                     if isinstance(message, wire.Beat):
                         self._beat = self._heard
                         send(wire.Echo(message.time))
                     else:
-                        inbox.put_nowait(message)
-        except ssl.SSLError as error:  # TLS 1.3: the head looks at our certificate when we already think we are in
+                        inbox.put(message, size)
+                        size = 0
+                await inbox.room()
+        except ssl.SSLError as error:  # in TLS 1.3 the head checks the certificate after the handshake has ended here
             if self._send is not None:
-                raise  # we were in: a connection that broke, as any other
+                raise  # this node was let in: the connection broke, for any reason
             raise RefusedError(f"{self._address}: the head does not take this key ({error.reason})") from error
         except ProtocolError as error:
             raise RefusedError(f"{self._address}: it does not speak as a head of pyes does: {error}") from error
-        inbox.put_nowait(None)
-        await asyncio.Event().wait()  # until what has come is answered
+        inbox.end()
+        await asyncio.Event().wait()  # until what has arrived is answered
 
-    async def _watch(self) -> None:
-        """Give the connection up when the head has been silent for too long; see that this node is not."""
+    async def _watch(self, inbox: Inbox) -> None:
+        """Give the connection up when the head has been silent for too long; keep this node from being silent."""
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             now = time.monotonic()
             if self._send is not None and now - self._beat > 2.0 * BEAT_SECONDS:
-                self._send(wire.Beat(now))  # the head's wait behind a long message
+                self._send(wire.Beat(now))  # the head's wait behind a long message, or are not read
+            if inbox.full:
+                self._heard = now  # there is something to read
             if now - self._heard > SILENT_SECONDS:
-                await asyncio.sleep(BEAT_SECONDS)  # it may be us who were stopped: then there is something to read
+                await asyncio.sleep(BEAT_SECONDS)  # this process may have been stopped: then there is something to read
                 if time.monotonic() - self._heard > SILENT_SECONDS:
                     raise ConnectionError(f"nothing heard for {SILENT_SECONDS:g} s")
 
     # --- the conversation
 
-    async def _answer(self, inbox: "asyncio.Queue[wire.Message | None]", send: _Wire) -> None:
+    async def _answer(self, inbox: Inbox, send: _Wire) -> None:
         """Answer messages, one after another."""
         welcome = await inbox.get()
         if isinstance(welcome, wire.Refused):
@@ -239,7 +250,7 @@ class Session:
         self._unanswered = 0
         self._send = send
         collector = asyncio.create_task(self._collect(send))
-        collector.add_done_callback(lambda _: inbox.put_nowait(None))  # it failed: the head may have no more to say
+        collector.add_done_callback(lambda _: inbox.end())  # it failed: the head may send nothing more
         try:
             while (message := await inbox.get()) is not None:
                 if isinstance(message, wire.End):
@@ -261,54 +272,45 @@ class Session:
         """Do what one message asks for; return the answer, if there is one."""
         if isinstance(message, wire.Job):
             return await self._join(message)
-        node = self._node
-        if node is None:
+        replica = self._replica
+        if replica is None:
             return None
         async with self._turn:
             match message:
                 case wire.Learn():
-                    return await _in_thread(node.learn, message)
+                    return await in_thread(replica.learn, message)
                 case wire.Snapshot():
-                    return await _in_thread(node.load, message)
+                    return await in_thread(replica.load, message)
                 case wire.Open():
-                    await self._come_to_rest(node)
-                    return await _in_thread(node.open, message)
+                    await self._come_to_rest(replica)
+                    return await in_thread(replica.open, message)
                 case wire.Vectors():
-                    await self._come_to_rest(node)
-                    node.open_vectors(message)
+                    await self._come_to_rest(replica)
+                    replica.open_vectors(message)
                 case wire.Bases():
-                    node.add_bases(message)
+                    replica.add_bases(message)
                 case wire.Grant():
-                    node.grant(message)
+                    replica.grant(message)
                 case wire.Withdraw():
-                    node.withdraw(message)
+                    replica.withdraw(message)
                 case wire.Close():
-                    node.close_batch()
+                    replica.close_batch()
         return None
 
     async def _join(self, message: wire.Job) -> wire.Message:
-        """Take up a job: the one we are in, or the first one."""
-        if self._unable or (self._node is not None and self._node.job != message.job):
+        """Take up a job: the one that this session is in, or its first one."""
+        if self._unable or (self._replica is not None and self._replica.job != message.job):
             raise _OtherJob
-        if self._node is not None:
-            return self._node.ready()
+        if self._replica is not None:
+            return self._replica.ready()
         try:
-            node = Node(message, self._workers, self._log)
+            replica = await Replica.make(message, self._workers, self._log)
         except PyesError as error:
             return self._cannot(message.job, error)
-        try:
-            node.fork()
-            ready = await _in_thread(node.prepare)
-        except PyesError as error:
-            node.close()
-            return self._cannot(message.job, error)
-        except BaseException:
-            node.close()
-            raise
-        self._node = node
-        self._say(f"at work for {self._address}: {node.config.task.title} with {counted(self._workers, 'worker')}")
-        asyncio.get_running_loop().add_reader(node.done.fileno(), self._stir)
-        return ready
+        self._replica = replica
+        self._say(f"at work for {self._address}: {replica.config.task.title} with {counted(self._workers, 'worker')}")
+        asyncio.get_running_loop().add_reader(replica.done.fileno(), self._stir)
+        return replica.ready()
 
     def _cannot(self, job: str, error: PyesError) -> wire.Unable:
         self._unable = True
@@ -316,56 +318,45 @@ class Session:
         return wire.Unable(job, str(error))
 
     def _stir(self) -> None:
-        assert self._node is not None
-        self._node.drain()
+        assert self._replica is not None
+        self._replica.drain()
         self._activity.set()
 
-    async def _come_to_rest(self, node: Node) -> None:
+    async def _come_to_rest(self, replica: Replica) -> None:
         """Wait until no worker holds a member of the batch before."""
-        node.close_batch()
-        while node.busy:
+        replica.close_batch()
+        while not replica.at_rest():
             self._activity.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._activity.wait(), _LOOK_SECONDS)
-            node.check()
 
     async def _collect(self, send: _Wire) -> None:
-        """Send results as they come: at once when a worker runs dry, else those of some milliseconds together."""
+        """Send results: at once when a worker runs out of members, else those of some milliseconds together."""
         while True:
-            node = self._node
-            busy = node is not None and node.busy
+            replica = self._replica
+            busy = replica is not None and replica.busy
             self._activity.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._activity.wait(), _COLLECT_SECONDS if busy else _LOOK_SECONDS)
-            if node is None or self._turn.locked():
+            if replica is None or self._turn.locked():
                 continue
-            node.check()
-            done = node.collect()
+            replica.check()
+            done = replica.collect()
             if done is not None:
                 send(done)
 
 
 def _reason(error: OSError) -> str:
-    """Return why there is no connection, without the address that asyncio puts in."""
+    """Return why there is no connection, without the address that asyncio adds."""
     if isinstance(error, socket.gaierror):
-        return str(error.strerror)  # its numbers are none of the system's
+        return str(error.strerror)  # its numbers are not the system's error numbers
     return os.strerror(error.errno) if error.errno else "no answer"
-
-
-async def _in_thread(work: Callable[..., _T], *arguments: Any) -> _T:
-    """Have a thread do something; end only when it has, even if cancelled: nobody else may touch the node before."""
-    task = asyncio.create_task(asyncio.to_thread(work, *arguments))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:
     """Have the kernel send at once, and give up on a connection whose other end has vanished."""
     connection: Any = writer.get_extra_info("socket")
-    with contextlib.suppress(OSError):  # one that is over already says so when it is read
+    with contextlib.suppress(OSError):  # reading says so where the connection has ended
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * SILENT_SECONDS))

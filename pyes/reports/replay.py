@@ -31,14 +31,18 @@ from pyes.tasks import Task
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """What episodes came to, in the order of their seeds.
+class EvaluationResult:
+    """Returns and lengths of episodes, in the order of their seeds.
 
     Attributes
     ----------
-    return_mean, return_std    over the episodes; the standard deviation of all of them (not of a sample)
-    returns                    undiscounted sum of rewards of each episode
-    lengths                    timesteps of each episode
+    return_mean, return_std : float
+        Over the episodes whose return is finite, NaN if there is none; the standard deviation is that of all of them,
+        not of a sample.
+    returns : tuple of float
+        Undiscounted sum of rewards of each episode.
+    lengths : tuple of int
+        Timesteps of each episode.
     """
 
     return_mean: float
@@ -47,10 +51,11 @@ class Evaluation:
     lengths: tuple[int, ...]
 
     @classmethod
-    def of(cls, episodes: Sequence[tuple[float, int]]) -> "Evaluation":
+    def of(cls, episodes: Sequence[tuple[float, int]]) -> "EvaluationResult":
         """Sum up (return, length) pairs; there must be at least one."""
         returns, lengths = zip(*episodes, strict=True)
-        return cls(float(np.mean(returns)), float(np.std(returns)), tuple(returns), tuple(lengths))
+        known = [each for each in returns if math.isfinite(each)] or [math.nan]
+        return cls(float(np.mean(known)), float(np.std(known)), tuple(returns), tuple(lengths))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as JSON values."""
@@ -64,7 +69,7 @@ class Evaluation:
 
 def evaluate(
     run: str | Path, *, episodes: int | None = None, seed: int | None = None, generation: int | None = None
-) -> Evaluation:
+) -> EvaluationResult:
     """Run the center policy of a run for some episodes, without action noise.
 
     Parameters
@@ -123,7 +128,7 @@ def open_task(policy: Policy, render_mode: str | None = None) -> Task:
     return task
 
 
-def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) -> Evaluation:
+def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) -> EvaluationResult:
     """Run the first ``episodes`` evaluation episodes of ``seed``, or of the run's own seed when that is None.
 
     Raises
@@ -137,7 +142,7 @@ def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) ->
         raise ConfigError(f"seed is {seed}, expected 0 or more and less than 2**64")
     rollout = Rollout(task, policy.runner)
     seeds = streams.evaluation_seeds(policy.seed if seed is None else seed, episodes)
-    return Evaluation.of([_episode(policy, rollout, int(environment_seed)) for environment_seed in seeds])
+    return EvaluationResult.of([_episode(policy, rollout, int(environment_seed)) for environment_seed in seeds])
 
 
 def _episode(policy: Policy, rollout: Rollout, environment_seed: int) -> tuple[float, int]:

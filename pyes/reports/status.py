@@ -10,7 +10,7 @@ from rich.table import Table
 
 from pyes.errors import ClusterError, ProtocolError, RefusedError
 from pyes.remote import wire
-from pyes.remote.wire.keys import client_context
+from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import NodeSide
 from pyes.system.addresses import Address
 from pyes.system.lookup import version
@@ -25,22 +25,32 @@ def ask(address: Address, key: str | None) -> dict[str, Any]:
 
     Raises
     ------
-    ClusterError    nobody answers there, or it is no head
-    RefusedError    it does not let us in
+    ConfigError
+        A key is needed, or it cannot be used.
+    ClusterError
+        Nothing answers there, or it is no head.
+    RefusedError
+        The head does not let this program in.
     """
+    keys.check_needed(address, key)
     try:
         return asyncio.run(_ask(address, key))
     except TimeoutError as error:
-        raise ClusterError(f"{address}: no answer within {_SECONDS:g} s; does the head want a key (--key)?") from error
+        raise ClusterError(
+            f"{address}: no answer within {_SECONDS:g} s; does the head want a key (--key FILE.node)?"
+        ) from error
     except (OSError, ProtocolError) as error:
         raise ClusterError(f"{address}: no head answers there ({error})") from error
 
 
 async def _ask(address: Address, key: str | None) -> dict[str, Any]:
-    context = None if key is None else client_context(key)
+    credentials = None if key is None else keys.of_node(key)
+    context = None if credentials is None else credentials.context
     async with asyncio.timeout(_SECONDS):
         reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
         try:
+            if credentials is not None and not credentials.recognize(writer.get_extra_info("ssl_object")):
+                raise RefusedError(f"{address}: it is not the head of this key")
             side = NodeSide(_LIMIT)
             writer.write(side.send(wire.Watch(wire.PROTOCOL, version("pyes-rl"))))
             while data := await reader.read(2**16):
@@ -50,7 +60,7 @@ async def _ask(address: Address, key: str | None) -> dict[str, Any]:
                     if isinstance(message, wire.Report):
                         report: dict[str, Any] = json.loads(message.text)
                         return report
-            raise ProtocolError("the connection was closed; does the head want a key (--key)?")
+            raise ProtocolError("the connection was closed; does the head want a key (--key FILE.node)?")
         finally:
             writer.transport.abort()
 

@@ -40,7 +40,7 @@ class Reached:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """What a group came to; None where it has no evaluation."""
 
     label: str
@@ -58,7 +58,7 @@ class Table:
     """Rows, and the task that all their runs have; empty if they have several."""
 
     task: str
-    rows: list[Row]
+    rows: list[TableRow]
 
     def to_mapping(self) -> dict[str, Any]:
         """Return nested dicts and lists, as JSON has them."""
@@ -95,9 +95,9 @@ def table(runs: Sequence[str | Path], targets: Iterable[float] = ()) -> Table:
     return Table(title(found), [_row(each, targets) for each in group(found)])
 
 
-def _row(group: Group, targets: Sequence[float]) -> Row:
+def _row(group: Group, targets: Sequence[float]) -> TableRow:
     evaluated = [[row["eval_return_mean"] for row in run.evaluations] for run in group.runs]
-    return Row(
+    return TableRow(
         label=group.label,
         runs=[str(run.path) for run in group.runs],
         seeds=[run.seed for run in group.runs],
@@ -122,7 +122,7 @@ def _reached(runs: Iterable[Run], target: float) -> Reached:
     return Reached(target, len(rows), timesteps, episodes, seconds)
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: TableRow) -> list[str]:
     cells = [row.label.replace("|", "\\|"), str(len(set(row.seeds)))]
     cells += [_of(row.final_evaluation), _of(row.best_evaluation)]
     for each in row.targets:

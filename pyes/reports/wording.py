@@ -12,18 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyes import config as configuration
+from pyes.config.registry import ALGORITHMS
 
 #: Features that say most, in the order in which readers look for them.
 _NAMED = ("algorithm", "task", "network", "optimizer")
 #: Settings that these are made of.
 _PARTS = (
-    "algorithm.name", "algorithm.optimizer", "task.factory", "task.env_id", "network.name", "network.module",
-    "network.hidden", "optimizer.name",
+    "algorithm.name", "algorithm.factory", "algorithm.optimizer", "task.factory", "task.env_id", "network.name",
+    "network.module", "network.hidden", "optimizer.name",
 )  # fmt: skip
 
 _NAMES = {
-    "openai_es": "OpenAI-ES", "ars": "ARS", "pgpe": "PGPE", "snes": "SNES", "ga": "GA", "ns_es": "NS-ES",
-    "nsr_es": "NSR-ES", "nsra_es": "NSRA-ES", "cma_es": "CMA-ES", "nevergrad": "Nevergrad",
     "linear": "linear", "mlp": "MLP", "rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "dqn": "DQN",
     "adam": "Adam", "sgd": "SGD", "clipup": "ClipUp",
 }  # fmt: skip
@@ -42,7 +41,7 @@ _SWITCHES = {
     "task.normalize_observations": ("normalised observations", "raw observations"),
 }
 _WORDS = {
-    "algorithm.episode_limit.initial": "episode limit",
+    "episode_limit.initial": "episode limit",
     "cluster.name": "cluster",
     "noise.dtype": "noise",
     "task.name": "task",
@@ -54,7 +53,8 @@ _SECTIONS = ("algorithm", "task", "network", "optimizer")
 def features(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return what settings with dotted keys say, feature by feature."""
     named = {
-        "algorithm": _joined(settings, "algorithm.name", "algorithm.optimizer"),
+        "algorithm": _text(settings.get("algorithm.factory") or "")
+        or _joined(settings, "algorithm.name", "algorithm.optimizer"),
         "task": _text(settings.get("task.factory") or settings.get("task.env_id") or ""),
         "network": _text(settings.get("network.module") or "") or _joined(settings, "network.name", "network.hidden"),
         "optimizer": _joined(settings, "optimizer.name"),
@@ -95,7 +95,8 @@ def _joined(settings: Mapping[str, Any], name: str, more: str = "") -> str:
     given = str(settings.get(name, ""))
     rest = settings.get(more, "")
     rest = "-".join(map(str, rest)) if isinstance(rest, list) else str(rest)
-    return " ".join(filter(None, (_NAMES.get(given, given), rest)))
+    title = ALGORITHMS.title(given) if name == "algorithm.name" else _NAMES.get(given, given)
+    return " ".join(filter(None, (title, rest)))
 
 
 def _text(value: Any) -> str:

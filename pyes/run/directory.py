@@ -6,7 +6,7 @@ import os
 import socket
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -96,6 +96,13 @@ class RunDirectory:
             for folder in (self.path, self.snapshots):
                 remove_leftovers(folder)
             yield
+
+    def add_to_log(self, text: str) -> None:
+        """Append to the log from outside of a run; not if another process holds the directory, whose log it then is."""
+        with suppress(OSError), ExitStack() as stack:
+            if fcntl is not None and self.lock_file.exists():
+                fcntl.flock(stack.enter_context(open(self.lock_file, "r+b")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(open(self.log, "a", encoding="utf-8")).write(text)
 
     def create(self, config: TrainConfig) -> None:
         """Make the directory and write the configuration.

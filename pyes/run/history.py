@@ -10,6 +10,7 @@ from typing import Any
 from pyes import config as configuration
 from pyes.errors import ConfigError, JournalError
 from pyes.numerics.noise import NoiseTable
+from pyes.run.branching import branch
 from pyes.run.journal import Kind, Record, Recording, Start
 from pyes.run.state import RunState, Setup
 
@@ -77,7 +78,7 @@ class History:
         """
         record = self._recording[self._applied]
         if isinstance(record, Start) and self._applied:
-            self.state = self.state.branch(_setup(record))
+            self.state = branch(self.state, _setup(record))
         self.state.apply(record)
         self._applied += 1
         return record
@@ -110,6 +111,6 @@ class History:
         record = self._recording[starts[-1]]
         assert isinstance(record, Start)
         self.state = RunState(self._setup if starts == [0] else _setup(record), self._table)
-        self.state.check_reference(record)
+        self.state.check_reference_batch(record)
         self.state.load_state_dict(snapshot)
         self._applied = applied

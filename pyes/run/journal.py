@@ -14,6 +14,7 @@ refused with the record's number.
 """
 
 import hashlib
+import math
 import struct
 import threading
 import zlib
@@ -32,7 +33,8 @@ from pyes.errors import ConfigError, JournalError
 from pyes.system.files import AppendFile
 from pyes.system.lifetime import Closing
 
-FORMAT = 1
+#: 2: the first parameters of compiled networks come from pyes' own streams.
+FORMAT = 2
 
 _MAGIC = b"pyesjnl" + bytes([FORMAT])
 _FIELDS = struct.Struct("<IBI")
@@ -108,17 +110,20 @@ class Evaluation:
     theta_hash : str          of the center
     returns : float64 (n,)    of each episode
     status : uint8 (n,)       see `pyes.episodes.batch.Status`
+    timesteps : int           of all episodes; None: ``evaluation.share`` is null, so they are not counted
     """
 
     generation: int
     theta_hash: str
     returns: NDArray[np.float64]
     status: NDArray[np.uint8]
+    timesteps: int | None = None
 
     @property
     def summary(self) -> tuple[float, float]:
-        """Mean and standard deviation; NaN when an episode failed: a mean over the others would flatter the policy."""
-        return float(self.returns.mean()), float(self.returns.std())
+        """Mean and standard deviation over the episodes that did not fail; NaN if all of them did."""
+        known = self.returns[np.isfinite(self.returns)]
+        return (float(known.mean()), float(known.std())) if len(known) else (math.nan, math.nan)
 
 
 Record = Start | Generation | Evaluation
@@ -197,7 +202,7 @@ def read(path: Path) -> Recording:
 
     Raises
     ------
-    JournalError    the file cannot be read, is no journal, is of a newer format, or is damaged before its end
+    JournalError    the file cannot be read, is no journal, is of another format, or is damaged before its end
     """
     try:
         with open(path, "rb") as file:
@@ -231,6 +236,11 @@ class _Reader:
         if _MAGIC.startswith(magic) or _only_zeros(magic):  # cut short, or never written
             return len(magic)
         if magic[:-1] == _MAGIC[:-1]:
+            if magic[-1] == 1:
+                raise JournalError(
+                    f"{self._path} has format 1, expected {FORMAT}: pyes 0.1.0 made it and began with parameters that "
+                    "torch drew; read it with pip install pyes-rl==0.1.0, or start the run again"
+                )
             raise JournalError(f"{self._path} has format {magic[-1]}, expected {FORMAT}; update pyes-rl to read it")
         raise JournalError(f"{self._path} is no journal of a pyes run; restore it from a copy")
 

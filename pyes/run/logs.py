@@ -1,8 +1,11 @@
-"""The log of a run: what the head and its workers say, in order, in ``train.log``.
+"""The log of a run: what the head and its workers log, in order, in ``train.log``.
 
-The standard library's queue handlers, over a channel that survives any death of a worker: each record is one datagram,
-sent whole or not at all and under no lock. (A multiprocessing queue, and what is built on one, has a lock that a killed
-writer keeps for ever, which silences everybody else.) One thread of the head writes the file.
+Uses the standard library's queue handlers, over a channel that no dying worker can block: each record is one datagram,
+sent whole or not at all and without a lock. That is why neither a multiprocessing queue nor the package
+multiprocessing-logging, which is built on one, is used: a worker that is killed while it writes to such a queue keeps
+the queue's lock, and from then on no process can log. The package also asserts the global start method "fork", and
+crashes under Hydra's joblib launcher.
+One thread of the head writes the file; it is started after the workers' parent has been forked.
 """
 
 import logging
@@ -17,18 +20,97 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyes.system.repeats import Repeats
+
 _FORMAT = "%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
 _LARGEST = 65_536  # bytes of a record; a longer text is cut
+_KIND = "kind_of_repeated_message"
+
+
+def repeated(kind: str) -> dict[str, str]:
+    """Return the ``extra`` of a log record that may come very often: the log limits and counts them by kind.
+
+    Parameters
+    ----------
+    kind : str
+        equal for messages that differ in nothing but where and when
+    """
+    return {_KIND: kind}
+
+
+class Log:
+    """What a process and its workers log, on its way to one handler.
+
+    Attributes
+    ----------
+    prepare : callable
+        what a new worker process must call first; it can be pickled
+    """
+
+    def __init__(self, writer: logging.Handler) -> None:
+        # Windows has no local datagrams; its workers are spawned and share a queue.
+        channel: Any = multiprocessing.get_context("spawn").Queue() if sys.platform == "win32" else _Datagrams()
+        self.prepare: Callable[[], None] = partial(_log_to, channel)
+        self._channel, self._writer = channel, writer
+        self._handler: logging.Handler = writer
+        self._listener: logging.handlers.QueueListener | None = None
+        self._limit = _Limit()
+        writer.addFilter(self._limit)
+        root = logging.getLogger()
+        self._level = root.level
+        root.setLevel(min(self._level or logging.INFO, logging.INFO))
+        root.addHandler(writer)
+
+    def gather(self) -> None:
+        """Start the thread that receives the workers' records; to be called once their parent has been forked."""
+        root, handler = logging.getLogger(), logging.handlers.QueueHandler(self._channel)
+        self._listener = logging.handlers.QueueListener(self._channel, self._writer)
+        self._listener.start()
+        root.removeHandler(self._handler)
+        root.addHandler(handler)
+        self._handler = handler
+
+    def close(self) -> None:
+        """Write what is still on its way, and how many messages were left out; the workers must have ended."""
+        root = logging.getLogger()
+        root.removeHandler(self._handler)
+        root.setLevel(self._level)
+        if self._listener is not None:
+            self._listener.stop()
+        for record in self._limit.summary():
+            self._writer.handle(record)
+        self._writer.removeFilter(self._limit)
+        self._channel.close()
+        self._writer.close()
+
+
+@contextmanager
+def run_log(path: Path) -> Iterator[Log]:
+    """Log into ``path`` while the block runs."""
+    writer = _LogFile(path, encoding="utf-8")
+    writer.setFormatter(logging.Formatter(_FORMAT))
+    with gathered(writer) as log:
+        yield log
+
+
+@contextmanager
+def gathered(writer: logging.Handler) -> Iterator[Log]:
+    """Send what this process and its workers log to one handler while the block runs; closes the handler."""
+    log = Log(writer)
+    try:
+        yield log
+    finally:
+        log.close()
 
 
 class _Datagrams:
-    """A queue of log records over a pair of local datagram sockets, as the queue handlers want one."""
+    """A queue of log records over a pair of local datagram sockets, with the methods that queue handlers call."""
 
     def __init__(self) -> None:
         self._receiver, self._sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 
     def put_nowait(self, record: logging.LogRecord | None) -> None:
-        """Send a record; None, the listener's sign to stop, too."""
+        """Send a record, or None, which stops the listener."""
         data = pickle.dumps(record)
         if record is not None and len(data) > _LARGEST:
             record.msg = record.message = f"{record.msg[: _LARGEST // 8]} ... (cut)"
@@ -46,54 +128,47 @@ class _Datagrams:
 
 
 class _LogFile(logging.FileHandler):
-    """A log that loses what a full disk does not take: a run does not end over its log."""
+    """A log file that drops what does not fit on a full disk: a run must not end because of its log."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Go on without the record."""
+        """Drop the record."""
 
     def close(self) -> None:
-        """Close the file, whatever is still to be written."""
+        """Close the file, even if its last bytes cannot be written."""
         with suppress(OSError):
             super().close()
 
 
-@contextmanager
-def run_log(path: Path) -> Iterator[Callable[[], None]]:
-    """Log into ``path`` while the block runs; yields what a new worker process must call first.
+class _Limit(logging.Filter):
+    """Lets the first records of a kind pass as they are, and their first line now and then after that."""
 
-    Workers must be gone when the block ends.
-    """
-    writer = _LogFile(path, encoding="utf-8")
-    writer.setFormatter(logging.Formatter(_FORMAT))
-    with gathered(writer) as log:
-        yield log
+    def __init__(self) -> None:
+        super().__init__()
+        self._repeats = Repeats()
 
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is written; the text of one that stands for others is changed."""
+        kind = getattr(record, _KIND, None)
+        if kind is None:
+            return True
+        count = self._repeats.count(kind)
+        if count is not None and count.total > self._repeats.first:
+            record.msg = f"{record.getMessage().partition(chr(10))[0]}{count.remark}"
+            record.args = record.exc_info = record.exc_text = None
+        return count is not None
 
-@contextmanager
-def gathered(writer: logging.Handler) -> Iterator[Callable[[], None]]:
-    """Bring what this process and its workers log to one handler, as `run_log` does to a file."""
-    root = logging.getLogger()
-    level = root.level
-    # Windows has no local datagrams; its workers are spawned and share a queue.
-    channel: Any = multiprocessing.get_context("spawn").Queue() if sys.platform == "win32" else _Datagrams()
-    listener = logging.handlers.QueueListener(channel, writer)
-    handler = logging.handlers.QueueHandler(channel)
-    root.setLevel(min(level or logging.INFO, logging.INFO))
-    root.addHandler(handler)
-    listener.start()
-    try:
-        yield partial(_log_to, channel)
-    finally:
-        root.removeHandler(handler)
-        root.setLevel(level)
-        listener.stop()
-        channel.close()
-        writer.close()
+    def summary(self) -> Iterator[logging.LogRecord]:
+        """Yield a record for each kind of which some have been left out."""
+        for kind, count in self._repeats.left_out().items():
+            text = f"{kind}: {count.left_out:,} more like this, {count.total:,} in all"
+            yield logging.makeLogRecord(
+                {"name": __name__, "msg": text, "levelno": logging.WARNING, "levelname": "WARNING"}
+            )
 
 
 def _log_to(channel: Any) -> None:
-    """Send this worker's records to the head, and nowhere else: a forked one has the head's handlers."""
+    """Send this worker's records to the head, and nowhere else: a forked process has the head's handlers."""
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     root.handlers[:] = [logging.handlers.QueueHandler(channel)]
-    logging.raiseExceptions = False  # what cannot be sent is lost with the head: nobody wants a traceback of that
+    logging.raiseExceptions = False  # records that cannot be sent any more need no traceback

@@ -2,7 +2,10 @@
 
 import csv
 import io
-from collections.abc import Iterator
+import itertools
+import logging
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,11 @@ from pyes.errors import missing
 from pyes.system.files import AppendFile, write_file
 from pyes.system.lifetime import Closing
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(kw_only=True)
-class Row:
+class MetricsRow:
     """What is recorded of a generation.
 
     ``timesteps`` and ``episodes`` are cumulative and count training only; ``seconds`` is the wall clock since the first
@@ -65,56 +70,65 @@ class NodeRow:
     bytes_received: int
 
 
-COLUMNS = tuple(each.name for each in fields(Row))
+COLUMNS = tuple(each.name for each in fields(MetricsRow))
+_NODE_COLUMNS = tuple(each.name for each in fields(NodeRow))
 
 
 class MetricsWriter(Closing):
     """Appends rows to metrics.csv, each written at once and whole, and to TensorBoard.
 
+    A file with other columns, which another version has written, is kept under another name.
+
     Parameters
     ----------
-    path : Path                 metrics.csv; its rows of generations 0, 1, ... stay as far as they go without a gap
-    generations : int           rows of this generation and later ones are dropped
-    tensorboard : Path | None   where TensorBoard events go
+    path : Path
+        metrics.csv; its rows of generations 0, 1, ... stay as far as they go without a gap.
+    generations : int
+        Rows of this generation and later ones are dropped.
+    tensorboard : Path or None
+        Where TensorBoard events go.
+
+    Attributes
+    ----------
+    generation : int
+        Of the next row.
+    seconds : float
+        Of the last row.
+    last_evaluation : (float, float) or None
+        Mean and standard deviation of an evaluation, if the last row that was there has one.
 
     Raises
     ------
-    ConfigError    TensorBoard is wanted and not installed, or the file cannot be written
+    ConfigError
+        TensorBoard is wanted and not installed, or the file cannot be written.
     """
 
     def __init__(self, path: Path, generations: int = 0, tensorboard: Path | None = None) -> None:
-        header = _line(COLUMNS)
-        data = path.read_bytes() if path.exists() else b""
-        lines = list(_whole_rows(data[len(header) :], generations)) if data.startswith(header) else []
+        data = _data(path, COLUMNS)
+        lines = list(_whole_rows(data, generations))
         last = lines[-1][1] if lines else {}
         self.generation = len(lines)
         self.seconds = float(last.get("seconds", 0))
-        #: Mean and standard deviation, if the last row has an evaluation.
         self.last_evaluation: tuple[float, float] | None = None
         if last.get("eval_return_mean"):
             self.last_evaluation = float(last["eval_return_mean"]), float(last["eval_return_std"])
-        self._tensorboard = None if tensorboard is None else _open_tensorboard(tensorboard, last)
-        self._file = AppendFile(
-            path, len(header) + sum(len(line) for line, _ in lines) if data.startswith(header) else 0
-        )
-        if not self._file.size:
-            self._file.append(header)
+        self._tensorboard = None if tensorboard is None else _Events(tensorboard, last)
+        self._file = _open_table(path, COLUMNS, sum(len(line) for line, _ in lines))
 
-    def write(self, row: Row) -> None:
+    def write(self, row: MetricsRow) -> None:
         """Append one row, of generation ``self.generation``.
 
         Raises
         ------
-        ConfigError    the file cannot be written; the rows before are as they were
+        ConfigError
+            The file cannot be written; the rows before are as they were.
         """
         assert row.generation == self.generation
-        self._file.append(_line([_text(value) for value in asdict(row).values()]))
+        self._file.append(_line(_texts(row)))
         self.generation += 1
         self.seconds = row.seconds
         if self._tensorboard is not None:
-            for key, value in asdict(row).items():
-                if isinstance(value, int | float) and key != "timesteps":
-                    self._tensorboard.add_scalar(key, value, row.timesteps)
+            self._tensorboard.write(row)
 
     def sync(self) -> None:
         """Force the rows to disk."""
@@ -129,38 +143,64 @@ class MetricsWriter(Closing):
 
 
 class NodesWriter(Closing):
-    """Appends rows to nodes.csv, which is there once there are any.
+    """Appends rows to nodes.csv, which is made with the first row; one with other columns is kept under another name.
 
     Parameters
     ----------
-    path : Path          nodes.csv
-    generations : int    rows of this generation and later ones are dropped
+    path : Path
+        nodes.csv.
+    generations : int
+        Rows of this generation and later ones are dropped.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be written.
     """
 
     def __init__(self, path: Path, generations: int) -> None:
         self._path = path
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        kept = [line for line in lines[1:] if line.endswith(b"\n") and _generation(line) < generations]
-        if len(kept) < len(lines) - 1:
-            write_file(path, b"".join(lines[:1] + kept))
+        lines = _data(path, _NODE_COLUMNS).splitlines(keepends=True)
+        kept = [line for line in lines if line.endswith(b"\n") and _generation(line) < generations]
+        if len(kept) < len(lines):
+            write_file(path, b"".join([_line(_NODE_COLUMNS), *kept]))
+        self._size = sum(map(len, kept))
         self._file: AppendFile | None = None
 
     def write(self, rows: list[NodeRow]) -> None:
         """Append the rows of a generation."""
-        if not rows:
-            return
-        if self._file is None:
-            size = self._path.stat().st_size if self._path.exists() else 0
-            self._file = AppendFile(self._path, size)
-            if not size:
-                self._file.append(_line(each.name for each in fields(NodeRow)))
-        self._file.append(b"".join(_line([_text(value) for value in asdict(row).values()]) for row in rows))
+        if rows:
+            self._file = self._file or _open_table(self._path, _NODE_COLUMNS, self._size)
+            self._file.append(b"".join(_line(_texts(row)) for row in rows))
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _data(path: Path, columns: tuple[str, ...]) -> bytes:
+    """Return what follows the header of a table; one with another header is renamed, so that none of it is lost."""
+    header, data = _line(columns), path.read_bytes() if path.exists() else b""
+    if data.startswith(header):
+        return data[len(header) :]
+    if not header.startswith(data):  # else it was cut short while the header was written
+        numbered = (path.with_name(f"{path.stem}.old-{number}{path.suffix}") for number in itertools.count(1))
+        kept = next(each for each in numbered if not each.exists())
+        path.rename(kept)
+        logger.warning("%s has other columns than this version writes; it is now %s", path.name, kept)
+    return b""
+
+
+def _open_table(path: Path, columns: tuple[str, ...], size: int) -> AppendFile:
+    """Open a table to append to, with the first ``size`` bytes after its header; the header is written if need be."""
+    header = _line(columns)
+    whole = path.exists() and path.stat().st_size >= len(header)
+    file = AppendFile(path, len(header) + size if whole else 0)
+    if not whole:
+        file.append(header)
+    return file
 
 
 def _generation(line: bytes) -> int:
@@ -194,21 +234,47 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _line(values: Any) -> bytes:
+def _texts(row: MetricsRow | NodeRow) -> list[Any]:
+    """Return the values of a row; nine digits tell every float32 apart and keep files comparable by eye."""
+    return [f"{value:.9g}" if isinstance(value, float) else value for value in asdict(row).values()]
+
+
+def _line(values: Iterable[Any]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerow(values)
     return text.getvalue().encode()
 
 
-def _text(value: Any) -> Any:
-    # Nine digits name every float32 and keep files of different runs comparable by eye.
-    return f"{value:.9g}" if isinstance(value, float) else value
+class _Events:
+    """Rows as TensorBoard's events, by TensorBoard's own writer: torch's is the same one behind an import of torch.
 
+    Events that an earlier part of the run has written behind its last whole row are marked as void.
+    """
 
-def _open_tensorboard(path: Path, last: dict[str, str]) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise missing("logger.tensorboard", "tensorboard", "tensorboard", error) from error
-    # What an earlier part of the run has told of rows that were dropped since is not shown.
-    return SummaryWriter(str(path), purge_step=int(last["timesteps"]) + 1 if last else None)
+    def __init__(self, path: Path, last: dict[str, str]) -> None:
+        try:
+            from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+            from tensorboard.compat.proto.summary_pb2 import Summary
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        except ImportError as error:
+            raise missing("logger.tensorboard", "tensorboard", "tensorboard", error) from error
+        self._event, self._summary = Event, Summary
+        self._writer = EventFileWriter(str(path))
+        if last:
+            self._add(int(last["timesteps"]) + 1, session_log=SessionLog(status=SessionLog.START))
+
+    def write(self, row: MetricsRow) -> None:
+        """Add the numbers of a row, by the timesteps so far."""
+        values = [
+            self._summary.Value(tag=key, simple_value=value)
+            for key, value in asdict(row).items()
+            if isinstance(value, int | float) and key != "timesteps"
+        ]
+        self._add(row.timesteps, summary=self._summary(value=values))
+
+    def _add(self, step: int, **what: Any) -> None:
+        self._writer.add_event(self._event(wall_time=time.time(), step=step, **what))
+
+    def close(self) -> None:
+        """Write what is pending and close the file."""
+        self._writer.close()

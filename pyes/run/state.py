@@ -7,7 +7,7 @@ records give equal bytes of theta, live or rebuilt, since both go through `apply
 
 import platform
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,31 +15,24 @@ from numpy.typing import NDArray
 
 from pyes import algorithms, networks, tasks
 from pyes import config as configuration
-from pyes.algorithms import Averaging, EpisodeLimit, agreement, next_population_size
 from pyes.algorithms.population import Population
 from pyes.config import TaskConfig, TrainConfig, refusal
-from pyes.episodes import reference_batch
 from pyes.episodes.batch import Batch, Plan, Results
+from pyes.episodes.reference_batch import draw_reference_batch
 from pyes.episodes.running_stats import RunningStats
-from pyes.errors import ConfigError, JournalError
-from pyes.networks import ActionHead, Policy, PolicySpec
+from pyes.errors import JournalError
+from pyes.networks import ActionDecoder, Policy, PolicySpec
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable, default_entries
+from pyes.run.adaptation import Averaging, EpisodeLimit, agreement, next_population_size
+from pyes.run.evaluations import EvaluationCosts
 from pyes.run.journal import Evaluation, Generation, Record, Start
+from pyes.system.limits import usable_cores
 from pyes.system.lookup import version
-from pyes.system.memory import usable_cores
 from pyes.system.packing import array_hash, theta_hash
 
 #: What else decides the numbers of a run.
-_PACKAGES = ("pyes-rl", "numpy", "torch", "gymnasium")
-
-#: What moves by settings of its own in the course of a run, and these settings.
-_SCHEDULES = {
-    "sigma": ("sigma", "sigma_decay", "sigma_min"),
-    "learning_rate": ("learning_rate", "learning_rate_decay", "learning_rate_min"),
-    "population_size": ("population_size", "growth"),
-    "return_weight": ("return_weight",),
-}
+_PACKAGES = ("pyes-rl", "numpy", "gymnasium")
 
 
 @dataclass(frozen=True)
@@ -50,15 +43,15 @@ class Interface:
     ----------
     observation_size : int
     shape : tuple of int    of one observation
-    head : ActionHead
-    most : int              timesteps of an episode, at most
+    decoder : ActionDecoder
+    max_timesteps : int     timesteps of an episode, at most
     behaviour_size : int    numbers that characterise an episode; 0: none are wanted
     """
 
     observation_size: int
     shape: tuple[int, ...]
-    head: ActionHead
-    most: int
+    decoder: ActionDecoder
+    max_timesteps: int
     behaviour_size: int
 
     @classmethod
@@ -71,9 +64,11 @@ class Interface:
         TaskError      it could not be made
         """
         with tasks.make(config) as task:
-            head = ActionHead.for_space(task.action_space, config.action, bins=config.bins, noise=config.action_noise)
-            most = task.max_timesteps or sys.maxsize
-            return cls(task.observation_size, task.observation_shape, head, most, task.behaviour_size)
+            decoder = ActionDecoder.for_space(
+                task.action_space, config.action, bins=config.bins, noise=config.action_noise
+            )
+            limit = task.max_timesteps or sys.maxsize
+            return cls(task.observation_size, task.observation_shape, decoder, limit, task.behaviour_size)
 
 
 @dataclass(frozen=True)
@@ -85,21 +80,21 @@ class Setup:
     config : TrainConfig    with every "auto" that decides theta resolved
     spec : PolicySpec
     theta : float32 (dim,)  the parameters that the run starts from
-    most : int              timesteps of an episode, at most
+    max_timesteps : int     timesteps of an episode, at most
     behaviour_size : int    numbers that characterise an episode; 0: none are wanted
-    reference : (n, observation_size) or None    the batch of virtual batch normalisation
+    reference_batch : (n, observation_size) or None    of virtual batch normalisation
     """
 
     config: TrainConfig
     spec: PolicySpec
     theta: NDArray[np.float32]
-    most: int
+    max_timesteps: int
     behaviour_size: int
-    reference: NDArray[Any] | None = None
+    reference_batch: NDArray[Any] | None = None
 
     @classmethod
     def of(cls, config: TrainConfig, interface: Interface | None = None) -> Self:
-        """Build network and first parameters, and draw the reference batch if there must be one; imports torch.
+        """Build the network and its first parameters, and draw the reference batch if there must be one.
 
         Raises
         ------
@@ -109,7 +104,7 @@ class Setup:
         spec, theta = networks.build(
             config.network,
             interface.observation_size,
-            interface.head,
+            interface.decoder,
             config.seed,
             config.task.observation_clip,
             interface.shape,
@@ -123,8 +118,14 @@ class Setup:
             # A run keeps the table it began with, whatever memory is free later. Without a use, it is a mere slice.
             on_table = config.algorithm.on_table
             noise = replace(noise, entries=default_entries(len(theta), noise.dtype) if on_table else len(theta))
-        reference = reference_batch.draw(config.task, config.seed) if spec.normalized else None
-        return cls(replace(config, noise=noise), spec, theta, interface.most, interface.behaviour_size, reference)
+        return cls(
+            config=replace(config, noise=noise),
+            spec=spec,
+            theta=theta,
+            max_timesteps=interface.max_timesteps,
+            behaviour_size=interface.behaviour_size,
+            reference_batch=draw_reference_batch(config.task, config.seed) if spec.normalized else None,
+        )
 
     def make_table(self) -> NoiseTable:
         """Fill the run's noise table, where workers can attach to it."""
@@ -140,22 +141,22 @@ class Setup:
 
     def plan(self, capacity: int) -> Plan:
         """Return what a node must know to evaluate this run's population, or batches of ``capacity`` members."""
-        config, stride, size = self.config, self.statistics_stride, self.config.algorithm.capacity
+        config, stride, size = self.config, self.statistics_stride, self.config.capacity
         most = max(size, capacity)
         return Plan(
             seed=config.seed,
             dim=len(self.theta),
             capacity=most,
-            episodes=config.algorithm.averaging.episodes_max or config.task.episodes,
+            episodes=config.averaging.episodes_max or config.task.episodes,
             observation_size=self.spec.program.observation_size,
             statistics_rows=-(-size // stride) if stride else 0,
             policy=self.spec,
             vector=min(config.cluster.vector, most),  # each has a policy of its own
-            reference=self.reference,
+            reference_batch=self.reference_batch,
             bases=config.algorithm.bases,
             scaled=config.algorithm.scaled,
             behaviour_size=self.behaviour_size,
-            halves=config.algorithm.averaging.episodes_max is not None,
+            halves=config.averaging.episodes_max is not None,
         )
 
 
@@ -171,16 +172,17 @@ class RunState:
     def __init__(self, setup: Setup, table: NoiseTable) -> None:
         config = setup.config
         self.setup = setup
-        self._table = table
+        self.table = table
         self.algorithm = algorithms.make(
             config.algorithm, config.optimizer, setup.theta, table, seed=config.seed, threads=usable_cores()
         )
-        self.limit = EpisodeLimit(config.algorithm.episode_limit, setup.most)
-        self.averaging = Averaging(config.algorithm.averaging, config.task.episodes)
-        self._stats = RunningStats(setup.spec.program.observation_size) if setup.statistics_stride else None
+        self.limit = EpisodeLimit(config.episode_limit, setup.max_timesteps)
+        self.averaging = Averaging(config.averaging, config.task.episodes)
+        self.statistics = RunningStats(setup.spec.program.observation_size) if setup.statistics_stride else None
         self._hash: str | None = None
         self.timesteps = self.episodes = 0
         self.failed = 0  # members and evaluation episodes
+        self.evaluation_costs = EvaluationCosts()
         self.evaluation: tuple[float, float] | None = None  # mean and standard deviation of the last one
 
     @property
@@ -217,7 +219,7 @@ class RunState:
         return Batch(
             Population.center(self.generation, self.algorithm.theta, episodes),
             seeds=streams.evaluation_seeds(self.setup.config.seed, episodes)[:, None],
-            limit=self.setup.most,
+            limit=self.setup.max_timesteps,
             mean=mean,
             inverse_std=inverse_std,
             evaluation=True,
@@ -235,7 +237,7 @@ class RunState:
         return np.stack(columns, axis=1)[:size]
 
     def _normalizer(self) -> tuple[NDArray[np.float32] | None, NDArray[np.float32] | None]:
-        normalizer = None if self._stats is None else self._stats.normalizer()
+        normalizer = None if self.statistics is None else self.statistics.normalizer()
         return (None, None) if normalizer is None else normalizer
 
     # Records
@@ -245,17 +247,17 @@ class RunState:
         return Start(
             generation=self.generation,
             settings=configuration.deciding(self.setup.config),
-            table=self._table.fingerprint,
+            table=self.table.fingerprint,
             theta_hash=self.theta_hash,
             versions=self._versions(),
-            reference=array_hash(self.setup.reference),
+            reference=array_hash(self.setup.reference_batch),
         )
 
     def record(self, results: Results) -> Generation:
         """Return the record of the next generation's results; the state stays as it is."""
         observations, sums = 0, np.empty(0)
-        if self._stats is not None:
-            observations, sums = self._stats.merged(results.sums, results.sum_lengths)
+        if self.statistics is not None:
+            observations, sums = self.statistics.merged(results.sums, results.sum_lengths)
         return Generation(
             generation=self.generation,
             theta_hash=self.theta_hash,
@@ -268,9 +270,10 @@ class RunState:
             agreement=agreement(results.halves) if results.halves.size else None,
         )
 
-    def record_evaluation(self, results: Results) -> Evaluation:
-        """Return the record of an evaluation of the center; the state stays as it is."""
-        return Evaluation(self.generation, self.theta_hash, results.returns, results.status)
+    def record_evaluation(self, results: Results, *, counted: bool) -> Evaluation:
+        """Return the record of an evaluation of the center, with its timesteps if they are counted."""
+        timesteps = int(results.lengths.sum()) if counted else None
+        return Evaluation(self.generation, self.theta_hash, results.returns, results.status, timesteps)
 
     def apply(self, record: Record) -> None:
         """Go on by what a record says.
@@ -285,11 +288,12 @@ class RunState:
                 f"{record.theta_hash}; {self._suspects()}"
             )
         if isinstance(record, Start):
-            self.check_reference(record)
+            self.check_reference_batch(record)
         elif isinstance(record, Generation):
             self._learn(record)
         elif isinstance(record, Evaluation):
             self.evaluation = record.summary
+            self.evaluation_costs.add(record)
             self.failed += int(np.count_nonzero(record.status))
 
     def _learn(self, record: Generation) -> None:
@@ -301,23 +305,24 @@ class RunState:
         self.algorithm.tell(returns, behaviours)
         self.limit.update(lengths, episodes)
         self.averaging.update(record.agreement)
-        if self.algorithm.population_size is not None:
-            self.algorithm.population_size = next_population_size(self.setup.config.algorithm, lengths)
-        if self._stats is not None:
-            self._stats.load_state_dict({"count": record.observations, "sums": record.sums.reshape(2, -1)})
+        config = self.setup.config
+        if config.growth.timesteps is not None:
+            self.algorithm.population_size = next_population_size(config.growth, config.algorithm, lengths)
+        if self.statistics is not None:
+            self.statistics.load_state_dict({"count": record.observations, "sums": record.sums.reshape(2, -1)})
         self.timesteps += int(lengths.sum())
         self.episodes += len(lengths) * episodes
         self.failed += int(np.count_nonzero(record.status))
         self._hash = None
 
-    def check_reference(self, record: Start) -> None:
+    def check_reference_batch(self, record: Start) -> None:
         """Refuse to go on from a start that had another reference batch.
 
         Raises
         ------
         JournalError    the task gives other observations here
         """
-        digest = array_hash(self.setup.reference)
+        digest = array_hash(self.setup.reference_batch)
         if record.reference != digest:
             raise JournalError(
                 f"generation {record.generation}: the reference batch of the task is {digest} here, the run began with "
@@ -328,41 +333,10 @@ class RunState:
         return f"was it made by other versions than these ({', '.join(map(' '.join, self._versions().items()))})?"
 
     def _versions(self) -> dict[str, str]:
-        names = _PACKAGES + self.setup.config.algorithm.packages
+        names = _PACKAGES + self.setup.config.algorithm.packages + self.setup.config.network.packages
         return {"python": platform.python_version()} | {name: version(name) for name in names}
 
     # The state as values
-
-    def branch(self, setup: Setup) -> "RunState":
-        """Return a state that goes on from this one's theta under other settings; what they leave alone is kept.
-
-        Raises
-        ------
-        ConfigError    theta does not fit the policy that the settings make
-        """
-        if setup.spec.program != self.setup.spec.program:
-            raise ConfigError(
-                f"{setup.config.task.title} needs a network of {setup.spec.program.observation_size} inputs and "
-                f"{setup.spec.program.outputs} outputs, the run has one of {self.setup.spec.program.observation_size} "
-                f"and {self.setup.spec.program.outputs}; start a new run"
-            )
-        old, new = self.setup.config, setup.config
-        state = RunState(setup, self._table)
-        algorithm = self.algorithm.state_dict()
-        for key, schedule in _SCHEDULES.items():
-            if any(getattr(new.algorithm, each, None) != getattr(old.algorithm, each, None) for each in schedule):
-                algorithm[key] = getattr(new.algorithm, key)  # a changed schedule begins anew
-        if new.optimizer != old.optimizer and "optimizer" in algorithm:
-            algorithm["optimizer"] = state.algorithm.state_dict()["optimizer"]
-        state.algorithm.load_state_dict(algorithm)
-        if (new.algorithm.episode_limit, setup.most) == (old.algorithm.episode_limit, self.setup.most):
-            state.limit.value = self.limit.value
-        if (new.algorithm.averaging, new.task.episodes) == (old.algorithm.averaging, old.task.episodes):
-            state.averaging.episodes = self.averaging.episodes
-        if state._stats is not None and self._stats is not None:
-            state._stats.load_state_dict(self._stats.state_dict())
-        state.timesteps, state.episodes, state.failed = self.timesteps, self.episodes, self.failed
-        return state
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on, as arrays and numbers."""
@@ -374,7 +348,8 @@ class RunState:
             "episode_limit": self.limit.value,
             "episodes_per_member": self.averaging.episodes,
             "evaluation": self.evaluation,
-            "observations": None if self._stats is None else self._stats.state_dict(),
+            "evaluation_costs": asdict(self.evaluation_costs),
+            "observations": None if self.statistics is None else self.statistics.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -383,9 +358,10 @@ class RunState:
         self.timesteps, self.episodes, self.failed = state["timesteps"], state["episodes"], state["failed"]
         self.limit.value = state["episode_limit"]
         self.averaging.episodes = state["episodes_per_member"]
+        self.evaluation_costs = EvaluationCosts(**state["evaluation_costs"])
         self.evaluation = None if state["evaluation"] is None else (state["evaluation"][0], state["evaluation"][1])
-        if self._stats is not None:
-            self._stats.load_state_dict(state["observations"])
+        if self.statistics is not None:
+            self.statistics.load_state_dict(state["observations"])
         self._hash = None
 
     def policy(self) -> Policy:
@@ -397,7 +373,7 @@ class RunState:
             self.algorithm.theta,
             mean,
             inverse_std,
-            reference=self.setup.reference,
+            reference_batch=self.setup.reference_batch,
             network=configuration.to_mapping(config.network),
             task=configuration.to_mapping(config.task),
             seed=config.seed,

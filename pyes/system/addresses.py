@@ -1,6 +1,6 @@
 """Addresses as users write them: ``tcp://HOST:PORT``.
 
-Owns their text, and which address of this machine others see. Opens no connection.
+Owns their text, and which address of this machine other machines see. Opens no connection.
 """
 
 import ipaddress
@@ -21,8 +21,10 @@ class Address:
 
     Attributes
     ----------
-    host : str    a name, an IPv4 address, or an IPv6 address without its brackets
-    port : int    0 to 65535; 0 to listen where there is room
+    host : str
+        A name, an IPv4 address, or an IPv6 address without its brackets.
+    port : int
+        0 to 65535; 0 to listen at any free port.
     """
 
     host: str
@@ -39,7 +41,7 @@ class Address:
 
     @property
     def local(self) -> "Address":
-        """Where this machine itself reaches who listens here."""
+        """The address as seen from this machine (0.0.0.0 becomes 127.0.0.1)."""
         ip = _ip(self.host)
         if ip is None or not ip.is_unspecified:
             return self
@@ -47,7 +49,7 @@ class Address:
 
     @property
     def named(self) -> "Address":
-        """Where others reach who listens here, if the name of this machine is known to them."""
+        """The address as seen from other machines that know this machine's name (0.0.0.0 becomes the name)."""
         ip = _ip(self.host)
         return Address(socket.gethostname(), self.port) if ip is not None and ip.is_unspecified else self
 
@@ -57,7 +59,8 @@ def parse(text: str) -> Address:
 
     Raises
     ------
-    ConfigError    it is not of the form tcp://HOST:PORT
+    ConfigError
+        It is not of the form tcp://HOST:PORT.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match["port"]) > 65535 or (match["six"] and _ip(match["six"]) is None):
@@ -68,7 +71,7 @@ def parse(text: str) -> Address:
 
 
 def own_host(towards: str) -> str | None:
-    """Return this machine's address on its way to a host; None where there is no way. Nothing is sent."""
+    """Return the address that this machine sends from to a host; None where there is no route. Nothing is sent."""
     try:
         family, kind, _, _, there = socket.getaddrinfo(towards, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:

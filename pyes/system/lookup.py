@@ -1,15 +1,49 @@
 """What is installed: the user's own objects, which a configuration names as PACKAGE:OBJECT, and versions of packages.
 
-Owns the import. Must not know what an object is for. Invariant: every refusal is one line that begins with the key.
+Owns the import, and which packages objects may be from: any, unless this process has called `allow_only`, as a node
+does whose settings come from another machine. Must not know what an object is for. Invariant: every refusal is one line
+that begins with the key.
 """
 
 import functools
 import importlib
 import importlib.metadata
+from collections.abc import Sequence
 from typing import Any
 
 from pyes.errors import ConfigError
 from pyes.system.text import reason
+
+#: Packages that settings may name in this process; None: any.
+_allowed: tuple[str, ...] | None = None
+_OWN = "pyes.tasks"  # names of this package are always allowed
+
+
+def allow_only(packages: Sequence[str] | None) -> None:
+    """Let settings name no other packages in this process from now on; None lifts the limit."""
+    global _allowed
+    _allowed = None if packages is None else (_OWN, *packages)
+
+
+def check_allowed(key: str, name: str, module: str) -> None:
+    """Reject a module that settings may not name here.
+
+    Parameters
+    ----------
+    key, name : str
+        The setting and its value, for the message.
+    module : str
+        Full name of the module.
+
+    Raises
+    ------
+    ConfigError
+        The module is in none of the packages of `allow_only`.
+    """
+    if _allowed is None or any(f"{module}.".startswith(f"{each}.") for each in _allowed):
+        return
+    package = module.partition(".")[0] or "PACKAGE"
+    raise ConfigError(f"{key}: this worker may not run {name!r}; allow it with: pyes worker --allow {package}")
 
 
 def find(key: str, name: str, example: str) -> Any:
@@ -17,11 +51,13 @@ def find(key: str, name: str, example: str) -> Any:
 
     Raises
     ------
-    ConfigError    the name is no PACKAGE:OBJECT, or the object cannot be imported
+    ConfigError
+        The name is no PACKAGE:OBJECT, the object cannot be imported, or it may not be named here.
     """
     package, _, attribute = name.partition(":")
     if not package or not attribute:
         raise ConfigError(f"{key}: got {name!r}, expected {example}")
+    check_allowed(key, name, package)
     try:
         found: Any = importlib.import_module(package)
     except Exception as error:
@@ -31,6 +67,7 @@ def find(key: str, name: str, example: str) -> Any:
         if not hasattr(found, part):
             raise ConfigError(f"{key}={name} is not there: {package} has no {attribute}")
         found = getattr(found, part)
+    check_allowed(key, name, str(getattr(found, "__module__", "")))  # it may be another package's, imported there
     return found
 
 

@@ -1,9 +1,9 @@
-"""Blocks of memory that several processes of one machine share, and how much memory there is.
+"""Blocks of memory that several processes of one machine share.
 
-Owns the choice of backing: a ``memfd`` on Linux (which no size of the shared-memory mount limits, and which vanishes
-with its last user, however that ends), ``multiprocessing.shared_memory`` elsewhere, and a mapped file as the last
-resort. Knows nothing of what a block holds. A block belongs to the process that created it; others attach by its
-handle and may not outlive it.
+Owns the choice of backing: a ``memfd`` on Linux (not limited by the size of the shared-memory mount, and freed with
+its last user, even one that was killed), ``multiprocessing.shared_memory`` elsewhere, and a mapped file as the last
+resort. Knows nothing of a block's content. A block belongs to the process that created it; other processes attach by
+its handle and must end before the owner does.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.errors import ConfigError
 from pyes.system.lifetime import Closing
+from pyes.system.limits import check_fits
 
 if sys.platform == "linux":
     import fcntl
@@ -49,12 +49,15 @@ class SharedBlock(Closing):
 
     Parameters
     ----------
-    size : int          bytes, at least 1
-    kind : str | None   backing; None takes the best one that this machine has
+    size : int
+        bytes, at least 1
+    kind : str or None
+        backing; None: the best one that this machine has
 
     Raises
     ------
-    ConfigError    the machine's or container's memory limit leaves too little for it (the message has both figures)
+    ConfigError
+        the machine's or container's memory limit leaves too little for it (the message has both sizes)
     """
 
     def __init__(self, size: int, kind: Kind | None = None) -> None:
@@ -75,7 +78,7 @@ class SharedBlock(Closing):
         if self.kind == "memfd":
             self._descriptor = os.memfd_create("pyes", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self._descriptor, self.size)
-            # Another process of the same user opens the descriptor by this name; nothing lies in any directory.
+            # Another process of the same user opens the descriptor by this name; no directory has an entry for it.
             return f"/proc/{os.getpid()}/fd/{self._descriptor}"
         if self.kind == "shared_memory":
             self._memory = shared_memory.SharedMemory(create=True, size=self.size)
@@ -112,15 +115,15 @@ class SharedBlock(Closing):
         return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
 
     def array(self, dtype: Any, shape: tuple[int, ...], offset: int = 0) -> NDArray[Any]:
-        """View a part of the block as an array, which keeps the memory mapped for as long as it lives."""
+        """Return a part of the block as an array; the memory stays mapped as long as the array exists."""
         buffer = self._memory.buf if self._memory is not None else self._map
         assert buffer is not None
         return np.frombuffer(buffer, dtype, math.prod(shape), offset).reshape(shape)
 
     def seal(self) -> None:
-        """Make the block read-only for everyone, by the kernel's word where there is one (memfd).
+        """Make a memfd read-only for all processes, enforced by the kernel; other kinds stay as they are.
 
-        All writable views must be gone; afterwards ``array`` gives read-only views.
+        No writable view may exist any more; afterwards ``array`` returns read-only views.
         """
         if self.kind != "memfd" or self._map is None:
             return
@@ -133,8 +136,8 @@ class SharedBlock(Closing):
         self._map = self._map_bytes(writable=False)
 
     def close(self) -> None:
-        """Give the block back; the owner's close removes its name."""
-        # A view that is still held somewhere keeps the map alive; it goes when that view does.
+        """Release the block; the owner also removes its name."""
+        # While a view of it exists, the memory stays mapped.
         with contextlib.suppress(BufferError):
             if self._map is not None:
                 self._map.close()
@@ -151,68 +154,11 @@ class SharedBlock(Closing):
                 Path(self._name).unlink(missing_ok=True)
 
 
-def available() -> int:
-    """Bytes that this process may still take: of the machine, or of its container's limit if that is less."""
-    free = _machine_available()
-    for limit_file, usage_file, statistics_file in _CGROUP_FILES:
-        limit, usage = _read_int(limit_file), _read_int(usage_file)
-        if limit is not None and usage is not None:
-            # The page cache counts as used, but the kernel gives it back on demand.
-            free = min(free, limit - usage + _inactive_file(statistics_file))
-    return max(free, 0)
-
-
-def check_fits(size: int) -> None:
-    """Refuse with both figures, before anything is taken, a block that the memory limit cannot hold."""
-    free = available()
-    if size > free:
-        raise ConfigError(
-            f"a block of {size / 2**20:,.0f} MiB does not fit: {free / 2**20:,.0f} MiB of memory are available"
-            " (machine or container limit); try a smaller noise table (noise.entries, noise.dtype=int8), population or"
-            " network"
-        )
-
-
-_CGROUP_FILES = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        "/sys/fs/cgroup/memory/memory.stat",
-    ),
-)
-
-
-def _machine_available() -> int:
-    with contextlib.suppress(OSError), open("/proc/meminfo", encoding="ascii") as lines:
-        for line in lines:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 2**40  # no portable figure (Windows): the allocation itself then fails with a clear error
-
-
-def _read_int(path: str) -> int | None:
-    try:
-        return int(Path(path).read_text(encoding="ascii"))
-    except (OSError, ValueError):  # no such file, or "max": no limit
-        return None
-
-
-def _inactive_file(path: str) -> int:
-    with contextlib.suppress(OSError), open(path, encoding="ascii") as lines:
-        for line in lines:
-            if line.startswith(("inactive_file ", "total_inactive_file ")):
-                return int(line.split()[1])
-    return 0
-
-
 def _mount_has_room(size: int) -> bool:
-    """Whether the shared-memory mount can hold the block; writing past its end would kill with SIGBUS."""
+    """Whether the shared-memory mount can hold the block; writing beyond its size would raise SIGBUS."""
     try:
         mount = os.statvfs("/dev/shm")
-    except OSError:  # no such mount (macOS): the kernel's own limit answers at creation
+    except OSError:  # no such mount (macOS): creating the block then fails if there is no room
         return True
     return mount.f_bavail * mount.f_frsize >= size
 
@@ -223,8 +169,3 @@ def _allocate(descriptor: int, size: int) -> None:
         os.posix_fallocate(descriptor, 0, size)
     else:
         os.ftruncate(descriptor, size)
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -4,6 +4,7 @@ Must not know what a message is about.
 """
 
 import json
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,12 @@ def counted(number: int, noun: str) -> str:
 def reason(error: BaseException) -> str:
     """Return in one line what the user's own code raised."""
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+
+
+def origin(error: BaseException) -> str:
+    """Return an error's type and the place that raised it: the same for errors that differ only in their values."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__} in {frames[-1].filename}:{frames[-1].lineno}" if frames else type(error).__name__
 
 
 def one_line(text: str) -> str:

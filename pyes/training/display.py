@@ -4,6 +4,7 @@ Writes to standard error; standard output is for results.
 """
 
 import logging
+import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pyes.config import TrainConfig
-from pyes.run.metrics import NodeRow, Row
+from pyes.run.metrics import MetricsRow, NodeRow
 from pyes.system.lifetime import Closing
 
 _LINES_EVERY = 2.0  # seconds, without a terminal
@@ -41,7 +42,7 @@ class Display(Closing):
         self._console = _Console(file=sys.stderr, highlight=False, emoji=False)  # ":two:" is a name
         self._live: Live | None = None
         self._shown = 0.0
-        self._evaluation: tuple[float, float] | None = None
+        self._evaluation: tuple[float, float | None] | None = None
         self._best = -float("inf")
         self._errors = _Errors(self)
 
@@ -55,7 +56,7 @@ class Display(Closing):
             if self._enabled:
                 self._console.print(text, soft_wrap=True, markup=False)
 
-    def show(self, row: Row, nodes: Sequence[NodeRow] = (), remarks: Sequence[str] = ()) -> None:
+    def show(self, row: MetricsRow, nodes: Sequence[NodeRow] = (), remarks: Sequence[str] = ()) -> None:
         """Show a generation; on a terminal at most ten times a second, elsewhere every two seconds.
 
         Parameters
@@ -63,10 +64,10 @@ class Display(Closing):
         nodes : sequence of NodeRow    what other machines did for it; seen on a terminal, like the remarks
         remarks : sequence of str      what was out of the ordinary so far
         """
-        evaluated = row.eval_return_mean is not None and row.eval_return_std is not None
-        if evaluated:
-            self._evaluation = (row.eval_return_mean or 0.0, row.eval_return_std or 0.0)
-            self._best = max(self._best, self._evaluation[0])
+        evaluated = row.eval_return_mean is not None
+        if row.eval_return_mean is not None:
+            self._evaluation = row.eval_return_mean, row.eval_return_std
+            self._best = max(self._best, row.eval_return_mean)  # which stays as it is if the other one is NaN
         now = time.monotonic()
         every = _FRAMES_EVERY if self._console.is_terminal else _LINES_EVERY
         if not self._enabled or (now - self._shown < every and not evaluated):
@@ -90,22 +91,22 @@ class Display(Closing):
         except OSError:
             self._enabled = False
 
-    def _line(self, row: Row) -> str:
+    def _line(self, row: MetricsRow) -> str:
         text = (
             f"generation {row.generation:>5}  timesteps {row.timesteps:>11,}  return {row.return_mean:>9.2f}"
             f"  {_rate(row.steps_per_second):>9} steps/s  {_duration(row.seconds):>7}"
         )
         if row.eval_return_mean is not None:
-            text += f"  evaluation {row.eval_return_mean:.2f} ± {row.eval_return_std:.2f}"
+            text += f"  evaluation {_evaluated(row.eval_return_mean, row.eval_return_std)}"
         return text
 
-    def _frame(self, row: Row) -> RenderableType:
+    def _frame(self, row: MetricsRow) -> RenderableType:
         table = Table.grid(padding=(0, 2))
         for _ in range(3):
             table.add_column(style="bold")
             table.add_column(justify="right", min_width=12)
-        evaluation = "-" if self._evaluation is None else f"{self._evaluation[0]:.2f} ± {self._evaluation[1]:.2f}"
-        best = "-" if self._evaluation is None else f"{self._best:.2f}"
+        evaluation = "-" if self._evaluation is None else _evaluated(*self._evaluation)
+        best = f"{self._best:.2f}" if math.isfinite(self._best) else "-"
         table.add_row("generation", f"{row.generation:,}", "return", f"{row.return_mean:.2f}", "evaluation", evaluation)
         table.add_row(
             "timesteps", f"{row.timesteps:,}", "best member", f"{row.return_max:.2f}", "best evaluation", best
@@ -128,7 +129,7 @@ class Display(Closing):
         )
         return Group(Text(), table, *self._budget(row))
 
-    def _budget(self, row: Row) -> list[RenderableType]:
+    def _budget(self, row: MetricsRow) -> list[RenderableType]:
         """Return a bar for the budget that will be reached first, with the time left."""
         config = self._config
         shares = {
@@ -196,6 +197,11 @@ def _nodes(rows: Sequence[NodeRow]) -> list[RenderableType]:
         )
     more = len(rows) - _MOST_NODES
     return [Text(), table, *([Text(f"and {more} more; all of them: pyes status")] if more > 0 else [])]
+
+
+def _evaluated(mean: float, std: float | None) -> str:
+    """Return an evaluation of the center; its mean is NaN if all its episodes failed."""
+    return "failed" if math.isnan(mean) else f"{mean:.2f} ± {std:.2f}"
 
 
 def _rate(steps_per_second: float | None) -> str:

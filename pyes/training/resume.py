@@ -23,10 +23,8 @@ def _is_fixed(key: str, config: TrainConfig) -> bool:
     """Whether a journal cannot go on without this setting: theta lies in the network, the members in the noise."""
     section = key.partition(".")[0]
     if section == "algorithm":
-        if key == "algorithm.parents":
-            return config.algorithm.needs_behaviours  # each center of novelty search has a state of its own
-        # What a library's optimiser has come to is known only as what it was told under its settings.
-        return key == "algorithm.name" or not config.algorithm.on_table
+        name = key.partition(".")[2]
+        return name in ("name", "factory") or config.algorithm.is_fixed(name)
     if key == "task.behaviour":
         return config.algorithm.needs_behaviours  # an archive is of one kind
     return section in ("network", "noise")
@@ -42,7 +40,7 @@ def settings(values: Mapping[str, Any]) -> TrainConfig:
     """
     if values.get("resume") is None:
         return configuration.from_mapping(values)
-    return configuration.from_mapping(_merge(kept(RunDirectory(values["resume"])), values))
+    return configuration.from_mapping(configuration.merged(kept(RunDirectory(values["resume"])), values))
 
 
 def kept(directory: RunDirectory) -> dict[str, Any]:
@@ -60,15 +58,6 @@ def kept(directory: RunDirectory) -> dict[str, Any]:
             raise
         return start.settings
     return config if start is None else config | start.settings
-
-
-def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in changes.items():
-        # What an environment takes is a mapping of the user's own: given again, it is meant as a whole.
-        both = isinstance(value, Mapping) and isinstance(base.get(key), Mapping) and key != "env_kwargs"
-        merged[key] = _merge(base[key], value) if both else value
-    return merged
 
 
 def recording_of(directory: RunDirectory) -> Recording:

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
-from optima import check_goes_on_exactly, check_runs_agree, check_solves, noisy_quadratic
+from optima import check_solves, noisy_quadratic
 
 import pyes
-from pyes.config import OptimizerConfig, from_mapping
 from pyes.errors import ConfigError
 from pyes.numerics.noise import NoiseTable
 from pyes.tasks import functions
@@ -40,15 +39,6 @@ def test_solves(table, function, value):
     check_solves(lambda seed: pyes.ARS(np.ones(5), table, seed=seed, **settings), function, value, generations=120)
 
 
-def test_state_survives_a_save_and_a_load_in_the_middle_exactly(table):
-    settings = {"population_size": 8, "top": 2, "sigma_decay": 0.9, "learning_rate_decay": 0.9}
-    check_goes_on_exactly(lambda: pyes.ARS(np.zeros(8), table, **settings))
-
-
-def test_runs_agree(tmp_path):
-    check_runs_agree(tmp_path, {"algorithm": {"name": "ars", "top": 2}, "task": {"normalize_observations": True}})
-
-
 def test_pairs_that_failed_count_as_the_worst(table):
     ars = pyes.ARS(np.zeros(5), table, population_size=6, top=2, sigma=1.0, learning_rate=1.0)
     first = ars.member(0)
@@ -78,12 +68,3 @@ def test_theta_stays_when_all_returns_are_equal(table):
 def test_impossible_settings_are_refused(table, settings, message):
     with pytest.raises(ConfigError, match=message):
         pyes.ARS(np.zeros(2), table, **settings)
-
-
-@pytest.mark.parametrize("name", ["ars", "snes"])
-def test_optimizer_is_refused_where_there_is_none(name):
-    message = f"^optimizer.name: got 'sgd', expected 'adam' with algorithm.name={name}, which has no optimiser$"
-    with pytest.raises(ConfigError, match=message):
-        from_mapping({"algorithm": {"name": name}, "optimizer": {"name": "sgd"}})
-    with pytest.raises(ConfigError, match=message):
-        pyes.maximize(functions.sphere, np.zeros(2), name, optimizer=OptimizerConfig(name="sgd"))

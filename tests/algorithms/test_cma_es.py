@@ -10,10 +10,10 @@ pytest.importorskip("cma")
 import cma
 from cma import restricted_gaussian_sampler as samplers
 
-from pyes.algorithms import CMAES
+from pyes.algorithms.cma_es import CMAES
 from pyes.errors import ConfigError
 from pyes.numerics import streams
-from pyes.system import memory
+from pyes.system import limits
 
 KINDS = {
     "full": {},
@@ -79,7 +79,7 @@ def test_cma_es_is_full_up_to_two_thousand_parameters_and_diagonal_above():
 
 
 def test_cma_es_refuses_a_covariance_matrix_that_does_not_fit(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 2**30)
+    monkeypatch.setattr(limits, "available_memory", lambda: 2**30)
     expected = "got 'full' with 20,000 parameters, which takes 26.8 GiB, and 1.0 GiB of memory are available; try 'diag"
     with pytest.raises(ConfigError, match=expected):
         CMAES(np.zeros(20_000), covariance="full")

@@ -5,12 +5,11 @@ import pytest
 
 import pyes
 import pyes.reports.replay
-from pyes.algorithms import GA
+from pyes.algorithms.ga import GA
 from pyes.algorithms.lineage import Lineage, pack, unpack
 from pyes.errors import ConfigError
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable
-from pyes.run.journal import read
 
 SETTINGS = {"population_size": 24, "sigma": 0.2, "sigma_decay": 0.99, "parents": 5, "elites": 2}
 
@@ -158,18 +157,6 @@ def _config(path, **changes):
         "noise": {"entries": 10_000}, "generations": 6, "evaluation": {"every": 2, "episodes": 2},
         "snapshot": {"every": 3}, "cluster": {"name": "inline"}, "run_dir": str(path), **changes,
     }  # fmt: skip
-
-
-def test_ga_run_is_the_same_for_any_workers_and_when_it_goes_on(tmp_path):
-    for name, cluster in [("inline", {"name": "inline"}), ("one", {"workers": 1}), ("two", {"workers": 2})]:
-        pyes.train(_config(tmp_path / name, cluster=cluster), display=False)
-    pyes.train(_config(tmp_path / "parts", generations=4), display=False)
-    pyes.train({"resume": str(tmp_path / "parts"), "generations": 6}, display=False)
-    digests = {read(tmp_path / name / "journal.bin").digest for name in ("inline", "one", "two", "parts")}
-    assert len(digests) == 1
-    with pyes.reports.replay.open(tmp_path / "parts") as replay:
-        for generation, member in [(5, 0), (5, 7), (2, 1)]:
-            assert replay.play(generation, member).exact
 
 
 def test_ga_run_goes_another_way_with_fewer_parents_and_another_seed(tmp_path):

@@ -11,7 +11,7 @@ from nevergrad.optimization.es import EvolutionStrategy
 from nevergrad.optimization.optimizerlib import ConfPSO, ParametrizedCMA
 
 import pyes
-from pyes.algorithms import Nevergrad
+from pyes.algorithms.nevergrad import Nevergrad
 from pyes.errors import ConfigError
 from pyes.numerics import streams
 

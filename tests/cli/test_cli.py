@@ -10,23 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import pyes, started
 
 from pyes import cli
 from pyes.cli import this_machine
+from pyes.run.directory import RunDirectory
 
 TINY = ("debug=default", "task=cart_pole")
-
-
-def pyes(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pyes", *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
 
 
 def error_line(done: subprocess.CompletedProcess[str], status: int) -> str:
@@ -37,6 +27,14 @@ def error_line(done: subprocess.CompletedProcess[str], status: int) -> str:
     assert not any("error" in each.lower() for each in before)
     assert line.startswith("pyes: error: ")
     return line.removeprefix("pyes: error: ")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server():
+    if sys.platform != "win32":
+        import hosts
+
+        hosts.start_server()
 
 
 @pytest.fixture(scope="module")
@@ -190,9 +188,10 @@ def test_table_of_a_sweep_is_markdown_or_json_and_nothing_else(run: Path, tmp_pa
     assert [each["reached"] for each in json.loads(done.stdout)["rows"][0]["targets"]] == [1, 0]
 
 
-@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+@pytest.mark.parametrize("launcher", ["basic", pytest.param("joblib", marks=pytest.mark.slow)])
 def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launcher: str, tmp_path: Path):
-    done = pyes("train", *TINY, "seed=0,-1,2", f"hydra/launcher={launcher}", "run_dir=sweep", "-m", cwd=tmp_path)
+    command = started if launcher == "joblib" else pyes  # joblib starts Pythons like its own
+    done = command("train", *TINY, "seed=0,-1,2", f"hydra/launcher={launcher}", "run_dir=sweep", "-m", cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("pyes: error: seed: got -1, expected an integer >= 0")
@@ -202,12 +201,14 @@ def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launche
     assert all((tmp_path / "sweep" / job / "policy.safetensors").exists() for job in "02")
 
 
+@pytest.mark.slow
 def test_train_group_sweep_is_a_sweep_without_a_flag(tmp_path: Path):
     done = pyes("train", *TINY, "sweep=seeds", "generations=1", "hydra.sweep.dir=five", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [str(tmp_path / "five" / str(job)) for job in range(5)]
 
 
+@pytest.mark.slow
 def test_train_sweep_that_compares_takes_the_command_line_first_and_leaves_jobs_that_are_there(tmp_path: Path):
     overrides = ("sweep=compare_lander", "algorithm=openai_es", "seed=0", "debug=default", "run_dir=lander")
     done = pyes("train", *overrides, cwd=tmp_path)
@@ -232,7 +233,7 @@ def test_train_help_lists_the_choices(tmp_path: Path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT from another process")
-@pytest.mark.parametrize("cluster", ["inline", "local"])
+@pytest.mark.parametrize("cluster", [pytest.param("inline", marks=pytest.mark.slow), "local"])
 def test_train_interrupt_saves_and_says_how_to_go_on(cluster: str, tmp_path: Path):
     command = [sys.executable, "-m", "pyes", "train", "task=cart_pole", f"cluster={cluster}", "generations=null"]
     process = subprocess.Popen(
@@ -256,6 +257,7 @@ def test_train_interrupt_saves_and_says_how_to_go_on(cluster: str, tmp_path: Pat
     assert (tmp_path / "run" / "policy.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_train_and_resume_take_any_path(tmp_path: Path):
     name = "x=y/lauf-ä/a b,c'd"
     for arguments in (["run_dir=" + name, *TINY, "generations=1"], ["resume=" + name, "generations=2"]):
@@ -279,6 +281,7 @@ def test_train_resume_refuses_in_one_line(overrides: list[str], expected: str, r
     assert not (run.parent / "elsewhere").exists()
 
 
+@pytest.mark.slow
 def test_train_with_an_environment_that_prints_has_the_run_directory_alone_on_stdout(tmp_path: Path):
     (tmp_path / "talking_env.py").write_text(
         "import gymnasium\n"
@@ -299,6 +302,7 @@ def test_train_with_an_environment_that_prints_has_the_run_directory_alone_on_st
     assert json.loads(done.stdout)["lengths"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_closed_output_is_no_hindrance(closed: str, run: Path, tmp_path: Path):
@@ -444,9 +448,20 @@ def test_closed_pipe_is_no_traceback(tmp_path: Path):
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_libraries_get_one_thread_unless_the_user_says_otherwise(tmp_path: Path):
     code = "import os; from pyes import cli; cli.main(['info']); print(os.environ['OMP_NUM_THREADS'])"
     for given, expected in (({}, "1"), ({"OMP_NUM_THREADS": "3"}, "3")):
         environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"} | given
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == expected
+
+
+def test_a_refused_second_run_leaves_the_log_of_the_first_alone(tmp_path, capsys):
+    run = tmp_path / "run"
+    with RunDirectory(run).locked():
+        (run / "train.log").write_text("of the first\n")
+        assert cli.main(["train", f"run_dir={run}", "generations=1"]) == 2
+        assert "another process" in capsys.readouterr().err
+        assert cli.main(["train", f"run_dir={run}", "generations=-1"]) == 2
+    assert (run / "train.log").read_text() == "of the first\n"

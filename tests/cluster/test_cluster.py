@@ -15,10 +15,11 @@ import pytest
 from pyes import tasks
 from pyes.algorithms.population import Population
 from pyes.cluster import open_cluster
-from pyes.config import ClusterConfig, NetworkConfig
+from pyes.config import ClusterConfig
 from pyes.episodes.batch import Batch, Plan, Status
 from pyes.errors import ClusterError
-from pyes.networks import ActionHead, build
+from pyes.networks import ActionDecoder, build
+from pyes.networks.linear import LinearConfig
 from pyes.node.board import Board
 from pyes.node.pipes import open_pipe
 from pyes.node.process import state_of
@@ -27,14 +28,6 @@ from pyes.numerics.noise import NoiseTable
 from pyes.tasks.gymnasium import GymnasiumConfig
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills processes by /proc")
-
-CLUSTERS = [
-    ClusterConfig(name="inline"),
-    ClusterConfig(workers=1),
-    ClusterConfig(workers=2),
-    ClusterConfig(workers=5),
-    ClusterConfig(workers=2, start_method="spawn"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +38,9 @@ def table():
 
 def _plan(config, members):
     with tasks.make(config) as task:
-        head = ActionHead.for_space(task.action_space)
+        head = ActionDecoder.for_space(task.action_space)
         size = task.observation_size
-    spec, theta = build(NetworkConfig(), size, head, seed=0, observation_clip=5.0)
+    spec, theta = build(LinearConfig(), size, head, seed=0, observation_clip=5.0)
     plan = Plan(
         seed=0,
         dim=len(theta),
@@ -79,34 +72,17 @@ def _same(first, second):
     np.testing.assert_array_equal(first.sum_lengths, second.sum_lengths)
 
 
-@pytest.fixture(scope="module")
-def expected(table):
-    config = GymnasiumConfig(env_id="LunarLanderContinuous-v3")
-    plan, theta = _plan(config, 12)
-    with open_cluster(ClusterConfig(name="inline"), config) as cluster:
-        cluster.start(plan, table)
-        return [cluster.evaluate(_batch(theta, 12, generation)) for generation in range(3)]
-
-
-@pytest.mark.parametrize("config", CLUSTERS, ids=lambda c: f"{c.name}-{c.workers}-{c.start_method}")
-def test_results_do_not_depend_on_the_cluster(config, table, expected):
+def test_batches_of_different_sizes_follow_each_other(table):
     task = GymnasiumConfig(env_id="LunarLanderContinuous-v3")
     plan, theta = _plan(task, 12)
-    with open_cluster(config, task) as cluster:
-        cluster.start(plan, table)
-        for generation in range(3):
-            _same(cluster.evaluate(_batch(theta, 12, generation)), expected[generation])
-
-
-def test_batches_of_different_sizes_follow_each_other(table, expected):
-    task = GymnasiumConfig(env_id="LunarLanderContinuous-v3")
-    plan, theta = _plan(task, 12)
-    with open_cluster(ClusterConfig(workers=3), task) as cluster:
-        cluster.start(plan, table)
+    with (
+        open_cluster(ClusterConfig(name="inline"), task) as alone,
+        open_cluster(ClusterConfig(workers=3), task) as three,
+    ):
+        for cluster in (alone, three):
+            cluster.start(plan, table)
         for members in (12, 1, 7, 12):
-            results = cluster.evaluate(_batch(theta, members, 0))
-            assert len(results.returns) == members
-        _same(results, expected[0])
+            _same(three.evaluate(_batch(theta, members)), alone.evaluate(_batch(theta, members)))
 
 
 def _faulty(**kwargs):
@@ -124,42 +100,37 @@ def _evaluate(task, config, table, members=16, generations=1):
 FAILED = np.arange(16) % 2 == 0
 
 
-@pytest.mark.parametrize(
-    ("fault", "status"),
-    [
-        ("raise", Status.RAISED),
-        ("shape", Status.RAISED),
-        ("sys_exit", Status.RAISED),
-        ("nan", Status.NOT_FINITE),
-        ("inf", Status.NOT_FINITE),
-    ],
-)
+FAULTS = {
+    "raise": Status.RAISED,
+    "shape": Status.RAISED,
+    "sys_exit": Status.RAISED,
+    "nan": Status.NOT_FINITE,
+    "inf": Status.NOT_FINITE,
+}
+
+
 @pytest.mark.parametrize("name", ["inline", "local"])
-def test_a_failing_environment_fails_its_members_only(fault, status, name, table):
+def test_a_failing_environment_fails_its_members_only(name, table):
     config = ClusterConfig(name=name, workers=2)
     (healthy,) = _evaluate(_faulty(), config, table)
-    (results,) = _evaluate(_faulty(fault=fault), config, table)
-    np.testing.assert_array_equal(results.status, np.where(FAILED, status, Status.OK))
-    assert np.isnan(results.returns[FAILED]).all()
-    np.testing.assert_array_equal(results.returns[~FAILED], healthy.returns[~FAILED])
-    assert (results.sums[FAILED] == 0).all()
-    assert (results.sum_lengths[FAILED] == 0).all()
-    assert results.failed == 8
-    assert any("seed" in error for error in results.errors)
-
-
-@pytest.mark.parametrize("fault", ["segfault", "exit", "memory", "hang", "hold_gil"])
-def test_a_member_that_kills_or_hangs_its_worker_once_is_evaluated_again(fault, table, tmp_path):
-    config = ClusterConfig(workers=2, episode_time_limit=1.0)
-    (healthy,) = _evaluate(_faulty(), config, table)
-    (results,) = _evaluate(_faulty(fault=fault, once=str(tmp_path), every=16), config, table)
-    assert len(list(tmp_path.iterdir())) == 2
-    _same(results, healthy)
+    for fault, status in FAULTS.items():
+        (results,) = _evaluate(_faulty(fault=fault), config, table)
+        np.testing.assert_array_equal(results.status, np.where(FAILED, status, Status.OK))
+        assert np.isnan(results.returns[FAILED]).all()
+        np.testing.assert_array_equal(results.returns[~FAILED], healthy.returns[~FAILED])
+        assert (results.sums[FAILED] == 0).all()
+        assert (results.sum_lengths[FAILED] == 0).all()
+        assert results.failed == 8
+        assert any("seed" in error for error in results.errors)
 
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("segfault", "killed by signal "), ("exit", "exit code 3"), ("memory", "MemoryError")],
+    [
+        ("segfault", "killed by signal "),
+        pytest.param("exit", "exit code 3", marks=pytest.mark.slow),
+        pytest.param("memory", "MemoryError", marks=pytest.mark.slow),
+    ],
 )
 def test_a_member_that_kills_three_workers_is_recorded_as_failed(fault, reason, table):
     config = ClusterConfig(workers=2)
@@ -346,7 +317,10 @@ def test_stopped_workers_are_replaced_when_they_hold_nothing_either(table):
         _same(cluster.evaluate(_batch(theta, 16)), healthy)
 
 
-@pytest.mark.parametrize("workers_too", [False, True], ids=["nursery", "nursery and workers"])
+@pytest.mark.parametrize(
+    "workers_too",
+    [pytest.param(False, id="nursery", marks=pytest.mark.slow), pytest.param(True, id="nursery and workers")],
+)
 def test_nurseries_killed_again_and_again_change_nothing(workers_too, table):
     task = _faulty(sleep=0.002)
     plan, theta = _plan(task, 64)
@@ -400,6 +374,7 @@ def test_a_nursery_killed_before_the_start_is_replaced(table):
         _same(cluster.evaluate(_batch(theta, 16)), healthy)
 
 
+@pytest.mark.slow
 def test_a_stopped_nursery_is_replaced(table):
     plan, theta = _plan(_faulty(), 16)
     (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
@@ -453,6 +428,7 @@ table.close()
     return subprocess.Popen([sys.executable, "-c", code], start_new_session=True, **options)
 
 
+@pytest.mark.slow
 def test_a_nursery_forked_beside_torch_and_threads_works_as_the_first_one(table, tmp_path):
     body = """
 plan, theta = _plan(_faulty(), 16)
@@ -474,6 +450,7 @@ print("the same")
     assert output == "the same\n", errors
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_as_a_whole_goes_on_as_if_nothing_had_been(tmp_path):
     """Ctrl-Z: the time does not count against episode_time_limit, nor against stopped workers."""
     body = """
@@ -501,9 +478,16 @@ with open_cluster(ClusterConfig(workers=2, episode_time_limit=3.0, attempts=1), 
     assert (output, errors) == ("True\n", "")
 
 
-@pytest.mark.parametrize("stderr", ["unread", "broken", "closed"])
-@pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_environments_may_print_whoever_listens(stderr, start_method, table, tmp_path):
+@pytest.mark.parametrize(
+    ("start_method", "stderr"),
+    [
+        pytest.param("fork", "unread", marks=pytest.mark.slow),
+        ("fork", "broken"),
+        pytest.param("fork", "closed", marks=pytest.mark.slow),
+        pytest.param("spawn", "broken", marks=pytest.mark.slow),
+    ],
+)
+def test_environments_may_print_whoever_listens(start_method, stderr, table, tmp_path):
     """More than a pipe holds, and standard output has what the head says alone."""
     (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
     body = f"""
@@ -524,7 +508,7 @@ with open_cluster(ClusterConfig(workers=2, start_method={start_method!r}), task)
         assert process.stdout.read() == f"0 {healthy.returns.tolist()}\n"
 
 
-@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+@pytest.mark.parametrize("start_method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_ctrl_c_in_the_whole_group_is_the_heads_alone(start_method, tmp_path):
     """Also in processes that have just been started."""
     body = f"""

@@ -57,15 +57,16 @@ def test_ray_is_refused_to_a_function_with_no_workers_and_with_a_key():
 def test_agent_returns_how_its_worker_ended_and_what_it_said_last():
     from pyes.cluster.ray import _Agent
 
-    status, last = _Agent().run("nowhere", keys.new(), 1)
+    status, last = _Agent().run("nowhere", keys.node_part(keys.new()), 1)
     assert (status, last[:41]) == (2, "pyes: error: address: got 'nowhere', expe")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray")
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("ip"), reason="makes a network")
 def test_a_run_whose_ray_loses_a_node_and_gets_another_equals_one_in_one_process(tmp_path, server):
+    if importlib.util.find_spec("ray") is None:
+        pytest.fail("Ray is missing: pip install 'pyes-rl[ray]'")
     run = tmp_path / "run"
     with tempfile.TemporaryDirectory(prefix="pyes-ray-", dir="/tmp") as short:  # paths of sockets have 107 bytes
         environment = {

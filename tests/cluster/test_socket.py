@@ -1,5 +1,6 @@
 """Runs over sockets: whatever happens to nodes, head and network, the journal is the one of a run in one process."""
 
+import asyncio
 import collections
 import contextlib
 import csv
@@ -12,6 +13,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -23,15 +25,16 @@ import numpy as np
 import pytest
 from clocks import backwards
 from heads import DEADLINE, children, count_of, hurt, merge, until
-from hosts import FakeNode, Host, Link, Proxy, Trainer, connect, crowd, new_address, new_cable, start_server
+from hosts import FakeNode, Host, Link, Program, Proxy, Trainer, connect, crowd, new_address, new_cable, start_server
 
 import pyes
 from pyes import cli
 from pyes.errors import ConfigError
 from pyes.remote import head as head_module
 from pyes.remote import job as job_module
+from pyes.remote import peer as peer_module
 from pyes.remote import wire
-from pyes.remote.replica import Node
+from pyes.remote.replica import Replica
 from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import HeadSide
 from pyes.reports import status
@@ -61,30 +64,6 @@ SETTINGS = {
 SLOW = {"FAULTY": '{"sleep": 0.006}'}
 
 ENDLESS = {"generations": 10**6}
-
-RUNS = {
-    "openai_es": ("replay", {}),
-    "openai_es, told theta": ("params", {}),
-    "averaging": (
-        "replay",
-        {"algorithm": {"averaging": {"episodes_max": 4}}, "task": {"episodes": 2, "common_random_numbers": "none"}},
-    ),
-    "ga": ("replay", {"algorithm": {"name": "ga"}}),
-    "cma_es": ("auto", {"algorithm": {"name": "cma_es"}}),
-    "nevergrad": ("params", {"algorithm": {"name": "nevergrad"}}),
-    "a growing population": (
-        "replay",
-        {
-            "algorithm": {"growth": {"timesteps": 120, "population_max": 20}},
-            "task": {"env_id": "CartPole-v1"},
-        },
-    ),
-    "two episodes": (
-        "replay",
-        {"task": {"episodes": 2, "common_random_numbers": "none", "statistics_share": 0.3}, "cluster": {"workers": 1}},
-    ),
-    "novelty": ("replay", {"algorithm": {"name": "nsra_es"}, "task": {"behaviour": "final_observation"}}),
-}
 
 
 def _train(run, *changes):
@@ -171,20 +150,11 @@ def _end(head):
 # --- equality
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_run_on_two_machines_equals_one_in_one_process(tmp_path, reference, daemons, name):
-    """With two episodes, the head's own machine takes part, too."""
-    run, (sync, changes) = tmp_path / "run", RUNS[name]
-    _train(run, over(daemons, run, sync=sync), changes)
-    _same(reference(changes | {"cluster": {}}), run)
-
-
-@pytest.mark.parametrize("name", ["openai_es", "novelty"])
-def test_what_many_machines_are_sent_leads_to_the_same(tmp_path, reference, daemons, name, monkeypatch):
-    """As if two were many: each is sent the whole, not what it does not know."""
+def test_what_many_machines_are_sent_leads_to_the_same(tmp_path, reference, daemons, monkeypatch):
+    """As if two nodes were many: each is sent the whole generation, not only what it does not know."""
     monkeypatch.setattr(head_module, "_FEW_NODES", 1)
-    run, (sync, changes) = tmp_path / "run", RUNS[name]
-    _train(run, over(daemons, run, sync=sync), changes)
+    run, changes = tmp_path / "run", {"algorithm": {"name": "nsra_es"}, "task": {"behaviour": "final_observation"}}
+    _train(run, over(daemons, run, sync="replay"), changes)
     _same(reference(changes), run)
 
 
@@ -192,7 +162,7 @@ def test_machines_join_in_the_middle_and_in_a_resumed_run(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     _train(run, {"generations": 3})
     with _trainer(address, run, environment=SLOW) as head:
-        head.hear(f"no node is here; start one with: pyes worker {address}")
+        head.hear(f"there is no node yet; start one with: pyes worker {address}")
         with Host(address, environment=SLOW):
             _more_rows(head, run, 2)
             with Host(address, 2, environment=SLOW):
@@ -223,13 +193,14 @@ def test_nodes_killed_at_random_and_all_at_once_change_nothing(tmp_path, referen
                 hosts[number % 2] = stack.enter_context(Host(address, environment=SLOW))
         for host in hosts:
             host.kill()
-        head.hear("no node is here")
+        head.hear("there is no node yet")
         stack.enter_context(Host(address, 2, environment=SLOW))
         _more_rows(head, run, 1)
         _end(head)
     _same(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
 def test_the_heads_own_node_is_replaced_when_it_dies(tmp_path, reference):
     run = tmp_path / "run"
     with _trainer(new_address(), run, workers=1, environment=SLOW) as head:
@@ -239,6 +210,31 @@ def test_the_heads_own_node_is_replaced_when_it_dies(tmp_path, reference):
             hurt(own, signal.SIGKILL)
         head.succeed()
     _same(reference(), run)
+
+
+def test_the_heads_own_node_has_nothing_of_the_heads_and_ends_with_it(tmp_path):
+    """Also one that has replaced another, while the head had threads and connections."""
+    run, address = tmp_path / "run", new_address()
+    with _trainer(address, run, ENDLESS, workers=1, environment=SLOW) as head, Host(address, environment=SLOW):
+        head.until(lambda: len(_nodes(run)) == 2, "rows of both")
+        (own,) = children(head.pid)
+        hurt(own, signal.SIGKILL)
+        (own,) = head.until(lambda: [each for each in children(head.pid) if each != own], "another one")
+        head.until(lambda: children(own), "its process of the job")
+        assert b"--tied" in Path(f"/proc/{own}/cmdline").read_bytes().split(b"\0")
+        assert _sockets(head.pid)
+        for process in (own, *children(own)):
+            assert not _sockets(head.pid) & _sockets(process)
+        head.kill()  # and waits for the end of all that it started
+
+
+def _sockets(pid):
+    """Return the sockets that a process has open."""
+    found = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            found.add(os.readlink(descriptor))
+    return {each for each in found if each.startswith("socket:")}
 
 
 def test_a_head_killed_and_resumed_finds_its_nodes_again(tmp_path, reference):
@@ -277,6 +273,7 @@ def test_a_silent_link_costs_time_alone(tmp_path, reference):
     _same(reference(), run)
 
 
+@pytest.mark.slow
 def test_a_node_whose_workers_are_lost_leaves_and_tries_again(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with _trainer(address, run, ENDLESS, workers=1, environment=SLOW) as head:
@@ -290,6 +287,27 @@ def test_a_node_whose_workers_are_lost_leaves_and_tries_again(tmp_path, referenc
     _same(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
+def test_a_member_that_takes_minutes_costs_its_node_one_worker_for_a_moment(tmp_path, reference):
+    """It hangs on one node alone; the other node evaluates it, and the first one goes on with both of its workers."""
+    run, address, marks = tmp_path / "run", new_address(), tmp_path / "marks"
+    marks.mkdir()
+    hangs = {"FAULTY": json.dumps({"sleep": 0.006, "fault": "hang", "every": 3, "once": str(marks)})}
+    with contextlib.ExitStack() as stack:
+        head = stack.enter_context(_trainer(address, run, ENDLESS, environment=SLOW))
+        stack.enter_context(Host(address, environment=SLOW))
+        host = stack.enter_context(Host(address, 2, environment=hangs))
+        for number in (1, 2):
+            head.until(lambda number=number: len(list(marks.iterdir())) >= number, "a member that hangs")
+            head.until(lambda: len(host.workers) == 2, "a worker in place of the one that hung")
+            head.until(lambda: len(_nodes(run)) == 2, "a generation of both nodes")
+        assert host.said.count("its batch is over") >= 1
+        assert "its episode ran for more than" not in host.said
+        _end(head)
+    _same(reference({"generations": count_of(run)}), run)
+
+
+@pytest.mark.slow
 def test_results_of_a_node_that_was_stopped_are_duplicates(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with contextlib.ExitStack() as stack:
@@ -300,10 +318,11 @@ def test_results_of_a_node_that_was_stopped_are_duplicates(tmp_path, reference):
             _more_rows(head, run, 2)
             one.send_all(signal.SIGCONT)
             head.succeed()
-            assert "of slow nodes, and evaluated by others, too: " in head.said
+            assert re.search(r"\d+ members? (was|were) run again because their node was slow", head.said)
     _same(reference(), run)
 
 
+@pytest.mark.slow
 @makes_networks
 def test_three_machines_on_cables_that_are_pulled_out_change_nothing(tmp_path, reference, key):
     """Hosts are network namespaces; the address is open, and so there is a key."""
@@ -350,6 +369,7 @@ def test_a_cable_that_is_out_for_twenty_seconds_changes_nothing(tmp_path, refere
     _same(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delay", "piece"), [(0.05, 2**16), (0.0, 1)])
 def test_a_slow_or_crumbling_link_changes_nothing(tmp_path, reference, delay, piece):
     run, address = tmp_path / "run", new_address()
@@ -360,6 +380,7 @@ def test_a_slow_or_crumbling_link_changes_nothing(tmp_path, reference, delay, pi
     _same(reference(), run)
 
 
+@pytest.mark.slow
 def test_a_link_cut_after_every_number_of_bytes_changes_nothing(tmp_path, reference):
     """Every other connection lives for some bytes more than the one before it; a node gives up if none is let in."""
     run, address = tmp_path / "run", new_address()
@@ -370,6 +391,7 @@ def test_a_link_cut_after_every_number_of_bytes_changes_nothing(tmp_path, refere
     _same(reference(), run)
 
 
+@pytest.mark.slow
 @makes_clocks
 def test_clocks_that_are_days_apart_change_nothing(tmp_path, reference):
     """A beat carries its sender's clock: an answer with another one would make a round trip of days, or of none."""
@@ -386,10 +408,11 @@ def test_clocks_that_are_days_apart_change_nothing(tmp_path, reference):
     _same(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
 def test_a_node_whose_wall_clock_runs_backwards_changes_nothing(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     variables = {**os.environ, **backwards(tmp_path), "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-m", "pyes", "worker", address, "--workers", "1"]
+    command = [sys.executable, "-m", "pyes", "worker", address, "--workers", "1", "--allow", "faulty"]
     with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True) as node:
         try:
             _train(run, over(address, run))
@@ -406,13 +429,11 @@ def test_a_node_that_was_left_out_of_batches_learns_what_they_came_to(reference)
     recording = journal.read(reference() / "journal.bin")
     records = [each for each in recording if isinstance(each, journal.Generation)]
     settings = job_module.settings_of(pyes.config.from_mapping(SETTINGS))
-    with Node(wire.Job("job", settings, "replay"), 1) as node:
-        node.fork()
-        ready = node.prepare()
-        assert node.open(wire.Open(1, 0, 4, ready.theta_hash)) is None
+    with asyncio.run(Replica.make(wire.Job("job", settings, "replay"), 1)) as node:
+        assert node.open(wire.Open(1, 0, 4, node.ready().theta_hash)) is None
         node.close_batch()
         for record in records:
-            assert node.learn(head_module._lesson(record, np.arange(len(record.returns)))) is None
+            assert node.learn(peer_module.lesson(record, np.arange(len(record.returns)))) is None
         assert node.ready().generation == len(records) == SETTINGS["generations"]
         assert node.ready().theta_hash == read_rows(reference() / "metrics.csv")[-1]["theta_hash"]
 
@@ -537,6 +558,7 @@ def test_a_node_that_is_late_is_not_waited_for(patient):
         assert node.expect(wire.Open).generation == generation + 1
 
 
+@pytest.mark.slow
 def test_a_node_that_does_not_read_is_not_written_to_for_ever(tmp_path, reference):
     """Each generation is a vector of 1 MB; 4 may wait for it, and some more in the kernel."""
     changes = {
@@ -548,7 +570,7 @@ def test_a_node_that_does_not_read_is_not_written_to_for_ever(tmp_path, referenc
     run, address = tmp_path / "run", new_address()
     _digests(json.dumps(changes))  # takes seconds; it is to join at the beginning
     with _trainer(address, run, changes, sync="params") as head:
-        head.hear("no node is here")
+        head.hear("there is no node yet")
         with FakeNode(address, node="deaf") as node, Host(address):
             node.send(_ready(node.expect(wire.Job), changes))
             while head.running:
@@ -601,6 +623,7 @@ def _ready(job, changes=None):
     return wire.Ready(job.job, digest, table, "", 0, 0)
 
 
+@pytest.mark.slow
 def test_user_code_that_is_on_the_head_alone_is_named(tmp_path):
     """The head's own node has it, too."""
     (tmp_path / "only_here.py").write_text("from user_tasks import point as make\n")
@@ -634,6 +657,7 @@ def key(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_a_run_between_machines_with_a_key_lets_in_nobody_else(tmp_path, reference, key):
     run, address = tmp_path / "run", new_address()
     other = tmp_path / "other"
@@ -645,11 +669,13 @@ def test_a_run_between_machines_with_a_key_lets_in_nobody_else(tmp_path, referen
         )
         _more_rows(head, run, 1)
         assert wrong.wait() == 3
-        assert re.search(r"the head does not (have|take) this key", wrong.said)
+        assert re.search(r"it is not the head of this key|the head does not take this key", wrong.said)
         with connect(address) as garbage:
             garbage.sendall(bytes(range(256)) * 8)
             assert not _rest(garbage)
-        head.until(lambda: _logged(run, "refused 127.*: it has not the key of this cluster"), "the refusals")
+        head.until(
+            lambda: _logged(run, "refused 127.*: it does not have the nodes' key of this cluster"), "the refusals"
+        )
         _more_rows(head, run, 2)
         assert none.wait() == 3, none.said
         assert honest.running
@@ -657,24 +683,63 @@ def test_a_run_between_machines_with_a_key_lets_in_nobody_else(tmp_path, referen
     _same(reference({"generations": count_of(run)}), run)
 
 
-def test_a_key_that_is_gone_from_the_head_lets_nobody_in_until_it_is_back(tmp_path, reference, key):
-    run, address, lost, kept = tmp_path / "run", new_address(), tmp_path / "lost", tmp_path / "kept"
-    shutil.copy(key, lost)
-    with _trainer(address, run, ENDLESS, key=str(lost), workers=1, environment=SLOW) as head:
-        _more_rows(head, run, 1)
-        lost.rename(kept)
-        with Host(address, key=str(key)) as late:
-            assert late.wait() == 3
-            assert "does not answer" in late.said.splitlines()[-1]
-        assert _logged(run, r"refused 127\S+: cannot read the key") == 1
-        _more_rows(head, run, 1)
-        kept.rename(lost)
-        with Host(address, key=str(key)) as late:
-            late.hear("at work")
-            _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+def test_a_head_with_a_nodes_key_is_not_obeyed(tmp_path, key):
+    """A thief of a node's file gives orders at the head's address: no node that has the same file takes them."""
+    address = new_address()
+    parsed = addresses.parse(address)
+    thief = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    thief.load_cert_chain(keys.node_path(key))
+    with socket.create_server((parsed.host, parsed.port)) as server, Host(address, key=str(key)) as host:
+        connection, _ = server.accept()
+        with contextlib.suppress(ssl.SSLError, ConnectionError), connection:
+            thief.wrap_socket(connection, server_side=True).recv(1)
+        assert host.wait() == 3
+        assert f"{address}: it is not the head of this key" in host.said
+    with pytest.raises(ConfigError, match=r"is the nodes' key, with which a machine can only join"):
+        _train("unused", over(new_address(), tmp_path / "run", key=str(keys.node_path(key))))
 
 
+def test_code_that_a_worker_does_not_allow_is_named_on_both_sides(tmp_path, key):
+    """Without a key that is any code of the user's own; with one, packages that were not given, where some were."""
+    run, address = tmp_path / "run", new_address()
+    refusal = "task.env_id: this worker may not run 'faulty:Faulty-v0'; allow it with: pyes worker --allow faulty"
+    with _trainer(address, run) as head, Host(address, allow=()) as host:
+        host.hear(f"cannot take part in the job: {refusal}")
+        head.hear(f"cannot take part: {refusal}")
+        assert host.running
+        head.kill()
+    run, address = tmp_path / "with_key", new_address()
+    with _trainer(address, run, key=str(key)) as head:
+        with Host(address, key=str(key), allow=("user_tasks",)) as host:
+            host.hear(f"cannot take part in the job: {refusal}")
+        with Host(address, key=str(key), allow=("user_tasks", "faulty")):
+            head.succeed()
+
+
+@makes_networks
+def test_an_address_beyond_loopback_without_a_key_is_refused_before_a_connection_is_made():
+    """Whoever listens there would have run code as the worker's user."""
+    with Program(_listen_beyond_loopback, apart=True) as program:
+        program.succeed()
+
+
+def _listen_beyond_loopback():
+    """Listen where a worker and a status without a key are sent to, in a network of this process's own."""
+    for command in ("link set lo up", "addr add 10.9.8.7/32 dev lo"):
+        subprocess.run(["ip", *command.split()], check=True)
+    with socket.create_server(("10.9.8.7", 5555)) as server:
+        for command in ("worker", "status"):
+            arguments = [sys.executable, "-m", "pyes", command, "tcp://10.9.8.7:5555"]
+            done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=DEADLINE)
+            assert done.returncode == 2, done.stderr
+            assert done.stderr.startswith("pyes: error: tcp://10.9.8.7:5555: expected --key FILE with it"), done.stderr
+            assert done.stderr.count("\n") == 1
+        server.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+@pytest.mark.slow
 def test_a_node_with_a_key_does_not_trust_a_head_without(tmp_path, key):
     address = new_address()
     with _trainer(address, tmp_path / "run"), Host(address, key=str(key)) as host:
@@ -738,6 +803,7 @@ def test_two_thousand_nodes_that_join_at_once_are_all_let_in(patient):
     until(lambda: len(status.ask(addresses.parse(address), None)["nodes"]) < 2000, "their leave")
 
 
+@pytest.mark.slow
 def test_a_head_out_of_descriptors_goes_on(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with Trainer(
@@ -766,6 +832,7 @@ def _rest(connection):
 # --- daemons and signals
 
 
+@pytest.mark.slow
 def test_a_sweep_of_tasks_and_networks_is_served_by_the_same_daemons(tmp_path, daemons):
     sweep = tmp_path / "sweep"
     shared = [
@@ -797,7 +864,7 @@ def test_a_worker_that_is_interrupted_ends_with_all_that_is_its(patient, number,
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_head_that_waits_for_nodes_can_be_interrupted(tmp_path, number):
     with _trainer(new_address(), tmp_path / "run") as head:
-        head.hear("no node is here")
+        head.hear("there is no node yet")
         head.send(number)
         assert head.wait() == 130
         assert "Traceback" not in head.said

@@ -6,6 +6,7 @@ import pytest
 
 from pyes.config.registry import Registry
 from pyes.errors import ConfigError
+from pyes.system import lookup
 
 
 @pytest.fixture
@@ -49,19 +50,52 @@ def test_classes_are_those_of_the_package(registry: Registry):
 
 
 def test_an_installed_package_adds_kinds_by_entry_points(registry: Registry, tmp_path):
-    (tmp_path / "elsewhere.py").write_text("class Mine:\n    Config = int\n")
+    code = """
+from dataclasses import dataclass
+from pyes.config.section import Section
+
+class Mine:
+    @dataclass(frozen=True)
+    class Config(Section): ...
+
+class Bare: ...
+"""
+    (tmp_path / "elsewhere.py").write_text(code)
     info = tmp_path / "elsewhere-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[some_kinds]\nmine = elsewhere:Mine\nbroken = elsewhere:Missing\n")
+    (info / "entry_points.txt").write_text(
+        "[some_kinds]\nmine = elsewhere:Mine\nbare = elsewhere:Bare\nbroken = elsewhere:Missing\n"
+    )
     assert registry.get("mine").__name__ == "Mine"
-    assert registry.names() == ["broken", "mine", "one", "three", "two"]
+    assert registry.names() == ["bare", "broken", "mine", "one", "three", "two"]
+    with pytest.raises(ConfigError, match=r"^thing.name=bare \(elsewhere:Bare\) has no settings: give it Config, a "):
+        registry.get("bare")
     with pytest.raises(ConfigError, match=r"^thing.name=broken: elsewhere:Missing of an installed package cannot be"):
         registry.get("broken")
 
 
-def test_from_factory_says_what_is_wrong_with_a_class(registry: Registry):
-    with pytest.raises(ConfigError, match=r"^thing.factory: got 'json:dumps', expected a class that derives from "):
-        registry.from_factory("json:dumps", dict, "my:Kind")
-    with pytest.raises(ConfigError, match=r"^thing.factory: 'collections:OrderedDict' has no settings; give it Config"):
-        registry.from_factory("collections:OrderedDict", dict, "my:Kind")
+def test_from_factory_needs_permission_for_the_users_package_alone():
+    registry = Registry("thing", "some_kinds", "pyes.algorithms.base:Algorithm")
+    lookup.allow_only(["pyes.algorithms.ars"])
+    try:
+        assert registry.from_factory("pyes.algorithms.ars:ARS", "my:Kind").title == "ARS"
+        with pytest.raises(ConfigError, match=r"^thing.factory: this worker may not run 'json:dumps'; allow it with"):
+            registry.from_factory("json:dumps", "my:Kind")
+    finally:
+        lookup.allow_only(None)
+
+
+def test_title_is_that_of_the_class_or_the_name(registry: Registry):
+    registry.get("one").title = "The first"
+    assert [registry.title(name) for name in ("one", "two", "nine")] == ["The first", "two", "nine"]
+
+
+def test_from_factory_says_what_is_wrong_with_a_class():
+    registry = Registry("thing", "some_kinds", "builtins:dict")
+    with pytest.raises(ConfigError, match=r"^thing.factory=json:dumps is not a class that derives from builtins.dict$"):
+        registry.from_factory("json:dumps", "my:Kind")
+    with pytest.raises(ConfigError, match=r"^thing.factory=collections:OrderedDict has no settings: give it Config"):
+        registry.from_factory("collections:OrderedDict", "my:Kind")
+    with pytest.raises(ConfigError, match=r"^thing.factory: got 3, expected my:Kind$"):
+        registry.from_factory(3, "my:Kind")

@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 from strategies import normals
 
 from pyes import _core, networks
-from pyes.networks import ActionHead, NamedModule, PolicySpec
+from pyes.networks import ActionDecoder, NamedModule, PolicySpec
 from tests.core.test_policy import instructions, recurrent
 
 BOX = {"low": (-1.0, -0.5), "high": (1.0, 2.0), "shape": (2,)}
 HEADS = {
-    "argmax": ActionHead("argmax", 2, start=3),
-    "identity": ActionHead("identity", 2, noise=0.5, **BOX),
-    "clip": ActionHead("clip", 2, noise=0.1, **BOX),
-    "tanh": ActionHead("tanh", 2, **{**BOX, "shape": (1, 2)}),
-    "bins": ActionHead("bins", 6, bins=3, **BOX),
+    "argmax": ActionDecoder("argmax", 2, start=3),
+    "identity": ActionDecoder("identity", 2, noise=0.5, **BOX),
+    "clip": ActionDecoder("clip", 2, noise=0.1, **BOX),
+    "tanh": ActionDecoder("tanh", 2, **{**BOX, "shape": (1, 2)}),
+    "bins": ActionDecoder("bins", 6, bins=3, **BOX),
 }
 
 
-def _runner(op: int, head: ActionHead, observation_size: int, member: int, normalise: bool) -> Any:
+def _runner(op: int, head: ActionDecoder, observation_size: int, member: int, normalise: bool) -> Any:
     """Return a runner at the begin of a member's episode, with parameters of its own."""
     if op:
         rows = [recurrent(op, observation_size, 5, 1, 0, 1 if op == 1 else 0)]
@@ -76,7 +76,8 @@ def test_act_equals_the_runners_one_by_one(op, mode, size, dtype, slots, normali
 
 
 def test_act_with_a_network_that_torch_runs_equals_the_runners_one_by_one():
-    head = ActionHead("identity", 2, shape=(2,), low=(-np.inf,) * 2, high=(np.inf,) * 2)
+    pytest.importorskip("torch")
+    head = ActionDecoder("identity", 2, shape=(2,), low=(-np.inf,) * 2, high=(np.inf,) * 2)
     named = NamedModule("torch.nn:Linear", {}, 3, 2, 8)
     alone, together = ([PolicySpec(named, head, 5.0).runner() for _ in range(3)] for _ in range(2))
     for slot in range(3):

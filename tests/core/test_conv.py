@@ -1,6 +1,7 @@
 """Convolutions and virtual batch normalisation: C against torch and against its NumPy twin, bad rows refused."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,15 @@ from strategies import each_level, normals
 from torch import nn
 
 from pyes import _core, reference
-from pyes.config import NetworkConfig
 from pyes.errors import ConfigError
-from pyes.networks import ActionHead, Op, PolicySpec, Program, build
-from pyes.networks.compiler import compile_module, flatten
-from pyes.networks.images import Scale, VirtualBatchNorm, observe
-from pyes.networks.modules import build_module, module_of, policy_module
+from pyes.networks import ActionDecoder, Op, PolicySpec, Program, build
+from pyes.networks.dqn import DQNConfig
+from pyes.networks.torch.compiler import compile_module, flatten
+from pyes.networks.torch.layers import Scale, VirtualBatchNorm, observe
+from pyes.networks.torch.modules import module_of, policy_module
 
-DQN = NetworkConfig(
-    "dqn", channels=(5, 18), kernels=(4, 2), strides=(2, 1), hidden=(20,), activation="relu", divisor=255
-)
-NORMALIZED = NetworkConfig(**{**DQN.__dict__, "virtual_batch_norm": True})
+NORMALIZED = DQNConfig(channels=(5, 18), kernels=(4, 2), strides=(2, 1), hidden=(20,))
+DQN = replace(NORMALIZED, virtual_batch_norm=False)
 SHAPE = (3, 11, 9)
 
 
@@ -31,8 +30,8 @@ def images(count: int, shape: tuple[int, ...] = SHAPE, seed: int = 0) -> NDArray
     return np.random.default_rng(seed).integers(0, 256, (count, int(np.prod(shape))), np.uint8)
 
 
-def spec_of(config: NetworkConfig, shape: tuple[int, ...] = SHAPE) -> tuple[PolicySpec, NDArray[np.float32]]:
-    return build(config, int(np.prod(shape)), ActionHead("argmax", 4), 0, 5.0, shape)
+def spec_of(config: DQNConfig, shape: tuple[int, ...] = SHAPE) -> tuple[PolicySpec, NDArray[np.float32]]:
+    return build(config, int(np.prod(shape)), ActionDecoder("argmax", 4), 0, 5.0, shape)
 
 
 def torch_outputs(module: nn.Module, observations: NDArray[Any]) -> NDArray[np.float32]:
@@ -85,10 +84,10 @@ def test_any_convolutions_give_what_torch_gives_and_equal_bits_on_all_levels(cha
 @pytest.mark.parametrize("activation", ["identity", "relu", "gelu", "sigmoid"])
 @pytest.mark.parametrize("floats", [False, True])
 def test_normalized_network_equals_its_twin(level: str, activation: str, floats: bool) -> None:
-    spec, theta = spec_of(NetworkConfig(**{**NORMALIZED.__dict__, "activation": activation}))
+    spec, theta = spec_of(replace(NORMALIZED, activation=activation))
     theta = theta + 0.2 * normals(len(theta), 1)
     batch = 200 * normals((7, 297)) if floats else images(7)
-    made = spec.runner(level, reference=batch)
+    made = spec.runner(level, reference_batch=batch)
     made.load(theta)
     twin = reference.PolicyNetwork(spec.program.array(), theta, batch)
     for observation in images(5, seed=2):
@@ -96,13 +95,13 @@ def test_normalized_network_equals_its_twin(level: str, activation: str, floats:
 
 
 @pytest.mark.parametrize("config", [DQN, NORMALIZED], ids=["plain", "normalised"])
-def test_dqn_gives_what_its_torch_module_gives(config: NetworkConfig) -> None:
+def test_dqn_gives_what_its_torch_module_gives(config: DQNConfig) -> None:
     spec, theta = spec_of(config)
     batch = images(16, seed=1) if spec.normalized else None
-    made = spec.runner(reference=batch)
+    made = spec.runner(reference_batch=batch)
     theta = theta + 0.1 * normals(len(theta))
     made.load(theta)
-    module = policy_module(spec, theta, None, None, batch)
+    module = policy_module(spec.program, theta, reference_batch=batch)
     observations = images(10)
     assert_close(np.array([made.forward(each) for each in observations]), torch_outputs(module, observations))
 
@@ -112,9 +111,9 @@ def test_normalized_layers_have_mean_and_variance_of_the_batch_taken_out() -> No
     spec, theta = spec_of(NORMALIZED)
     theta = theta + 0.1 * normals(len(theta))
     batch = images(12)
-    made = spec.runner(reference=batch)
+    made = spec.runner(reference_batch=batch)
     made.load(theta)
-    network = policy_module(spec, theta, None, None, None)
+    network = policy_module(spec.program, theta)
     plain: list[nn.Module] = []
     for layer in network:
         if isinstance(layer, VirtualBatchNorm):
@@ -132,10 +131,10 @@ def test_statistics_are_those_of_each_perturbed_policy() -> None:
     batch, observation, noise = images(12), images(1, seed=5)[0], 0.3 * normals(len(center))
     rebuilt, outputs = [], []
     for theta in (center + noise, center - noise):
-        made = spec.runner(reference=batch)
+        made = spec.runner(reference_batch=batch)
         made.load(center)  # whose statistics must be gone after the next load
         made.load(theta)
-        module = policy_module(spec, theta, None, None, batch)
+        module = policy_module(spec.program, theta, reference_batch=batch)
         rebuilt.append(next(layer.running_mean for layer in module if isinstance(layer, VirtualBatchNorm)).numpy())
         outputs.append(made.forward(observation))
         assert_close(outputs[-1], torch_outputs(module, observation))
@@ -145,22 +144,21 @@ def test_statistics_are_those_of_each_perturbed_policy() -> None:
 
 def test_a_dead_channel_stays_finite() -> None:
     spec, theta = spec_of(NORMALIZED)
-    made = spec.runner(reference=np.zeros((4, 297), np.uint8))
+    made = spec.runner(reference_batch=np.zeros((4, 297), np.uint8))
     made.load(theta)
     assert np.isfinite(made.forward(images(1)[0])).all()
 
 
 def test_dqn_of_mnih_et_al_has_their_sizes() -> None:
-    config = NetworkConfig(
-        "dqn", channels=(32, 64, 64), kernels=(8, 4, 3), strides=(4, 2, 1), hidden=(512,), activation="relu"
-    )
-    program = compile_module(build_module(config, 28224, 18, (4, 84, 84)))
+    spec, _ = build(DQNConfig(virtual_batch_norm=False), 28224, ActionDecoder("argmax", 18), 0, 5.0, (4, 84, 84))
+    program = spec.program
+    assert isinstance(program, Program)
     assert program.dim == 1_693_362
     assert [row.outputs for row in program.instructions[1:4]] == [32 * 20 * 20, 64 * 9 * 9, 64 * 7 * 7]
 
 
 @pytest.mark.parametrize("config", [DQN, NORMALIZED], ids=["plain", "normalised"])
-def test_image_program_survives_the_round_trip(config: NetworkConfig) -> None:
+def test_image_program_survives_the_round_trip(config: DQNConfig) -> None:
     spec, _ = spec_of(config)
     assert isinstance(spec.program, Program)
     assert Program.from_dict(spec.program.to_dict()) == spec.program == compile_module(module_of(spec.program))
@@ -232,7 +230,7 @@ CONV = [4, 18, 12, 0, 24, 0, -1, -1, 2, 3, 3, 2, 1, 0, -1]
         ({11: 4}, r"got kernel 4 and stride 1 over an image of 2 x 3 x 3"),
         ({12: 0}, r"got kernel 2 and stride 0"),
         ({2: 13}, r"got 13 outputs, expected a multiple of 4"),
-        ({14: -2}, r"got scale offset -2, expected -1"),
+        ({14: -2}, r"got scale_offset -2, expected -1"),
         ({0: 5}, r"got 12 outputs and the divisor 0, expected 18"),
         ({5: 9}, r"got activation 9, expected 0 to 8"),
         ({0: 6}, r"got op 6, expected 0 \(linear\)"),
@@ -258,23 +256,28 @@ def test_damaged_image_instructions_are_refused(changes: dict[int, int], message
 )
 def test_reference_batches_that_do_not_fit_are_refused(batch: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
-        spec_of(NORMALIZED)[0].runner(reference=batch)
+        spec_of(NORMALIZED)[0].runner(reference_batch=batch)
     with pytest.raises(ValueError, match="got one, expected"):
-        spec_of(DQN)[0].runner(reference=images(2))
+        spec_of(DQN)[0].runner(reference_batch=images(2))
 
 
 def test_normalized_layer_behind_a_memory_is_refused() -> None:
     rows = [[1, 3, 4, 0, -1, 1, 12, -1, *[0] * 6, -1], [0, 4, 2, 28, -1, 0, -1, -1, *[0] * 6, 36]]
     with pytest.raises(ValueError, match="behind one with a memory"):
-        _core.PolicyRunner(np.array(rows), 3, action="argmax", reference=np.zeros((2, 3), np.float32))
+        _core.PolicyRunner(np.array(rows), 3, action="argmax", reference_batch=np.zeros((2, 3), np.float32))
 
 
 @pytest.mark.parametrize(
-    ("shape", "words"), [((99,), "observations of 99,"), ((), "no image"), ((3, 3, 33), "a kernel of 4 over an image")]
+    ("shape", "words"),
+    [
+        ((99,), "observations of 99$"),
+        ((), "observations of 297$"),
+        ((3, 3, 33), "a kernel of 4, larger than its image of 3 x 33"),
+    ],
 )
 def test_dqn_refuses_observations_that_are_no_images(shape: tuple[int, ...], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        build(DQN, 297, ActionHead("argmax", 4), 0, 5.0, shape)
+        build(DQN, 297, ActionDecoder("argmax", 4), 0, 5.0, shape)
 
 
 def test_images_are_read_as_bytes_floats_and_of_any_shape() -> None:

@@ -17,11 +17,11 @@ import pyes
 import pyes.reports.replay
 from pyes import cli
 from pyes.config import from_mapping
-from pyes.episodes import reference_batch
+from pyes.episodes.reference_batch import draw_reference_batch
 from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
 from pyes.networks import Policy, Program
-from pyes.networks.images import VirtualBatchNorm
-from pyes.networks.modules import PolicyModule, module_of
+from pyes.networks.torch.layers import VirtualBatchNorm
+from pyes.networks.torch.modules import PolicyModule, module_of
 from pyes.reports.export import export
 from pyes.run import journal
 from pyes.run.directory import RunDirectory
@@ -75,7 +75,7 @@ def images(count: int = 10) -> NDArray[np.uint8]:
 
 
 def test_draw_follows_the_seed_and_keeps_bytes() -> None:
-    first, again, other = (reference_batch.draw(PythonConfig(**TASK), seed) for seed in (1, 1, 2))
+    first, again, other = (draw_reference_batch(PythonConfig(**TASK), seed) for seed in (1, 1, 2))
     assert (first.shape, first.dtype) == ((128, 240), np.uint8)
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
@@ -84,13 +84,13 @@ def test_draw_follows_the_seed_and_keeps_bytes() -> None:
 
 def test_draw_sees_different_moments_of_many_episodes() -> None:
     """The second channel is the time: 0 to 10 timesteps."""
-    batch = reference_batch.draw(PythonConfig(**TASK), 0).reshape(-1, 2, 120)
+    batch = draw_reference_batch(PythonConfig(**TASK), 0).reshape(-1, 2, 120)
     assert set(np.unique(batch[:, 1])) == {20 * time for time in range(11)}
     assert len(np.unique(batch[:, 0], axis=0)) > 5
 
 
 def test_draw_makes_float32_of_all_but_bytes_and_heeds_the_limit() -> None:
-    batch = reference_batch.draw(GymnasiumConfig(env_id="CartPole-v1", max_timesteps=1), 0)
+    batch = draw_reference_batch(GymnasiumConfig(env_id="CartPole-v1", max_timesteps=1), 0)
     assert (batch.shape, batch.dtype) == ((128, 4), np.float32)
     assert np.abs(batch).max() < 0.5  # nothing falls in a timestep
 
@@ -98,7 +98,7 @@ def test_draw_makes_float32_of_all_but_bytes_and_heeds_the_limit() -> None:
 def test_draw_leaves_the_action_space_of_the_environment_alone() -> None:
     user_tasks.Pixels.action_space.seed(5)
     before = str(user_tasks.Pixels.action_space.np_random.bit_generator.state)
-    reference_batch.draw(PythonConfig(**TASK), 0)
+    draw_reference_batch(PythonConfig(**TASK), 0)
     assert str(user_tasks.Pixels.action_space.np_random.bit_generator.state) == before
 
 
@@ -107,7 +107,7 @@ def test_draw_names_the_task_that_raised(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(
         TaskError, match=r"^user_tasks:pixels raised while the reference batch was drawn: Overflow.*256"
     ):
-        reference_batch.draw(PythonConfig(**TASK), 0)
+        draw_reference_batch(PythonConfig(**TASK), 0)
 
 
 # Runs
@@ -152,7 +152,7 @@ def test_every_member_plays_again_exactly(run: Path) -> None:
 
 def test_the_journal_proves_the_batch(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = journal.read(run / "journal.bin")[0]
-    batch = reference_batch.draw(PythonConfig(**TASK), SETTINGS["seed"])
+    batch = draw_reference_batch(PythonConfig(**TASK), SETTINGS["seed"])
     assert isinstance(start, journal.Start)
     assert start.reference == array_hash(batch)
     trained(tmp_path / "run")
@@ -175,7 +175,7 @@ def test_a_run_without_normalisation_has_no_batch(tmp_path: Path) -> None:
     assert isinstance(start, journal.Start)
     assert start.reference is None
     assert b"reference" not in (plain / "journal.bin").read_bytes()
-    assert "reference_hash" not in json.loads((plain / "policy.json").read_text())
+    assert "reference_batch_hash" not in json.loads((plain / "policy.json").read_text())
 
 
 def test_another_way_from_here_keeps_the_network_and_draws_its_own_batch(tmp_path: Path) -> None:
@@ -198,13 +198,13 @@ def test_a_damaged_batch_is_refused(run: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes((run / name).read_bytes())
     weights = tmp_path / "policy.safetensors"
     data = bytearray(weights.read_bytes())
-    place = bytes(data).index(pyes.load(run).reference.tobytes())
+    place = bytes(data).index(pyes.load(run).reference_batch.tobytes())
     data[place] ^= 1
     weights.write_bytes(data)
     with pytest.raises(RunDirectoryError, match="reference batch is not the one that was saved"):
         Policy.load(tmp_path)
     arrays = safetensors.numpy.load(bytes(data))
-    del arrays["reference"]
+    del arrays["reference_batch"]
     header = (run / "policy.json").read_text()
     weights.write_bytes(safetensors.numpy.save(arrays, {"policy": header}))
     with pytest.raises(RunDirectoryError, match="reference batch is not the one"):
@@ -242,11 +242,11 @@ def test_exports_hold_the_statistics_of_the_center(run: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"network": {"kernels": [4]}}, "network.channels: got [4, 6], expected as many kernels"),
+        ({"network": {"kernels": [4]}}, "network.channels: got [4, 6], expected at least one, and as many kernels"),
         ({"network": {"channels": []}}, "network.channels: got []"),
         (
-            {"network": {"name": "mlp", "kernels": [], "strides": [], "channels": [], "virtual_batch_norm": False}},
-            "network.divisor: got 255, expected 1 without network.name=dqn",
+            {"network": {"name": "mlp"}},
+            "unknown key 'network.channels': it is a key of network=dqn; allowed: activation",
         ),
     ],
 )

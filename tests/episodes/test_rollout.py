@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 
 from pyes import networks, tasks
-from pyes.config import NetworkConfig
 from pyes.episodes.rollout import Rollout
-from pyes.networks import ActionHead
+from pyes.networks import ActionDecoder
+from pyes.networks.linear import LinearConfig
 from pyes.tasks.gymnasium import GymnasiumConfig
 
 
@@ -14,17 +14,16 @@ def test_rollout_equals_a_plain_loop_with_torch(env_id):
     """The same episode, stepped by Gymnasium's own wrappers with actions from the torch module."""
     import torch
 
-    from pyes.networks.modules import build_module
+    from pyes.networks.torch.modules import policy_module
 
     with tasks.make(GymnasiumConfig(env_id=env_id)) as task:
-        head = ActionHead.for_space(task.action_space)
-        spec, theta = networks.build(NetworkConfig(), task.observation_size, head, seed=1, observation_clip=5.0)
+        head = ActionDecoder.for_space(task.action_space)
+        spec, theta = networks.build(LinearConfig(), task.observation_size, head, seed=1, observation_clip=5.0)
         rollout = Rollout(task, spec.runner())
         rollout.runner.load(theta)
         rollout.runner.begin_episode(0, 0, 0, 0)
         total, length = rollout.run(11, task.max_timesteps)
-        module = build_module(NetworkConfig(), task.observation_size, head.outputs)
-        torch.nn.utils.vector_to_parameters(torch.from_numpy(theta), module.parameters())
+        module = policy_module(spec.program, theta)
     env = gymnasium.make(env_id)
     observation, _ = env.reset(seed=11)
     expected, steps, over = 0.0, 0, False
@@ -41,8 +40,8 @@ def test_rollout_equals_a_plain_loop_with_torch(env_id):
 
 def test_limit_cuts_the_episode():
     with tasks.make(GymnasiumConfig(env_id="Pendulum-v1")) as task:
-        head = ActionHead.for_space(task.action_space)
-        spec, theta = networks.build(NetworkConfig(), 3, head, seed=1, observation_clip=5.0)
+        head = ActionDecoder.for_space(task.action_space)
+        spec, theta = networks.build(LinearConfig(), 3, head, seed=1, observation_clip=5.0)
         rollout = Rollout(task, spec.runner())
         rollout.runner.load(theta)
         rollout.runner.begin_episode(0, 0, 0, 0)

@@ -21,6 +21,7 @@ import pytest
 import yaml
 from heads import count_of, until
 
+from pyes import cli
 from pyes.errors import ClusterError, ConfigError
 from pyes.launch import head_arguments, hosts, slurm
 from pyes.system.addresses import Address
@@ -30,7 +31,7 @@ TINY = ("debug=default", "task=cart_pole")
 DEADLINE = 120.0  # seconds; a launch starts several programs, one after another
 HEAD = Address("10.0.0.1", 5555)
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
-with_sshd = pytest.mark.skipif(not SSHD or not shutil.which("ssh"), reason="needs OpenSSH's server and client")
+posix = pytest.mark.skipif(os.name != "posix", reason="a launch over SSH starts from Linux or macOS")
 
 
 # The file of hosts
@@ -128,7 +129,7 @@ def test_worker_that_is_to_read_its_key_and_finds_none_is_refused(tmp_path: Path
     command = (sys.executable, "-m", "pyes", "worker", "tcp://127.0.0.1:1", "--key", "-", "--tied")
     done = subprocess.run(command, input="no key\n", cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("pyes: error: standard input: expected one private key and its certificate")
+    assert done.stderr.startswith("pyes: error: standard input: expected a key as pyes keygen -o FILE writes it")
 
 
 # SSH
@@ -221,11 +222,13 @@ class Hosts:
 
 @pytest.fixture(scope="module")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    if not SSHD or not shutil.which("ssh"):
+        pytest.fail("OpenSSH is missing: apt-get install openssh-server openssh-client")
     with Hosts(tmp_path_factory.mktemp("sshd")) as found:
         yield found
 
 
-@with_sshd
+@posix
 def test_launch_ssh_goes_on_without_a_host_that_cannot_be_reached_and_leaves_nobody(sshd: Hosts, tmp_path: Path):
     with sshd.launch("closed one", tmp_path) as process:
         stdout, stderr = process.communicate(timeout=DEADLINE)
@@ -239,7 +242,7 @@ def test_launch_ssh_goes_on_without_a_host_that_cannot_be_reached_and_leaves_nob
         assert not Path(config["cluster"]["key"]).exists()
 
 
-@with_sshd
+@posix
 def test_launch_ssh_interrupted_ends_after_a_generation_with_all_workers(sshd: Hosts, tmp_path: Path):
     with sshd.launch("one two", tmp_path, "generations=null", "algorithm.population_size=1000") as process:
         nodes = tmp_path / "run" / "nodes.csv"
@@ -259,7 +262,7 @@ def test_launch_ssh_interrupted_ends_after_a_generation_with_all_workers(sshd: H
         until(lambda: not sshd.processes(), "the end of the workers")
 
 
-@with_sshd
+@posix
 def test_launch_ssh_killed_takes_the_head_and_the_workers_with_it(sshd: Hosts, tmp_path: Path):
     with sshd.launch("one", tmp_path, "generations=null") as process:
         until(lambda: count_of(tmp_path / "run") > 1, "a generation")
@@ -268,7 +271,7 @@ def test_launch_ssh_killed_takes_the_head_and_the_workers_with_it(sshd: Hosts, t
         until(lambda: not sshd.processes(), "the end of the worker")
 
 
-@with_sshd
+@posix
 def test_launch_ssh_without_any_host_ends_at_once(sshd: Hosts, tmp_path: Path):
     with sshd.launch("closed", tmp_path) as process:
         _, stderr = process.communicate(timeout=DEADLINE)
@@ -311,31 +314,58 @@ def test_slurm_submit_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Mon
         slurm.submit("")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Slurm runs on Linux")
-def test_slurm_job_trains_with_its_nodes_and_cleans_up(tmp_path: Path):
-    write_program(tmp_path / "bin" / "srun", SRUN)
-    write_program(tmp_path / "bin" / "sbatch", "#!/bin/sh\ncat > job.sh\necho Submitted batch job 7\n")
+def run_job(folder: Path, srun: str) -> "subprocess.CompletedProcess[str]":
+    """Submit a job to a stand-in for Slurm, and run it; return how it ended."""
+    write_program(folder / "bin" / "srun", srun)
+    write_program(folder / "bin" / "sbatch", "#!/bin/sh\ncat > job.sh\necho Submitted batch job 7\n")
     job = str(free_port(20000, 29999) - 20000)  # the port follows from it
     variables = {
         **os.environ,
-        "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "SLURM_JOB_ID": job,
         "SLURMD_NODENAME": "127.0.0.1",
     }
 
     def run(*command: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False, timeout=DEADLINE
+            command, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=DEADLINE
         )
 
     arguments = ("launch", "slurm", "--nodes", "2", "--", "train", *TINY, "run_dir=run")
     done = run(sys.executable, "-m", "pyes", *arguments)
     assert (done.returncode, done.stdout) == (0, "Submitted batch job 7\n"), done.stderr
     done = run("bash", "job.sh")
+    assert not (folder / f"pyes-{job}").exists()  # the keys
+    return done
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Slurm runs on Linux")
+def test_slurm_job_trains_with_its_nodes_and_cleans_up(tmp_path: Path):
+    done = run_job(tmp_path, SRUN)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path / 'run'}\n"
     assert (tmp_path / "run" / "policy.safetensors").exists()
-    assert not (tmp_path / f"pyes-{job}").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Slurm runs on Linux")
+def test_slurm_job_that_has_lost_its_nodes_lets_the_head_save_and_end(tmp_path: Path):
+    """The head waits for nodes: a signal that cannot be caught would leave its last moments unwritten."""
+    done = run_job(tmp_path, "#!/bin/sh\nwhile [ ! -s run/journal.bin ]; do sleep 0.1; done\n")
+    assert "no node is left: the run ends here" in done.stderr
+    assert done.returncode == 130, done.stderr
+    assert f"go on with: pyes train resume={tmp_path / 'run'}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_follows_a_launch_is_passed_on_as_it_is(capsys: pytest.CaptureFixture[str]):
+    """Also --debug, which otherwise is of pyes itself, wherever it stands."""
+    assert cli.main(["launch", "slurm", "--dry-run", "--", "train", "seed=1", "--debug"]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if " train " in line)
+    assert line.endswith(" seed=1 --debug &")
+    assert cli.main(["--debug", "launch", "slurm", "--dry-run", "--", "evaluate"]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "launch: got evaluate to run" in said
 
 
 # Examples

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pyes.errors import ConfigError, RunDirectoryError
-from pyes.networks import ActionHead, Instruction, Policy, PolicySpec, Program
+from pyes.networks import ActionDecoder, Instruction, Policy, PolicySpec, Program
 
 TASK = {"name": "gymnasium", "env_id": "CartPole-v1"}
 
@@ -13,10 +13,10 @@ TASK = {"name": "gymnasium", "env_id": "CartPole-v1"}
 def _policy(seed=0, statistics=True, noise=0.0):
     rng = np.random.default_rng(seed)
     program = Program((Instruction(0, 4, 5, 0, 20, 1), Instruction(0, 5, 2, 25, 35, 0)), 4, 2, 37)
-    head = ActionHead("clip", 2, (2,), (-1.0, -1.0), (1.0, 1.0), noise=noise)
+    decoder = ActionDecoder("clip", 2, (2,), (-1.0, -1.0), (1.0, 1.0), noise=noise)
     mean, inverse_std = rng.normal(size=4), rng.uniform(0.5, 2, size=4)
     return Policy(
-        PolicySpec(program, head, 5.0),
+        PolicySpec(program, decoder, 5.0),
         rng.normal(size=37).astype(np.float32),
         mean.astype(np.float32) if statistics else None,
         inverse_std.astype(np.float32) if statistics else None,
@@ -51,7 +51,7 @@ def test_policy_is_deterministic_whatever_its_action_noise():
 def test_policy_with_memory_survives_the_files_and_forgets_when_reset(tmp_path):
     program = Program((Instruction(3, 4, 2, 0, 48, 0, 32, -1),), 4, 2, 56)  # an LSTM of two units
     theta = np.random.default_rng(0).normal(size=56).astype(np.float32)
-    policy = Policy(PolicySpec(program, ActionHead("identity", 2, (2,), (-1.0,) * 2, (1.0,) * 2), 5.0), theta)
+    policy = Policy(PolicySpec(program, ActionDecoder("identity", 2, (2,), (-1.0,) * 2, (1.0,) * 2), 5.0), theta)
     first = np.array(_actions(policy))
     assert (np.array(_actions(policy)) != first).any()
     policy.reset()
@@ -96,7 +96,7 @@ def test_policy_refuses_arrays_of_the_wrong_length():
 def test_description_is_readable_json(tmp_path):
     _policy().save(tmp_path)
     description = json.loads((tmp_path / "policy.json").read_text())
-    assert description["format"] == 1
+    assert description["format"] == 2
     assert description["generation"] == 12
     assert description["spec"]["program"]["instructions"][0]["activation"] == "tanh"
     assert description["task"]["env_id"] == "CartPole-v1"
@@ -184,9 +184,9 @@ def test_load_of_a_damaged_description_is_one_line(tmp_path, text):
         lambda d: d.pop("theta_hash"),
         lambda d: d.update(spec=None),
         lambda d: d.update(task=3),
-        lambda d: d["spec"]["head"].update(mode="dance"),
-        lambda d: d["spec"]["head"].update(outputs=3),
-        lambda d: d["spec"]["head"].update(start=10**30),
+        lambda d: d["spec"]["action"].update(mode="dance"),
+        lambda d: d["spec"]["action"].update(outputs=3),
+        lambda d: d["spec"]["action"].update(start=10**30),
         lambda d: d["spec"].update(observation_clip=0),
         lambda d: d["spec"]["program"].update(dim=10),
         lambda d: d["spec"]["program"].update(instructions=7),
@@ -208,5 +208,12 @@ def test_load_of_an_impossible_description_is_one_line(tmp_path, change):
 def test_load_of_a_newer_format_says_so(tmp_path):
     _policy().save(tmp_path)
     file = tmp_path / "policy.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 2}))
-    assert "format 2, expected 1" in _load_error(tmp_path)
+    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 3}))
+    assert "format 3, expected 2; update pyes-rl" in _load_error(tmp_path)
+
+
+def test_load_of_the_first_format_says_which_version_reads_it(tmp_path):
+    _policy().save(tmp_path)
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 1}))
+    assert "format 1, expected 2; load it with pyes-rl 0.1.0" in _load_error(tmp_path)

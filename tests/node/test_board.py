@@ -102,6 +102,20 @@ def test_members_that_a_dead_worker_held_together_are_to_be_evaluated_alone_and_
     assert not board.alone.any()
 
 
+def test_a_worker_is_unwanted_for_the_members_it_holds_and_its_members_are_not_set_free(board):
+    board.open(_batch(4))
+    assert [board.claim(0), board.claim(1)] == [0, 1]
+    board.finish(1, 1, (1.0, 1, Status.OK))
+    board.end_holders()
+    assert [board.is_unwanted(worker) for worker in (0, 1)] == [True, False]
+    board.withdraw(0, 4)
+    assert board.recover(0, attempts=2) == [0]
+    assert (board.remaining(), board.claim(1)) == (0, -1)
+    board.open(_batch(4))
+    assert board.claim(0) == 0
+    assert not board.is_unwanted(0)  # that was another batch
+
+
 @pytest.mark.parametrize(
     ("members", "most", "wave"), [(10, 1, 1), (10, 3, 3), (10, 4, 3), (10, 5, 5), (10, 100, 5), (1, 100, 1), (0, 9, 0)]
 )

@@ -10,7 +10,7 @@ import pytest
 from pyes.errors import ConfigError
 from pyes.numerics import noise
 from pyes.numerics.noise import NoiseTable, default_entries
-from pyes.system import memory
+from pyes.system import limits
 
 DTYPES = ["float32", "bfloat16", "int8"]
 
@@ -63,13 +63,28 @@ def test_impossible_table_is_refused(entries, dtype):
         NoiseTable(entries, 0, dtype)
 
 
-def test_default_entries_grow_with_theta_and_shrink_with_memory(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 2**40)
-    assert default_entries(18) == 2**26
-    assert default_entries(1_000_000) == 2**28
-    monkeypatch.setattr(memory, "available", lambda: 2**26)
-    assert default_entries(18) == 2**22
-    assert default_entries(18, "int8") == 2**24
+@pytest.mark.parametrize("free", [2**20, 2**40])
+def test_default_entries_depend_on_theta_and_dtype_alone(free, monkeypatch):
+    monkeypatch.setattr(limits, "available_memory", lambda: free)
+    assert default_entries(18) == default_entries(2**16) == 2**24
+    assert default_entries(2**16 + 1) == 2**25
+    assert default_entries(10_000_000) == 2**28  # 1 GiB
+    assert default_entries(10_000_000, "bfloat16") == 2**29
+    assert default_entries(10_000_000, "int8") == 2**30
+    assert default_entries(2**28) == 2**29  # two slices, whatever they take
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_table_that_does_not_fit_is_refused_with_one_that_does(shared, monkeypatch):
+    monkeypatch.setattr(limits, "available_memory", lambda: 2**20)
+    message = (
+        r"noise\.entries: a table of 1,000,000 float32 entries takes 4 MiB, 1 MiB of memory are available .*; "
+        r"set noise\.entries=131072, or noise=int8 for a quarter of the bytes"
+    )
+    with pytest.raises(ConfigError, match=message):
+        NoiseTable(1_000_000, 0, shared=shared)
+    with NoiseTable(131_072, 0, shared=shared) as table:
+        assert len(table) == 131_072
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,14 +1,18 @@
 """The agent of a node: whenever its end comes, the process of the job ends with it."""
 
+import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from multiprocessing.process import BaseProcess
+from types import SimpleNamespace
 
 import pytest
 from hosts import new_address
 
+from pyes.errors import ConfigError
 from pyes.remote import agent
 from pyes.system import addresses
 
@@ -25,7 +29,7 @@ def test_sigterm_while_a_process_is_started_ends_it_too(monkeypatch: pytest.Monk
     monkeypatch.setattr(BaseProcess, "start", start_and_meet_it)
     before = signal.signal(signal.SIGTERM, agent._end)
     try:
-        with agent.Agent(addresses.parse(new_address()), None, 1) as node, pytest.raises(SystemExit):
+        with agent.Agent(agent.Membership(addresses.parse(new_address()), None, 1)) as node, pytest.raises(SystemExit):
             node.start()
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -33,3 +37,47 @@ def test_sigterm_while_a_process_is_started_ends_it_too(monkeypatch: pytest.Monk
         for process in left:  # else this process would wait for them as it ends
             process.kill()
     assert not left
+
+
+ANYWHERE = addresses.Address("10.0.0.1", 5555)
+HERE = addresses.Address("127.0.0.1", 5555)
+
+
+@pytest.mark.parametrize(
+    ("address", "key", "allow", "allowed"),
+    [
+        (HERE, None, (), ()),  # any user of this machine may listen there
+        (HERE, None, ("mine", "yours.envs"), ("mine", "yours.envs")),
+        (HERE, None, ("*",), None),
+        (ANYWHERE, "key", (), None),  # the head has proved that it has the owner's key
+        (ANYWHERE, "key", ("mine",), ("mine",)),
+    ],
+)
+def test_which_code_a_head_may_name(address, key, allow, allowed):
+    assert agent.Membership(address, key, 1, allow).allowed == allowed
+
+
+def test_a_membership_without_a_key_or_with_no_package_is_refused():
+    with pytest.raises(ConfigError, match=r"tcp://10\.0\.0\.1:5555: expected --key FILE with it"):
+        agent.Membership(ANYWHERE, None, 1)
+    with pytest.raises(ConfigError, match="--allow: got 'mine:make', expected a package"):
+        agent.Membership(HERE, None, 1, ("mine:make",))
+
+
+def test_each_record_is_one_message_to_the_head_and_those_of_one_place_become_few():
+    """As from an environment that raises in every tenth of a hundred thousand episodes."""
+    sent: list[str] = []
+    handler = agent._ToHead()
+    handler.send = lambda level, text: sent.append(text)
+    handler.loop = SimpleNamespace(call_soon_threadsafe=lambda call, *arguments: call(*arguments))  # type: ignore[assignment]
+    for number in range(10_000):
+        try:
+            raise RuntimeError(f"the simulator is unhappy, {number}")
+        except RuntimeError:
+            record = logging.LogRecord("place", logging.WARNING, "x.py", 7, "an episode failed", None, sys.exc_info())
+        handler.handle(record)
+    handler.handle(logging.LogRecord("another place", logging.WARNING, "x.py", 7, "something else", None, None))
+    assert len(sent) == 21
+    assert all("\n" not in text for text in sent)
+    assert sent[0].endswith("RuntimeError: the simulator is unhappy, 0")
+    assert handler._repeats.left_out()["place:7"].total == 10_000

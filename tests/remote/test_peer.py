@@ -6,8 +6,8 @@ import numpy as np
 from hosts import hello
 
 from pyes.remote import wire
+from pyes.remote.pace import Pace
 from pyes.remote.peer import Peer
-from pyes.remote.scheduler import Pace
 from pyes.remote.wire.protocol import HeadSide
 
 LIMIT = 2**22

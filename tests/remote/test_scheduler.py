@@ -10,7 +10,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from numpy.typing import NDArray
 from virtual_nodes import VirtualCluster, VirtualNode, ideal_seconds
 
-from pyes.remote.scheduler import Pace, Schedule
+from pyes.remote.pace import Pace
+from pyes.remote.scheduler import Scheduler
 
 
 def members(*of: int) -> NDArray[np.int64]:
@@ -35,14 +36,14 @@ def drawn(count: int, seed: int, spread: float = 0.3) -> NDArray[np.float64]:
 
 
 class AnyInterleaving(RuleBasedStateMachine):
-    """Nodes that come, go, answer in any order, late and twice; a plain model beside the schedule."""
+    """Nodes that come, go, answer in any order, late and twice; a plain model beside the scheduler."""
 
     nodes = Bundle("nodes")
     COUNT = 60
 
     def __init__(self) -> None:
         super().__init__()
-        self.schedule = Schedule(self.COUNT)
+        self.scheduler = Scheduler(self.COUNT)
         self.now = 0.0
         self.name = 0
         self.held: dict[int, set[int]] = {}
@@ -60,7 +61,7 @@ class AnyInterleaving(RuleBasedStateMachine):
         pace = Pace(workers) if seconds is None else known(workers, seconds)
         pace.round_trip = round_trip
         self.name += 1
-        self.schedule.join(self.name, pace)
+        self.scheduler.join(self.name, pace)
         self.held[self.name], self.answered[self.name] = set(), set()
         return self.name
 
@@ -69,18 +70,18 @@ class AnyInterleaving(RuleBasedStateMachine):
         gone = self.held.pop(node) - self.done
         del self.answered[node]
         back = gone.difference(*self.held.values())
-        assert self.schedule.leave(node) == len(back)
+        assert self.scheduler.leave(node) == len(back)
         self.lost += len(back)
         if not comes_back:
             return multiple()
-        self.schedule.join(node, Pace(2))
+        self.scheduler.join(node, Pace(2))
         self.held[node], self.answered[node] = set(), set()
         return node
 
     @rule(seconds=st.sampled_from([0.0, 0.001, 0.3, 10.0, 1000.0]))
     def grant(self, seconds: float) -> None:
         self.now += seconds
-        grants = self.schedule.grants(self.now)
+        grants = self.scheduler.grants(self.now)
         assert len({node for node, _ in grants}) == len(grants)
         for node, given in grants:
             assert (np.diff(given) > 0).all()
@@ -109,7 +110,7 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     def return_members(self, node: int, chosen: set[int], seconds: float) -> None:
         self.now += seconds
-        new = self.schedule.done(node, members(*sorted(chosen)), self.now)
+        new = self.scheduler.done(node, members(*sorted(chosen)), self.now)
         assert new.tolist() == [member not in self.done for member in sorted(chosen)]
         self.duplicates += len(chosen & self.done)
         self.done |= chosen
@@ -120,11 +121,11 @@ class AnyInterleaving(RuleBasedStateMachine):
     def lie(self, node: int, member: int) -> None:
         if member not in self.held[node] | self.answered[node]:
             with pytest.raises(ValueError, match="it returned"):
-                self.schedule.done(node, members(member), self.now)
+                self.scheduler.done(node, members(member), self.now)
 
     @rule()
     def withdraw(self) -> None:
-        for node, dropped in self.schedule.withdrawn(self.now):
+        for node, dropped in self.scheduler.withdrawn(self.now):
             each = set(dropped.tolist())
             assert (np.diff(dropped) > 0).all()
             assert each <= self.held[node] & self.done
@@ -133,11 +134,11 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     @invariant()
     def counters_agree(self) -> None:
-        assert self.schedule.remaining == self.COUNT - len(self.done)
-        assert self.schedule.complete == (len(self.done) == self.COUNT)
-        assert self.schedule.lost == self.lost
-        assert self.schedule.rerun == self.rerun
-        assert self.schedule.duplicates == self.duplicates
+        assert self.scheduler.remaining == self.COUNT - len(self.done)
+        assert self.scheduler.complete == (len(self.done) == self.COUNT)
+        assert self.scheduler.lost == self.lost
+        assert self.scheduler.rerun == self.rerun
+        assert self.scheduler.duplicates == self.duplicates
 
     def teardown(self) -> None:
         """Whatever has happened: with one node that answers, the others gone, the batch ends."""
@@ -148,8 +149,8 @@ class AnyInterleaving(RuleBasedStateMachine):
             self.grant(0.1)
             if self.held[last]:
                 self.return_members(last, set(self.held[last]), 0.1)
-        assert self.schedule.complete
-        assert self.schedule.grants(self.now) == []
+        assert self.scheduler.complete
+        assert self.scheduler.grants(self.now) == []
 
 
 TestAnyInterleaving = AnyInterleaving.TestCase
@@ -160,120 +161,120 @@ TestAnyInterleaving.settings = settings(max_examples=60, stateful_step_count=40,
 
 
 def test_grants_of_one_member_a_worker_are_even():
-    schedule = Schedule(36)
+    scheduler = Scheduler(36)
     for node, round_trip in ((1, 0.0), (2, 0.05)):
-        schedule.join(node, known(18, 1.0, round_trip))
-    assert [(node, given.tolist()) for node, given in schedule.grants(0.0)] == [
+        scheduler.join(node, known(18, 1.0, round_trip))
+    assert [(node, given.tolist()) for node, given in scheduler.grants(0.0)] == [
         (1, list(range(18))),
         (2, list(range(18, 36))),
     ]
-    assert schedule.grants(0.0) == []
+    assert scheduler.grants(0.0) == []
 
 
 def test_grants_to_an_unknown_node_are_its_workers_and_a_little():
-    schedule = Schedule(1000)
-    schedule.join(1, Pace(16))
-    ((_, given),) = schedule.grants(0.0)
+    scheduler = Scheduler(1000)
+    scheduler.join(1, Pace(16))
+    ((_, given),) = scheduler.grants(0.0)
     assert 16 < len(given) <= 24
 
 
 def test_grants_bridge_a_round_trip():
-    schedule = Schedule(1_000_000)
-    schedule.join(1, known(4, 0.001, round_trip=0.05))
-    ((_, given),) = schedule.grants(0.0)
+    scheduler = Scheduler(1_000_000)
+    scheduler.join(1, known(4, 0.001, round_trip=0.05))
+    ((_, given),) = scheduler.grants(0.0)
     assert 4 * 50 < len(given) < 4 * 300
 
 
 def test_grants_follow_speed():
-    schedule = Schedule(3_000)
-    schedule.join(1, known(4, 0.01, round_trip=5.0))
-    schedule.join(2, known(4, 0.02, round_trip=5.0))
-    (_, fast), (_, slow) = schedule.grants(0.0)
+    scheduler = Scheduler(3_000)
+    scheduler.join(1, known(4, 0.01, round_trip=5.0))
+    scheduler.join(2, known(4, 0.02, round_trip=5.0))
+    (_, fast), (_, slow) = scheduler.grants(0.0)
     assert len(fast) == pytest.approx(2 * len(slow), rel=0.05)
 
 
 def test_a_small_batch_is_handed_out_at_once():
-    schedule = Schedule(10)
+    scheduler = Scheduler(10)
     for node in range(20):
-        schedule.join(node, known(18, 0.9 + 0.01 * node))
-    grants = schedule.grants(0.0)
+        scheduler.join(node, known(18, 0.9 + 0.01 * node))
+    grants = scheduler.grants(0.0)
     assert sum(len(given) for _, given in grants) == 10
     assert max(len(given) for _, given in grants) <= 2
 
 
 def test_a_small_batch_goes_to_the_fast():
-    schedule = Schedule(2)
-    schedule.join(1, known(18, 10.0))
-    schedule.join(2, known(2, 1.0))
-    assert [(node, len(given)) for node, given in schedule.grants(0.0)] == [(2, 2)]
+    scheduler = Scheduler(2)
+    scheduler.join(1, known(18, 10.0))
+    scheduler.join(2, known(2, 1.0))
+    assert [(node, len(given)) for node, given in scheduler.grants(0.0)] == [(2, 2)]
 
 
 def test_members_of_a_lost_node_are_handed_out_again_in_few_ranges():
-    schedule = Schedule(100)
-    schedule.join(1, known(10, 1.0))
-    schedule.join(2, known(10, 1.0))
-    first = dict(schedule.grants(0.0))
-    assert schedule.leave(1) == schedule.lost == len(first[1])
-    schedule.done(2, first[2], 1.0)
-    ((_, again),) = schedule.grants(1.0)
+    scheduler = Scheduler(100)
+    scheduler.join(1, known(10, 1.0))
+    scheduler.join(2, known(10, 1.0))
+    first = dict(scheduler.grants(0.0))
+    assert scheduler.leave(1) == scheduler.lost == len(first[1])
+    scheduler.done(2, first[2], 1.0)
+    ((_, again),) = scheduler.grants(1.0)
     assert again.tolist()[: len(first[1])] == first[1].tolist()
 
 
 def test_a_member_that_is_late_is_run_by_an_idle_node():
-    schedule = Schedule(2)
-    schedule.join(1, known(1, 1.0))
-    schedule.join(2, known(1, 1.0))
-    assert len(schedule.grants(0.0)) == 2
-    schedule.done(2, members(1), 1.0)
-    assert schedule.grants(1.1) == []  # it may be there any moment
-    ((node, again),) = schedule.grants(2.5)
-    assert (node, again.tolist(), schedule.rerun) == (2, [0], 1)
-    assert schedule.done(2, again, 3.5).tolist() == [True]
-    assert schedule.done(1, again, 9.0).tolist() == [False]
-    assert (schedule.complete, schedule.duplicates) == (True, 1)
+    scheduler = Scheduler(2)
+    scheduler.join(1, known(1, 1.0))
+    scheduler.join(2, known(1, 1.0))
+    assert len(scheduler.grants(0.0)) == 2
+    scheduler.done(2, members(1), 1.0)
+    assert scheduler.grants(1.1) == []  # it may be there any moment
+    ((node, again),) = scheduler.grants(2.5)
+    assert (node, again.tolist(), scheduler.rerun) == (2, [0], 1)
+    assert scheduler.done(2, again, 3.5).tolist() == [True]
+    assert scheduler.done(1, again, 9.0).tolist() == [False]
+    assert (scheduler.complete, scheduler.duplicates) == (True, 1)
 
 
 def test_a_member_whose_holders_are_stuck_is_given_to_a_third_node_and_no_fourth():
-    schedule = Schedule(4)
+    scheduler = Scheduler(4)
     for node in range(4):
-        schedule.join(node, known(1, 1.0))
-    holder = {given.item(0): node for node, given in schedule.grants(0.0)}
+        scheduler.join(node, known(1, 1.0))
+    holder = {given.item(0): node for node, given in scheduler.grants(0.0)}
     for member in (1, 2, 3):
-        schedule.done(holder[member], members(member), 1.0)
-    found = [len(schedule.grants(float(moment))) for moment in range(1, 60)]
+        scheduler.done(holder[member], members(member), 1.0)
+    found = [len(scheduler.grants(float(moment))) for moment in range(1, 60)]
     assert sum(found) == 2
     assert found.index(1) <= 3
-    assert schedule.rerun == 2
+    assert scheduler.rerun == 2
 
 
 def test_withdrawn_are_queued_members_that_others_have_returned():
-    schedule = Schedule(40)
-    schedule.join(1, Pace(8))
-    ((_, slow),) = schedule.grants(0.0)
+    scheduler = Scheduler(40)
+    scheduler.join(1, Pace(8))
+    ((_, slow),) = scheduler.grants(0.0)
     assert len(slow) == 10
-    schedule.join(2, known(40, 0.01))
-    ((_, rest),) = schedule.grants(5.0)
-    schedule.done(2, rest, 5.01)
-    ((_, again),) = schedule.grants(50.0)
+    scheduler.join(2, known(40, 0.01))
+    ((_, rest),) = scheduler.grants(5.0)
+    scheduler.done(2, rest, 5.01)
+    ((_, again),) = scheduler.grants(50.0)
     assert again.tolist() == slow.tolist()
-    schedule.done(2, members(*again.tolist()[5:]), 50.01)
-    assert [(node, gone.tolist()) for node, gone in schedule.withdrawn(50.01)] == [(1, slow.tolist()[8:])]
-    assert schedule.withdrawn(50.01) == []
+    scheduler.done(2, members(*again.tolist()[5:]), 50.01)
+    assert [(node, gone.tolist()) for node, gone in scheduler.withdrawn(50.01)] == [(1, slow.tolist()[8:])]
+    assert scheduler.withdrawn(50.01) == []
 
 
 def test_done_refuses_what_cannot_be():
-    schedule = Schedule(10)
-    schedule.join(1, Pace(2))
-    schedule.grants(0.0)
+    scheduler = Scheduler(10)
+    scheduler.join(1, Pace(2))
+    scheduler.grants(0.0)
     for wrong in ((3, 9), (-1,), (10,), (1, 0), (0, 0)):
         with pytest.raises(ValueError, match=r"^its? "):
-            schedule.done(1, members(*wrong), 1.0)
+            scheduler.done(1, members(*wrong), 1.0)
     with pytest.raises(ValueError, match="node 7"):
-        schedule.done(7, members(0), 1.0)
-    with pytest.raises(ValueError, match="part already"):
-        schedule.join(1, Pace(2))
-    assert schedule.leave(7) == 0
-    assert schedule.remaining == 10
+        scheduler.done(7, members(0), 1.0)
+    with pytest.raises(ValueError, match="already takes part"):
+        scheduler.join(1, Pace(2))
+    assert scheduler.leave(7) == 0
+    assert scheduler.remaining == 10
 
 
 def test_pace_follows_a_change_of_speed():
@@ -301,7 +302,7 @@ def test_equal_nodes_come_close_to_the_ideal(each: int, round_trip: float):
     cluster = VirtualCluster([VirtualNode(18, round_trip) for _ in range(80)])
     cluster.evaluate(np.ones(1440))  # from here on speeds are known
     assert efficiency(cluster, drawn(1440 * each, seed=each), [(0.0, 1.0)] * 1440) >= 0.95
-    assert cluster.schedule.rerun < 0.02 * 1440 * each
+    assert cluster.scheduler.rerun < 0.02 * 1440 * each
 
 
 def test_equal_nodes_of_unknown_speed_come_close_to_the_ideal():
@@ -337,7 +338,7 @@ def test_a_node_that_stops_costs_its_share_and_two_members_times_at_most():
     durations = drawn(900, seed=3)
     cluster.evaluate(durations)
     assert cluster.now <= ideal_seconds(durations, [(0.0, 1.0)] * 162) + 2.0
-    assert cluster.schedule.rerun >= 18
+    assert cluster.scheduler.rerun >= 18
 
 
 def test_a_node_that_stops_at_the_end_costs_two_members_times_at_most():
@@ -369,4 +370,4 @@ def test_costless_members_take_few_round_trips():
     cluster.evaluate(np.full(20_000, 1e-5))
     assert cluster.now - begun < 0.1 + 2 * 0.08
     assert cluster.messages - messages <= 12
-    assert cluster.schedule.rerun <= 2  # of 20,000
+    assert cluster.scheduler.rerun <= 2  # of 20,000

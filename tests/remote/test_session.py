@@ -5,13 +5,16 @@ import contextlib
 import socket
 import struct
 
+import numpy as np
 import pytest
 
+from pyes import config as configuration
 from pyes.errors import RefusedError
+from pyes.remote import job, wire
 from pyes.remote import session as session_module
-from pyes.remote import wire
 from pyes.remote.session import Session
 from pyes.remote.wire.protocol import HeadSide
+from pyes.system import lookup
 from pyes.system.addresses import Address
 
 WHY = "its theta differs from the head's"
@@ -56,6 +59,71 @@ def test_a_node_is_not_silent_while_it_receives_one_long_message():
         writer.write(long[len(long) // 2 :] + side.send(wire.End("job")))
 
     meet(play)
+    assert {type(each) for each in heard} == {wire.Beat}
+
+
+def test_a_head_that_names_code_which_is_not_allowed_is_told_and_nothing_runs(tmp_path):
+    mark = tmp_path / "mark"
+    config = configuration.from_mapping(
+        {"task": {"name": "python", "factory": "subprocess:Popen", "env_kwargs": {"args": ["touch", str(mark)]}}}
+    )
+    said = []
+
+    async def play(side, reader, writer):
+        told = wire.Job("job", job.settings_of(config), "replay")
+        writer.write(side.send(wire.Welcome("head")) + side.send(told))
+        while not any(isinstance(each, wire.Unable) for each in said):
+            said.extend(side.receive(await reader.read(2**12)))
+        writer.write(side.send(wire.Refused(WHY)))
+
+    lookup.allow_only(())
+    try:
+        with pytest.raises(RefusedError, match=WHY):
+            meet(play)
+    finally:
+        lookup.allow_only(None)
+    (reason,) = (each.reason for each in said if isinstance(each, wire.Unable))
+    expected = "task.factory: this worker may not run 'subprocess:Popen'; allow it with: pyes worker --allow subprocess"
+    assert reason == expected
+    assert not mark.exists()
+
+
+class Busy(Session):
+    """Acts on no message."""
+
+    async def _take(self, message):
+        await asyncio.sleep(3600)
+
+
+def test_a_busy_node_reads_no_more_than_it_can_hold_and_does_not_take_that_for_silence(monkeypatch):
+    monkeypatch.setattr(session_module, "SILENT_SECONDS", 0.2)
+    lesson = wire.Learn(
+        0, "ab12", np.array([[0, 10**5]]), np.zeros(10**5), np.zeros(10**5, np.uint8), None, 0, np.zeros(0), None, 0.0
+    )
+    sent, heard = [], []
+
+    async def play(side, reader, writer):
+        writer.write(side.send(wire.Welcome("head")))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2.0):
+                while len(sent) < 100:
+                    writer.write(side.send(lesson))
+                    await writer.drain()
+                    sent.append(lesson)
+        heard.extend(side.receive(await reader.read(2**12)))
+        raise ConnectionError
+
+    async def end(session):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(4.0):
+                await session.run()
+
+    class Ended(Busy):
+        async def run(self):
+            await end(super())
+
+    meet(play, Ended)
+    assert 4 < len(sent) < 40  # megabytes; some are in the kernel
     assert {type(each) for each in heard} == {wire.Beat}
 
 

@@ -6,31 +6,32 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from pyes.config import NetworkConfig
 from pyes.errors import ConfigError, RunDirectoryError
-from pyes.networks import ACTIVATIONS, ActionHead, Policy, build
-from pyes.networks.modules import PolicyModule, build_module
+from pyes.networks import ACTIVATIONS, ActionDecoder, Policy, build
+from pyes.networks.mlp import MLPConfig
+from pyes.networks.recurrent import GRUConfig, LSTMConfig, RNNConfig
+from pyes.networks.torch.modules import PolicyModule, module_of
 from pyes.reports.export import export, onnx_model
 
 HEADS = {
-    "argmax": ActionHead.for_space(spaces.Discrete(4, start=2)),
+    "argmax": ActionDecoder.for_space(spaces.Discrete(4, start=2)),
     **{
-        mode: ActionHead.for_space(
+        mode: ActionDecoder.for_space(
             spaces.Box(np.array([[-1, 0], [-3, 2]], np.float32), np.array([[1, 5], [2, 3]], np.float32)),
             mode,
             bins=5 if mode == "bins" else 0,
         )
         for mode in ("identity", "clip", "tanh", "bins")
     },
-    "half_open": ActionHead.for_space(spaces.Box(0, np.inf, (2,))),
+    "half_open": ActionDecoder.for_space(spaces.Box(0, np.inf, (2,))),
 }
-CONFIG = NetworkConfig("mlp", hidden=(16, 8), init="torch")
+CONFIG = MLPConfig(hidden=(16, 8))
 
 
-def _policy(head=HEADS["clip"], config=CONFIG, statistics=True):
+def _policy(head=HEADS["clip"], config=CONFIG, statistics=True, gain=3):
     rng = np.random.default_rng(0)
     spec, theta = build(config, 6, head, seed=1, observation_clip=3.0)
-    theta = 3 * theta
+    theta = gain * theta
     if not statistics:
         return Policy(spec, theta)
     return Policy(spec, theta, rng.normal(size=6).astype(np.float32), rng.uniform(0.5, 3, 6).astype(np.float32))
@@ -60,7 +61,7 @@ def test_safetensors_rebuild_the_policy(tmp_path):
 def test_state_dict_loads_into_the_plain_module(tmp_path, suffix):
     policy, run = _saved(tmp_path, statistics=False)
     state = torch.load(export(run, tmp_path / f"policy{suffix}"), weights_only=True)
-    module = build_module(CONFIG, 6, 4)
+    module = module_of(policy.spec.program)
     module.load_state_dict(state)
     with torch.no_grad():
         outputs = module(torch.tensor(_observations())).numpy()
@@ -73,14 +74,14 @@ def test_state_dict_holds_the_observation_statistics(tmp_path):
     state = torch.load(export(run, tmp_path / "policy.pt"), weights_only=True)
     np.testing.assert_array_equal(state["observation_mean"], policy.observation_mean)
     zeros = np.zeros(6, np.float32)
-    module = PolicyModule(build_module(CONFIG, 6, 4), zeros, zeros, policy.spec.observation_clip)
+    module = PolicyModule(module_of(policy.spec.program), zeros, zeros, policy.spec.observation_clip)
     module.load_state_dict(state)
     with torch.no_grad():
         outputs = module(torch.tensor(_observations())).numpy()
     for observation, output in zip(_observations(), outputs, strict=True):
         np.testing.assert_allclose(policy.runner.forward(observation), output, atol=1e-5)
     # The plain module takes the rest.
-    rest = build_module(CONFIG, 6, 4).load_state_dict(state, strict=False)
+    rest = module_of(policy.spec.program).load_state_dict(state, strict=False)
     assert rest.missing_keys == []
     assert set(rest.unexpected_keys) == {"observation_mean", "observation_inverse_std"}
 
@@ -109,7 +110,7 @@ def test_onnx_acts_as_the_policy_does(mode, statistics):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_onnx_knows_every_activation(activation, bias):
-    config = NetworkConfig("mlp", hidden=(16,), activation=activation, bias=bias, init="torch")
+    config = MLPConfig(hidden=(16,), activation=activation, bias=bias)
     policy = _policy(config=config)
     _, outputs = _run_onnx(policy, _observations())
     for observation, output in zip(_observations(), outputs, strict=True):
@@ -117,17 +118,17 @@ def test_onnx_knows_every_activation(activation, bias):
 
 
 RECURRENT = [
-    NetworkConfig("lstm", hidden=(16, 5)),
-    NetworkConfig("gru", hidden=(16, 5), double_bias=True, output_activation="tanh"),
-    NetworkConfig("gru", hidden=(7,)),
-    NetworkConfig("rnn", hidden=(16,), activation="relu", bias=False),
+    LSTMConfig(hidden=(16, 5)),
+    GRUConfig(hidden=(16, 5), double_bias=True, output_activation="tanh"),
+    GRUConfig(hidden=(7,)),
+    RNNConfig(hidden=(16,), activation="relu", bias=False),
 ]
 
 
 @pytest.mark.parametrize("config", RECURRENT, ids=lambda config: config.name)
 def test_onnx_of_a_network_with_memory_is_one_timestep_with_its_states(tmp_path, config):
     runtime = pytest.importorskip("onnxruntime")
-    policy, run = _saved(tmp_path, config=config)
+    policy, run = _saved(tmp_path, config=config, gain=1)  # larger, and rounding grows from timestep to timestep
     session = runtime.InferenceSession(export(run, tmp_path / "policy.onnx"), providers=["CPUExecutionProvider"])
     kinds = ("hidden", "cell") if config.name == "lstm" else ("hidden",)
     names = [f"{kind}_{layer}" for layer in range(len(config.hidden)) for kind in kinds]
@@ -143,8 +144,8 @@ def test_onnx_of_a_network_with_memory_is_one_timestep_with_its_states(tmp_path,
 
 @pytest.mark.parametrize("config", RECURRENT, ids=lambda config: config.name)
 def test_state_dict_of_a_network_with_memory_loads_into_the_plain_module(tmp_path, config):
-    _, run = _saved(tmp_path, config=config, statistics=False)
-    module = build_module(config, 6, 4)
+    policy, run = _saved(tmp_path, config=config, statistics=False, gain=1)
+    module = module_of(policy.spec.program)
     module.load_state_dict(torch.load(export(run, tmp_path / "policy.pt"), weights_only=True))
     loaded = Policy.load(export(run, tmp_path / "policy.safetensors"))
     for observation in _observations():

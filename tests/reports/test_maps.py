@@ -268,7 +268,7 @@ def test_umap_is_the_same_every_time(run, tmp_path):
 def test_a_population_that_grows_is_on_the_map_whole(tmp_path):
     config = {
         "generations": 4, "run_dir": str(tmp_path / "run"), "task": {"env_id": "CartPole-v1"},
-        "algorithm": {"population_size": 4, "growth": {"timesteps": 300, "population_max": 20}},
+        "algorithm": {"population_size": 4}, "growth": {"timesteps": 300, "population_max": 20},
         "noise": {"entries": 100_000}, "cluster": {"name": "inline"}, "evaluation": {"every": 0},
     }  # fmt: skip
     pyes.train(config, display=False)

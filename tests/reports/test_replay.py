@@ -1,4 +1,5 @@
 import json
+import math
 
 import gymnasium
 import numpy as np
@@ -8,8 +9,8 @@ import pyes
 import pyes.reports.replay
 from pyes import cli
 from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
-from pyes.networks import ActionHead, Instruction, Policy, PolicySpec, Program
-from pyes.reports.replay import Evaluation, evaluate
+from pyes.networks import ActionDecoder, Instruction, Policy, PolicySpec, Program
+from pyes.reports.replay import EvaluationResult, evaluate
 from pyes.run import journal
 from pyes.run.journal import Generation, Journal
 from pyes.run.metrics import read_rows
@@ -35,7 +36,7 @@ def _policy(directory, size=4, task=None):
     theta = np.random.default_rng(0).normal(size=2 * size).astype(np.float32)
     task = {"env_id": "CartPole-v1", "max_timesteps": 200} if task is None else task
     directory.mkdir(parents=True, exist_ok=True)
-    Policy(PolicySpec(program, ActionHead("argmax", outputs=2), 5.0), theta, task=task, seed=3).save(directory)
+    Policy(PolicySpec(program, ActionDecoder("argmax", outputs=2), 5.0), theta, task=task, seed=3).save(directory)
     return directory
 
 
@@ -90,13 +91,19 @@ def test_evaluate_keeps_to_the_episode_limit(tmp_path):
 
 
 def test_evaluation_sums_up_and_becomes_json():
-    evaluation = Evaluation.of([(1.0, 10), (3.0, 20)])
+    evaluation = EvaluationResult.of([(1.0, 10), (3.0, 20)])
     assert json.loads(json.dumps(evaluation.to_dict())) == {
         "return_mean": 2.0,
         "return_std": 1.0,
         "returns": [1.0, 3.0],
         "lengths": [10, 20],
     }
+
+
+def test_an_evaluation_is_over_the_episodes_whose_return_is_finite():
+    evaluation = EvaluationResult.of([(1.0, 10), (math.nan, 20), (3.0, 20), (-math.inf, 1)])
+    assert (evaluation.return_mean, evaluation.return_std, evaluation.returns[2]) == (2.0, 1.0, 3.0)
+    assert math.isnan(EvaluationResult.of([(math.nan, 10)]).return_mean)
 
 
 def _error(kind, *arguments, **options):
@@ -157,8 +164,8 @@ def run(tmp_path_factory):
         "reward_offset_per_step": 1.0,
         "common_random_numbers": "pair",
     }
-    algorithm = {"population_size": 6, "episode_limit": {"initial": 10, "threshold": 0.5}}
-    pyes.train({**_config(path, **task), "algorithm": algorithm, "generations": 4}, display=False)
+    more = {"algorithm": {"population_size": 6}, "episode_limit": {"initial": 10, "threshold": 0.5}, "generations": 4}
+    pyes.train({**_config(path, **task), **more}, display=False)
     return path
 
 

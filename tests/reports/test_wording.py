@@ -44,7 +44,7 @@ def test_labels_name_the_algorithm_though_a_number_would_do():
         ("network.virtual_batch_norm", (True, False), ["virtual batch norm", "no virtual batch norm"]),
         ("task.max_timesteps", (500, None), ["500 timesteps an episode", "no limit of timesteps an episode"]),
         ("task.env_kwargs.gravity", (-5.0, None), ["gravity -5", "default gravity"]),
-        ("algorithm.episode_limit.initial", (400, None), ["episode limit 400", "no episode limit"]),
+        ("episode_limit.initial", (400, None), ["episode limit 400", "no episode limit"]),
         ("task.name", ("gymnasium", "envpool"), ["task gymnasium", "task envpool"]),
         ("cluster.name", ("local", "inline"), ["cluster local", "cluster inline"]),
         ("noise.dtype", ("float32", "int8"), ["noise float32", "noise int8"]),

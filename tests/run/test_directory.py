@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from pyes.config import TrainConfig
+from pyes.config import from_mapping
 from pyes.errors import RunDirectoryError
 from pyes.run import directory as run_directory
 from pyes.run.directory import RunDirectory
@@ -22,7 +22,7 @@ STATE = {
 @pytest.fixture
 def directory(tmp_path):
     directory = RunDirectory(tmp_path / "run")
-    directory.create(TrainConfig(seed=3))
+    directory.create(from_mapping({"seed": 3}))
     return directory
 
 
@@ -35,7 +35,7 @@ def _assert_state(state):
 
 
 def test_configuration_comes_back_as_it_was(directory):
-    assert directory.read_config() == TrainConfig(seed=3, run_dir=directory.read_config().run_dir)
+    assert directory.read_config() == from_mapping({"seed": 3, "run_dir": directory.read_config().run_dir})
 
 
 def test_snapshot_comes_back_as_it_was(directory):
@@ -120,12 +120,12 @@ def test_a_file_system_without_locks_is_said(directory, monkeypatch):
 def test_a_directory_that_holds_a_run_is_not_overwritten(directory):
     directory.journal.write_bytes(b"x")
     with pytest.raises(RunDirectoryError, match="already holds a run"):
-        directory.create(TrainConfig())
+        directory.create(from_mapping({}))
 
 
 def test_a_place_that_cannot_be_written_is_one_line():
     with pytest.raises(RunDirectoryError, match=r"cannot write to .*choose another one"):
-        RunDirectory("/proc/pyes-run").create(TrainConfig())
+        RunDirectory("/proc/pyes-run").create(from_mapping({}))
 
 
 def test_no_run_and_a_damaged_configuration_are_told_apart(directory, tmp_path):
@@ -134,3 +134,13 @@ def test_no_run_and_a_damaged_configuration_are_told_apart(directory, tmp_path):
     directory.config.write_text("{")
     with pytest.raises(RunDirectoryError, match="cannot be read"):
         directory.read_config()
+
+
+def test_a_failure_is_added_to_the_log_unless_another_process_writes_it(tmp_path):
+    directory, other = RunDirectory(tmp_path), RunDirectory(tmp_path)
+    directory.add_to_log("first\n")
+    with directory.locked():
+        other.add_to_log("refused\n")
+    other.add_to_log("last\n")
+    assert directory.log.read_text() == "first\nlast\n"
+    RunDirectory(tmp_path / "missing").add_to_log("no directory, and no error\n")

@@ -16,10 +16,11 @@ from pyes.system.packing import theta_hash
 
 TINY = {
     "task": {"env_id": "CartPole-v1", "max_timesteps": 30, "normalize_observations": True},
-    "algorithm": {"population_size": 6, "sigma_decay": 0.9, "episode_limit": {"initial": 5}},
+    "algorithm": {"population_size": 6, "sigma_decay": 0.9},
+    "episode_limit": {"initial": 5},
     "network": {"name": "mlp", "hidden": [4]},
     "generations": 6,
-    "evaluation": {"every": 2, "episodes": 3},
+    "evaluation": {"every": 2, "episodes": 3, "share": None},
     "snapshot": {"every": 2},
     "noise": {"entries": 10_000},
     "cluster": {"name": "inline"},

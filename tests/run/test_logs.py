@@ -8,7 +8,9 @@ from multiprocessing import get_context
 
 import pytest
 
-from pyes.run.logs import run_log
+from pyes.run import logs
+from pyes.run.logs import repeated, run_log
+from pyes.system.repeats import Repeats
 
 
 def _talk(prepare, name, lines):
@@ -22,11 +24,12 @@ def _talk(prepare, name, lines):
 def test_lines_of_workers_arrive_whole_and_in_their_order(tmp_path, method):
     path = tmp_path / "train.log"
     handlers = logging.getLogger().handlers[:]
-    with run_log(path) as prepare:
+    with run_log(path) as log:
         logging.getLogger("test").info("head begins")
-        processes = [get_context(method).Process(target=_talk, args=(prepare, f"w{i}", 50)) for i in range(3)]
+        processes = [get_context(method).Process(target=_talk, args=(log.prepare, f"w{i}", 50)) for i in range(3)]
         for process in processes:
             process.start()
+        log.gather()
         for process in processes:
             process.join()
         logging.getLogger("test").info("head ends")
@@ -52,9 +55,10 @@ def _talk_until_killed(prepare, lines):
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
 def test_killed_worker_does_not_silence_or_hang_the_head(tmp_path):
     path = tmp_path / "train.log"
-    with run_log(path) as prepare:
+    with run_log(path) as log:
+        log.gather()
         for _ in range(5):
-            process = get_context("fork").Process(target=_talk_until_killed, args=(prepare, 200))
+            process = get_context("fork").Process(target=_talk_until_killed, args=(log.prepare, 200))
             process.start()
             process.join()
         logging.getLogger("test").info("head goes on")
@@ -65,7 +69,8 @@ def test_killed_worker_does_not_silence_or_hang_the_head(tmp_path):
 
 def test_a_record_that_is_too_long_is_cut(tmp_path):
     path = tmp_path / "train.log"
-    with run_log(path):
+    with run_log(path) as log:
+        log.gather()
         logging.getLogger("test").info("x" * 10**6)
     assert "... (cut)" in path.read_text()
 
@@ -78,3 +83,55 @@ def test_exceptions_are_logged_with_their_traceback(tmp_path):
         except RuntimeError:
             logging.getLogger("test").exception("it failed")
     assert "Traceback" in path.read_text()
+
+
+def test_no_thread_runs_before_the_records_of_workers_are_gathered(tmp_path):
+    before = threading.active_count()
+    with run_log(tmp_path / "train.log") as log:
+        logging.getLogger("test").info("early")
+        assert threading.active_count() == before
+        assert "early" in (tmp_path / "train.log").read_text()
+        log.gather()
+        logging.getLogger("test").info("late")
+    assert [line.rpartition(" ")[2] for line in (tmp_path / "train.log").read_text().splitlines()] == ["early", "late"]
+
+
+def _fail(prepare, times):
+    if prepare is not None:
+        prepare()
+    for number in range(times):
+        try:
+            raise ValueError(f"value {number}")
+        except ValueError as error:
+            kind = repeated("it failed: ValueError")
+            logging.getLogger("test").warning("it failed: %d", number, exc_info=error, extra=kind)
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_what_comes_again_and_again_is_limited_and_counted(tmp_path, processes):
+    path = tmp_path / "train.log"
+    with run_log(path) as log:
+        log.gather()
+        for _ in range(processes):
+            process = get_context("spawn").Process(target=_fail, args=(log.prepare, 500))
+            process.start()
+            process.join()
+        if not processes:
+            _fail(None, 500)
+        logging.getLogger("test").warning("it failed for another reason")
+    text, total = path.read_text(), 500 * max(1, processes)
+    assert text.count("Traceback") == 3
+    assert text.count("it failed for another reason") == 1
+    assert f"it failed: ValueError: {total - 3:,} more like this, {total:,} in all" in text
+    assert len(text.splitlines()) < 30
+
+
+def test_a_record_that_stands_for_others_has_one_line_and_says_for_how_many(tmp_path, monkeypatch):
+    times = iter([0.0] * 100 + [61.0])
+    monkeypatch.setattr(logs, "Repeats", lambda: Repeats(clock=lambda: next(times)))
+    with run_log(tmp_path / "train.log") as log:
+        log.gather()
+        _fail(None, 101)
+    (line,) = (line for line in (tmp_path / "train.log").read_text().splitlines() if "it failed: 100" in line)
+    assert line.endswith("it failed: 100 (and 97 more like this, 101 in all)")
+    assert (tmp_path / "train.log").read_text().endswith(f"{line}\n")

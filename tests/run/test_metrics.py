@@ -1,8 +1,10 @@
+import sys
+
 import pytest
 from samples import row
 
 from pyes.errors import ConfigError
-from pyes.run.metrics import COLUMNS, MetricsWriter, read_rows
+from pyes.run.metrics import COLUMNS, MetricsWriter, NodeRow, NodesWriter, read_rows
 
 #: The columns that users and tools rely on.
 PROMISED = [
@@ -70,17 +72,37 @@ def test_tensorboard_gets_the_same_numbers(tmp_path):
     assert [(event.step, event.value) for event in events.Scalars("return_mean")] == [(0, 0.0), (100, 1.0), (200, 2.0)]
 
 
+def test_tensorboard_shows_a_run_that_went_on_without_the_rows_that_were_dropped(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for generations, worth in ((0, 1.0), (2, 2.0)):  # the second part knows two of the first part's four rows
+        with MetricsWriter(tmp_path / "metrics.csv", generations, tmp_path / "events") as writer:
+            for generation in range(generations, 4):
+                writer.write(row(generation, return_mean=worth))
+    events = accumulator.EventAccumulator(str(tmp_path / "events")).Reload()
+    shown = [(event.step, event.value) for event in events.Scalars("return_mean")]
+    assert shown == [(0, 1.0), (100, 1.0), (200, 2.0), (300, 2.0)]
+
+
+def test_tensorboard_needs_no_torch(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    with MetricsWriter(tmp_path / "metrics.csv", tensorboard=tmp_path / "events") as writer:
+        writer.write(row(0))
+    assert list((tmp_path / "events").iterdir())
+
+
 @pytest.mark.parametrize(
     ("damage", "kept"),
     [
         (lambda text: text.replace("\n2,", "\n7,"), 2),
         (lambda text: text.replace("\n1,", "\nx"), 1),
-        (lambda text: text.replace("generation,", "generation;"), 0),
+        (lambda text: text[:20], 0),
         (lambda text: "", 0),
         (lambda text: text[:-1], 4),
         (lambda text: text + "5,1", 5),
     ],
-    ids=["gap", "row", "header", "empty", "no end", "torn"],
+    ids=["gap", "row", "torn header", "empty", "no end", "torn"],
 )
 def test_rows_stay_as_far_as_they_are_whole_and_without_a_gap(tmp_path, damage, kept):
     path = tmp_path / "metrics.csv"
@@ -91,3 +113,54 @@ def test_rows_stay_as_far_as_they_are_whole_and_without_a_gap(tmp_path, damage, 
     with MetricsWriter(path, generations=10) as writer:
         assert (writer.generation, writer.seconds) == (kept, kept - 0.5 if kept else 0.0)
     assert [each["generation"] for each in read_rows(path)] == [str(i) for i in range(kept)]
+    assert [file.name for file in tmp_path.iterdir()] == ["metrics.csv"]
+
+
+def test_metrics_of_another_version_are_kept_under_another_name(tmp_path, caplog):
+    path = tmp_path / "metrics.csv"
+    old = "generation,timesteps,seconds,luck\n0,10,1.5,0.7\n1,20,2.5,0.1\n"
+    for number in (1, 2):
+        path.write_text(old)
+        with MetricsWriter(path, generations=2) as writer:
+            assert (writer.generation, writer.seconds) == (0, 0.0)
+            writer.write(row(0))
+        assert [each["generation"] for each in read_rows(path)] == ["0"]
+        assert (tmp_path / f"metrics.old-{number}.csv").read_text() == old
+        assert (
+            f"metrics.csv has other columns than this version writes; it is now {tmp_path}/metrics.old-{number}.csv"
+            in (caplog.text)
+        )
+
+
+def _node_row(generation):
+    return NodeRow(
+        generation=generation,
+        node="host:1",
+        workers=2,
+        members=8,
+        timesteps=100,
+        steps_per_second=1.0,
+        idle_fraction=0.0,
+        round_trip=0.0,
+        bytes_sent=1,
+        bytes_received=1,
+    )
+
+
+def test_rows_of_nodes_of_another_version_are_kept_under_another_name(tmp_path):
+    path = tmp_path / "nodes.csv"
+    path.write_text("generation,node\n0,host:1\n")
+    with NodesWriter(path, generations=1) as writer:
+        writer.write([_node_row(1)])
+    assert [each["generation"] for each in read_rows(path)] == ["1"]
+    assert (tmp_path / "nodes.old-1.csv").read_text() == "generation,node\n0,host:1\n"
+
+
+def test_rows_of_nodes_that_will_be_written_again_are_dropped(tmp_path):
+    path = tmp_path / "nodes.csv"
+    with NodesWriter(path, generations=0) as writer:
+        for generation in range(3):
+            writer.write([_node_row(generation)])
+    with NodesWriter(path, generations=2) as writer:
+        writer.write([_node_row(2)])
+    assert [each["generation"] for each in read_rows(path)] == ["0", "1", "2"]

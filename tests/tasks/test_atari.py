@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from pyes import networks, tasks
 from pyes.config import from_mapping
 from pyes.errors import ConfigError, TaskError
-from pyes.networks import ActionHead
+from pyes.networks import ActionDecoder
 from pyes.tasks import Task
 from pyes.tasks.gymnasium import GymnasiumConfig
 from pyes.tasks.parity import first_difference
@@ -248,7 +248,7 @@ def test_experiment_is_the_published_configuration(name: str):
 
 
 def test_policies_take_observations_as_they_come(task: Task):
-    head = ActionHead.for_space(task.action_space)
+    head = ActionDecoder.for_space(task.action_space)
     network = from_mapping({"network": {"name": "mlp", "hidden": [4]}}).network
     spec, theta = networks.build(network, task.observation_size, head, seed=0, observation_clip=5.0)
     runner = spec.runner()

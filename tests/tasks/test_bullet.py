@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from pyes import networks, tasks
 from pyes.config import from_mapping
 from pyes.errors import ConfigError, TaskError
-from pyes.networks import ActionHead
+from pyes.networks import ActionDecoder
 from pyes.tasks import Task
 from pyes.tasks.gymnasium import GymnasiumConfig
 from pyes.tasks.parity import first_difference
@@ -84,7 +84,7 @@ def test_experiment_has_6536_parameters_and_11_torques():
     made = from_mapping(composed)
     assert (made.task.max_timesteps, made.task.episodes, made.algorithm.population_size) == (500, 1, 100)
     with tasks.make(made.task) as task, tasks.make(option("ant_bullet", max_timesteps=500)) as plain:
-        head = ActionHead.for_space(task.action_space, made.task.action)
+        head = ActionDecoder.for_space(task.action_space, made.task.action)
         spec, theta = networks.build(made.network, task.observation_size, head, seed=0, observation_clip=5.0)
         assert (theta.size, spec.dim) == (6536, 6536)
         given = np.linspace(-0.97, 0.97, 8, dtype=np.float32)

@@ -20,7 +20,10 @@ from pyes.cluster import open_cluster
 from pyes.config import ClusterConfig, NetworkConfig
 from pyes.episodes.batch import Batch, Plan, Results, Status
 from pyes.errors import ConfigError, TaskError
-from pyes.networks import ActionHead
+from pyes.networks import ActionDecoder
+from pyes.networks.linear import LinearConfig
+from pyes.networks.own_module import OwnModuleConfig
+from pyes.networks.recurrent import LSTMConfig
 from pyes.numerics.noise import NoiseTable
 from pyes.reports import replay
 from pyes.run.metrics import read_rows
@@ -45,8 +48,8 @@ def _config(env_id: str = "CartPole-v1", **keys: Any) -> EnvPoolConfig:
 
 def _plan(config: EnvPoolConfig, vector: int, network: NetworkConfig | None = None, noise: float = 0.0):
     with tasks.make(config) as task:
-        head, size = ActionHead.for_space(task.action_space, noise=noise), task.observation_size
-    spec, theta = networks.build(network or NetworkConfig(), size, head, seed=0, observation_clip=5.0)
+        head, size = ActionDecoder.for_space(task.action_space, noise=noise), task.observation_size
+    spec, theta = networks.build(network or LinearConfig(), size, head, seed=0, observation_clip=5.0)
     plan = Plan(
         seed=0,
         dim=len(theta),
@@ -139,7 +142,7 @@ def test_results_depend_neither_on_the_vector_nor_on_the_workers(env_id, table):
     """Nor on being evaluated by the task itself, one episode after the other; with memory, statistics and noise."""
     config = _config(env_id)
     noise = 0.0 if env_id == "CartPole-v1" else 0.1
-    network = NetworkConfig("lstm", hidden=(4,))
+    network = LSTMConfig(hidden=(4,))
     plan, theta = _plan(config, 1, network, noise)
     size = plan.observation_size
     statistics = {"mean": np.full(size, 0.1, np.float32), "inverse_std": np.full(size, 2.0, np.float32)}
@@ -162,7 +165,7 @@ def test_results_depend_neither_on_the_vector_nor_on_the_workers(env_id, table):
 
 def _fatal(fault: str, table: NoiseTable, members: int) -> tuple[NetworkConfig, np.ndarray[Any, Any], Batch]:
     """Return a network that fails for one member, which one that is, and the batch."""
-    network = NetworkConfig("torch", module="user_modules:Fatal")
+    network = OwnModuleConfig(module="user_modules:Fatal")
     _, theta = _plan(_config("Pendulum-v1"), 1, network)
     batch = dataclasses.replace(_batch(theta, members), limit=10)
     first = theta[0] + np.float32(0.1) * table.array[batch.population.offsets]

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from pyes import networks, tasks
 from pyes.config import from_mapping
 from pyes.errors import ConfigError
-from pyes.networks import ActionHead
+from pyes.networks import ActionDecoder
 from pyes.tasks import Task
 from pyes.tasks.gymnasium import GymnasiumConfig
 from pyes.tasks.parity import first_difference
@@ -106,7 +106,7 @@ def test_experiment_is_the_published_configuration():
     assert (made.algorithm.learning_rate, made.algorithm.weight_decay, made.optimizer.name) == (0.01, 0.005, "adam")
     assert (made.task.action_noise, made.task.statistics_share) == (0.01, 0.01)
     with tasks.make(made.task) as task:
-        head = ActionHead.for_space(task.action_space, made.task.action, noise=made.task.action_noise)
+        head = ActionDecoder.for_space(task.action_space, made.task.action, noise=made.task.action_noise)
         _, theta = networks.build(made.network, task.observation_size, head, seed=0, observation_clip=5.0)
     assert theta.size == (348 + 1) * 256 + (256 + 1) * 256 + (256 + 1) * 17
 

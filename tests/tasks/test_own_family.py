@@ -72,7 +72,8 @@ def test_mistakes_are_refused_in_one_line(keys: dict[str, object], message: str)
 
 def test_task_without_a_step_is_refused_in_one_line(family: Path):
     (family / "halves.py").write_text(
-        "import walks\n\n\nclass Half(walks.Task):\n    Config = walks.WalkConfig\n\n    def __init__(self, *_):\n        pass\n"
+        "import walks\n\n\nclass Half(walks.Task):\n    Config = walks.WalkConfig\n\n"
+        "    def __init__(self, *_):\n        pass\n"
     )
     config = from_mapping({"task": {"factory": "halves:Half"}}).task
     with pytest.raises(TaskError, match=r"^task halves:Half cannot be made: TypeError: .*abstract.*'?reset'?"):

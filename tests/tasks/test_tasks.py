@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from pyes import tasks
-from pyes.config import NetworkConfig
 from pyes.episodes.rollout import Rollout
 from pyes.errors import ConfigError, TaskError
-from pyes.networks import ActionHead, build
+from pyes.networks import ActionDecoder, build
+from pyes.networks.linear import LinearConfig
 from pyes.tasks.envpool import EnvPoolConfig
 from pyes.tasks.gymnasium import GymnasiumConfig
 from pyes.tasks.parity import first_difference
@@ -113,8 +113,8 @@ def test_discrete_observations_become_numbers():
 def test_remade_environment_is_the_one_that_is_stepped():
     """A rollout takes the task's step anew after each reset."""
     with tasks.make(GymnasiumConfig(env_id="BipedalWalker-v3", remake=True)) as task:
-        head = ActionHead.for_space(task.action_space)
-        spec, theta = build(NetworkConfig(), task.observation_size, head, seed=0, observation_clip=5.0)
+        head = ActionDecoder.for_space(task.action_space)
+        spec, theta = build(LinearConfig(), task.observation_size, head, seed=0, observation_clip=5.0)
         rollout = Rollout(task, spec.runner())
         rollout.runner.load(theta)
         results = []

@@ -5,13 +5,13 @@ import sys
 from rich.console import Console
 from samples import row
 
-from pyes.config import TrainConfig
+from pyes.config import from_mapping
 from pyes.run.metrics import NodeRow
 from pyes.training.display import Display
 
 
 def _display(terminal, **config):
-    display = Display(TrainConfig(**config))
+    display = Display(from_mapping(config))
     stream = io.StringIO()
     display._console = Console(file=stream, force_terminal=terminal, width=120, highlight=False)
     return display, stream
@@ -77,7 +77,7 @@ def test_without_a_terminal_nodes_take_no_lines():
 
 
 def test_names_are_shown_as_they_are(capsys):
-    with Display(TrainConfig()) as display:
+    with Display(from_mapping({})) as display:
         display.note("my_functions:fire: 3 parameters of [bold]")
     assert capsys.readouterr().err == "my_functions:fire: 3 parameters of [bold]\n"
 
@@ -92,7 +92,7 @@ def test_disabled_display_is_silent():
 
 
 def test_display_shows_rows_whose_clock_figures_were_lost(capsys):
-    with Display(TrainConfig(generations=10)) as display:
+    with Display(from_mapping({"generations": 10})) as display:
         display.show(row(3, steps_per_second=None, idle_fraction=None))
     assert "- steps/s" in capsys.readouterr().err
 
@@ -104,13 +104,13 @@ class _NobodyReads(io.StringIO):
 
 def test_display_goes_on_when_nobody_reads_it_any_more(monkeypatch):
     monkeypatch.setattr(sys, "stderr", _NobodyReads())
-    with Display(TrainConfig(generations=10)) as display:
+    with Display(from_mapping({"generations": 10})) as display:
         display.note("nobody sees this")
         display.show(row(3))
 
 
 def test_display_shows_errors_that_are_logged(capsys):
-    with Display(TrainConfig(generations=10)):
+    with Display(from_mapping({"generations": 10})):
         logging.getLogger("pyes.system.files").error("the disk is full")
         logging.getLogger("pyes.system.files").warning("only for the log")
     logging.getLogger("pyes.system.files").error("too late")

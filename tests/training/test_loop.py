@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ from heads import merge
 import pyes
 from pyes.cluster.inline import InlineCluster
 from pyes.errors import ConfigError, TaskError
+from pyes.run import journal
 from pyes.run.directory import RunDirectory
 from pyes.run.metrics import read_rows
 from pyes.system.packing import theta_hash
@@ -16,7 +19,7 @@ TINY = {
     "task": {"env_id": "faulty:Faulty-v0"},
     "algorithm": {"population_size": 8},
     "generations": 6,
-    "evaluation": {"every": 2, "episodes": 5},
+    "evaluation": {"every": 2, "episodes": 5, "share": None},
     "snapshot": {"every": 2},
     "noise": {"entries": 100_000},
     "cluster": {"workers": 2},
@@ -54,48 +57,29 @@ def test_training_learns(tmp_path):
     assert result.objective > -2 > float(rows[0]["return_mean"])
 
 
-VARIANTS = {
-    "one worker": {"cluster": {"workers": 1}},
-    "five workers": {"cluster": {"workers": 5}},
-    "inline": {"cluster": {"name": "inline"}},
-    "spawned": {"cluster": {"workers": 2, "start_method": "spawn"}},
-}
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("task", ["LunarLanderContinuous-v3", "BipedalWalker-v3"])
-def test_theta_does_not_depend_on_the_cluster(tmp_path, variant, task):
-    settings = {
-        "task": {"env_id": task, "normalize_observations": True, "episodes": 2, "max_timesteps": 100},
-        "evaluation": {"every": 0},
-        "generations": 4,
-    }
-    _train(tmp_path / "two", **settings)
-    _train(tmp_path / "other", **merge(settings, VARIANTS[variant]))
-    assert _hashes(tmp_path / "two") == _hashes(tmp_path / "other")
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("network", ["lstm", "gru", "rnn"])
-def test_memory_does_not_reach_beyond_an_episode(tmp_path, variant, network):
-    """Whoever evaluates a member, after whatever else: each of its episodes begins with an empty memory."""
-    settings = {
-        "task": {"env_id": "Pendulum-v1", "normalize_observations": True, "episodes": 2, "max_timesteps": 30},
-        "network": {"name": network, "hidden": [8]},
-        "evaluation": {"every": 0},
-        "generations": 4,
-    }
-    _train(tmp_path / "two", **settings)
-    _train(tmp_path / "other", **merge(settings, VARIANTS[variant]))
-    assert _hashes(tmp_path / "two") == _hashes(tmp_path / "other")
-
-
 def test_run_with_memory_goes_on_exactly(tmp_path):
     network = {"name": "lstm", "hidden": [4]}
     _train(tmp_path / "whole", network=network)
     _train(tmp_path / "parts", network=network, generations=3)
     _train("unused", network=network, resume=str(tmp_path / "parts"))
     assert _hashes(tmp_path / "whole") == _hashes(tmp_path / "parts")
+
+
+FORKS = """
+import os, threading, pyes
+seen = []
+os.register_at_fork(before=lambda: seen.append((threading.active_count(), len(os.listdir("/proc/self/task")))))
+pyes.train({"run_dir": "run", "task": {"env_id": "CartPole-v1"}, "generations": 1, "noise": {"entries": 10000}})
+print(*seen)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_the_workers_parent_is_forked_before_any_thread(tmp_path):
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # NumPy's own would count
+    command = [sys.executable, "-c", FORKS]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["(1, 1)"]
 
 
 def test_evaluations_and_snapshots_do_not_change_theta(tmp_path):
@@ -148,14 +132,17 @@ def test_common_random_numbers_share_environment_seeds(tmp_path, monkeypatch, sh
     assert not np.isin(seen[0], seen[1]).any()
 
 
-def test_a_failed_evaluation_episode_makes_the_evaluation_unknown(tmp_path):
-    result = _train(
-        tmp_path / "run",
-        task={"env_kwargs": {"fault": "raise", "every": 2}, "common_random_numbers": "none"},
-        target_return=-1e9,
-    )
-    assert np.isnan(result.objective)
-    assert result.stopped_by == "generations"
+def test_an_evaluation_is_over_the_episodes_that_did_not_fail(tmp_path):
+    faulty = {"env_kwargs": {"fault": "raise", "every": 2}, "common_random_numbers": "none"}
+    result = _train(tmp_path / "run", task=faulty)
+    recording = journal.read(tmp_path / "run" / "journal.bin")
+    (*_, last) = (recording[i] for i, entry in enumerate(recording.entries) if entry.kind == journal.Kind.EVALUATION)
+    known = last.returns[last.status == 0]
+    assert 0 < len(known) < 5
+    assert result.objective == known.mean()
+    (*_, row) = read_rows(tmp_path / "run" / "metrics.csv")
+    assert float(row["eval_return_mean"]) == pytest.approx(known.mean())
+    assert float(row["eval_return_std"]) == pytest.approx(known.std())
 
 
 def test_two_runs_cannot_write_to_one_directory(tmp_path):

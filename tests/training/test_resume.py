@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 import pyes
-from pyes.config import TrainConfig, from_mapping
+from pyes.config import from_mapping
 from pyes.errors import ConfigError, JournalError, RunDirectoryError
 from pyes.run import journal
 from pyes.run.directory import RunDirectory
@@ -149,7 +149,7 @@ def test_no_run_is_one_line_and_makes_nothing(tmp_path):
     with pytest.raises(RunDirectoryError, match="holds no run"):
         _go_on(tmp_path / "none")
     with pytest.raises(RunDirectoryError, match="holds no run"):
-        pyes.train(TrainConfig(resume=str(tmp_path / "none")), display=False)
+        pyes.train(from_mapping({"resume": str(tmp_path / "none")}), display=False)
     assert not (tmp_path / "none").exists()
 
 

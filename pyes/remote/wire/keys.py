@@ -1,8 +1,13 @@
-"""The key of a cluster: one file that a head and its nodes share, and what TLS makes of it.
+"""The keys of a cluster: one file for its head, one for its nodes, and TLS between exactly these two.
 
-Owns the file (a private key on P-256 and its self-signed certificate, PEM) and the rules of verification: TLS 1.3
-alone, and either end shows exactly this certificate. Opens no connection. There are no host names and no authorities:
-who has the file is in the cluster, whatever the machine is called.
+Owns both files and the rules of verification: TLS 1.3 alone; each end shows its own certificate and accepts exactly the
+other's. Head and nodes have different keys, so that a node's file, wherever it is copied to, lets a machine join and
+never command. Opens no connection. There are no host names and no authorities: the files are the only proof.
+
+    FILE         private key and certificate of the head, then those of the nodes, which it hands to nodes it starts
+    FILE.node    private key and certificate of the nodes, then the certificate of the head
+
+All of it is PEM: keys on P-256, certificates that they have signed themselves.
 """
 
 import os
@@ -12,31 +17,77 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from pyes.errors import ConfigError
+from pyes.system.addresses import Address
 from pyes.system.files import replacing
 
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
+Role = Literal["head", "node"]
+
+_BLOCK = re.compile(r"-----BEGIN (PRIVATE KEY|CERTIFICATE)-----[^-]+-----END \1-----")
+#: Role of a file by the blocks in it, in order.
+_ROLES: dict[tuple[str, ...], Role] = {
+    ("PRIVATE KEY", "CERTIFICATE", "PRIVATE KEY", "CERTIFICATE"): "head",
+    ("PRIVATE KEY", "CERTIFICATE", "CERTIFICATE"): "node",
+}
 _END = b"-----END CERTIFICATE-----"
 _LONGEST = 2**16  # bytes that are read of what should be a key
-#: Clocks of machines differ, and a cluster has no one to renew its key: RFC 5280, 4.1.2.5, has this date for no end.
+#: Clocks of machines differ, and keys are not renewed: RFC 5280, 4.1.2.5, has the second date for "no end".
 _FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
-def generate(path: Path) -> None:
-    """Write a new key, which only its owner can read; whole or not at all.
+def check_needed(address: Address, key: str | None) -> None:
+    """Reject an address beyond this machine without a key: any host that answers there could give orders.
 
     Raises
     ------
-    ConfigError    there is a file already, or it cannot be written
+    ConfigError
+        There is no key, and the address is not a loopback address.
     """
-    if os.path.lexists(path):
+    if key is None and not address.is_loopback:
         raise ConfigError(
-            f"{path} exists already; choose another name: a new key shuts out every machine with the old one"
+            f"{address}: expected --key FILE with it (the head's pyes keygen writes FILE.node), "
+            "or tcp://127.0.0.1:PORT for a head on this machine"
         )
+
+
+def node_path(head: str | Path) -> Path:
+    """Return the path of the nodes' file that belongs to a head's."""
+    return Path(f"{head}.node")
+
+
+# --- making keys
+
+
+def generate(path: Path) -> Path:
+    """Write the head's file and, beside it, the nodes'; only their owner can read them. Return the path of the latter.
+
+    Raises
+    ------
+    ConfigError
+        One of the files exists already, or cannot be written.
+    """
+    node = node_path(path)
+    for each in (path, node):
+        if os.path.lexists(each):
+            raise ConfigError(
+                f"{each} exists already; choose another name: a new key shuts out every machine with the old one"
+            )
     data = new()
+    _write(node, node_part(data))
+    try:
+        _write(path, data)
+    except BaseException:
+        node.unlink(missing_ok=True)
+        raise
+    return node
+
+
+def _write(path: Path, data: bytes) -> None:
     with replacing(path) as beside:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:
@@ -44,13 +95,20 @@ def generate(path: Path) -> None:
 
 
 def new() -> bytes:
-    """Return a private key and a certificate that it has signed itself, as PEM."""
+    """Return the content of a head's file with new keys."""
+    return _new_pair("head") + _new_pair("node")
+
+
+def _new_pair(role: Role) -> bytes:
+    """Return a private key and the certificate that it has signed itself, which serves one end of TLS alone."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID
 
+    usage = {"head": ExtendedKeyUsageOID.SERVER_AUTH, "node": ExtendedKeyUsageOID.CLIENT_AUTH}
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "pyes cluster")])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"pyes {role}")])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -60,6 +118,7 @@ def new() -> bytes:
         .not_valid_before(_FROM)
         .not_valid_after(_UNTIL)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage[role]]), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -68,26 +127,139 @@ def new() -> bytes:
     return private + certificate.public_bytes(encoding)
 
 
-def from_standard_input() -> bytes:
-    """Read a key from standard input, as far as its certificate ends: more may follow.
+def node_part(head: bytes) -> bytes:
+    """Return the content of the nodes' file that belongs to that of a head."""
+    _, certificate, private, own = _blocks(head.decode())
+    return "\n".join((private, own, certificate, "")).encode()
+
+
+# --- reading keys
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What one end needs to speak TLS with the other.
+
+    Attributes
+    ----------
+    context : ssl.SSLContext
+        Shows the end's own certificate, and trusts the other's.
+    other : bytes
+        The other end's certificate, as DER.
+    """
+
+    context: ssl.SSLContext
+    other: bytes
+
+    def recognize(self, connection: ssl.SSLObject | ssl.SSLSocket) -> bool:
+        """Return whether the other end, after the handshake, has shown exactly its certificate."""
+        return connection.getpeercert(binary_form=True) == self.other
+
+
+def of_head(path: str | Path) -> Credentials:
+    """Return how a head speaks TLS with the key in its file.
 
     Raises
     ------
-    ConfigError    there is no key
+    ConfigError
+        There is no such file, it is not a head's, or others can read it.
+    """
+    credentials = _credentials(Path(path), "head", ssl.PROTOCOL_TLS_SERVER)
+    credentials.context.num_tickets = 0  # every connection shows its certificate; none resumes another
+    return credentials
+
+
+def of_node(path: str | Path) -> Credentials:
+    """Return how a node speaks TLS with the key in its file; raises what `of_head` does."""
+    return _credentials(Path(path), "node", ssl.PROTOCOL_TLS_CLIENT)
+
+
+def for_nodes(head: str | Path) -> bytes:
+    """Return the content of the nodes' file that belongs to a head's; raises what `of_head` does."""
+    return node_part("\n".join(_read(Path(head), "head")).encode())
+
+
+def _credentials(path: Path, role: Role, protocol: int) -> Credentials:
+    blocks = _read(path, role)
+    other = blocks[-1]
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_verify_locations(cadata=other)
+        context.load_cert_chain(path, password=lambda: "")  # else it would ask at the terminal
+        return Credentials(context, ssl.PEM_cert_to_DER_cert(other))
+    except (ssl.SSLError, ValueError) as error:
+        raise _no_key(path) from error
+
+
+def _read(path: Path, role: Role) -> list[str]:
+    """Return the PEM blocks of a file of this role, which only its owner may be able to read."""
+    try:
+        with open(path, encoding="ascii") as file:
+            state = os.fstat(file.fileno())
+            text = file.read(_LONGEST)
+    except UnicodeDecodeError as error:
+        raise _no_key(path) from error
+    except OSError as error:
+        where = "make it on the head with: pyes keygen -o FILE"
+        raise ConfigError(f"cannot read the key {path}: {error.strerror or error}; {where}") from error
+    # As ssh does: a file that belongs to another user, such as root's in a container, is theirs to protect.
+    if os.name == "posix" and state.st_uid == os.getuid() and state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigError(f"{path}: others can use this key (mode {state.st_mode & 0o777:04o}); run: chmod 600 {path}")
+    found = _role(text)
+    if found is None:
+        raise _no_key(path)
+    if found == "head" != role:
+        raise ConfigError(f"{path} is the head's key and stays with the head; expected the nodes' key, {path}.node")
+    if found == "node" != role:
+        head = path.with_suffix("") if path.suffix == ".node" else "FILE of pyes keygen -o FILE"
+        raise ConfigError(f"{path} is the nodes' key, with which a machine can only join; expected the head's, {head}")
+    return _blocks(text)
+
+
+def _blocks(text: str) -> list[str]:
+    return [match[0] for match in _BLOCK.finditer(text)]
+
+
+def _role(text: str) -> Role | None:
+    return _ROLES.get(tuple(match[1] for match in _BLOCK.finditer(text)))
+
+
+def _no_key(path: Path | str) -> ConfigError:
+    return ConfigError(f"{path}: expected a key as pyes keygen -o FILE writes it: FILE for a head, FILE.node for nodes")
+
+
+# --- keys that are in no file
+
+
+def from_standard_input() -> bytes:
+    """Read a node's key from standard input, as far as its second certificate: more may follow.
+
+    Raises
+    ------
+    ConfigError
+        There is no key, or it is a head's.
     """
     data = b""
-    while _END not in data and len(data) < _LONGEST and (more := os.read(0, _LONGEST)):
+    while data.count(_END) < 2 and len(data) < _LONGEST and (more := os.read(0, _LONGEST)):
         data += more
-    if _END not in data:
+    found = _role(data.decode("ascii", "replace"))
+    if found == "head":
+        raise ConfigError(
+            "standard input: got the head's key, which stays with the head; expected the nodes', FILE.node"
+        )
+    if found is None:
         raise _no_key("standard input")
     return data
 
 
 @contextmanager
 def in_memory(data: bytes) -> Iterator[Path]:
-    """Lend a file with a key, for our own user alone: on Linux in memory, and gone when this process is.
+    """Lend a file with a key, for this user alone: on Linux in memory, and gone when this process is.
 
-    Other processes of ours find it under the same path.
+    Other processes of this user find it under the same path.
     """
     create = getattr(os, "memfd_create", None)
     if create is not None:
@@ -103,66 +275,3 @@ def in_memory(data: bytes) -> Iterator[Path]:
         file.write(data)
         file.flush()
         yield Path(file.name)
-
-
-def server_context(path: str | Path) -> ssl.SSLContext:
-    """Return how the head speaks TLS with this key.
-
-    Raises
-    ------
-    ConfigError    there is no such file, no key in it, or others can read it
-    """
-    context = _context(ssl.PROTOCOL_TLS_SERVER, Path(path))
-    context.num_tickets = 0  # every connection shows its certificate; none resumes another
-    return context
-
-
-def client_context(path: str | Path) -> ssl.SSLContext:
-    """Return how a node speaks TLS with this key; raises what `server_context` does."""
-    return _context(ssl.PROTOCOL_TLS_CLIENT, Path(path))
-
-
-def same_certificate(connection: ssl.SSLObject | ssl.SSLSocket, path: str | Path) -> bool:
-    """Return whether the other end, after the handshake, has shown exactly the certificate of this key."""
-    shown = connection.getpeercert(binary_form=True)
-    return shown is not None and shown == ssl.PEM_cert_to_DER_cert(_certificate(Path(path)))
-
-
-def _context(protocol: int, path: Path) -> ssl.SSLContext:
-    certificate = _certificate(path)
-    context = ssl.SSLContext(protocol)
-    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_REQUIRED
-    try:
-        context.load_verify_locations(cadata=certificate)
-        context.load_cert_chain(path, password=lambda: "")  # else it would ask at the terminal
-    except (ssl.SSLError, ValueError) as error:
-        raise _no_key(path) from error
-    return context
-
-
-def _certificate(path: Path) -> str:
-    """Return the only certificate in the file, as PEM, after a look at who can read it."""
-    try:
-        with open(path, encoding="ascii") as file:
-            state = os.fstat(file.fileno())
-            text = file.read(_LONGEST)
-    except UnicodeDecodeError as error:
-        raise _no_key(path) from error
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read the key {path}: {error.strerror or error}; make one with pyes keygen -o {path}, "
-            "and copy it to every machine"
-        ) from error
-    # As ssh has it: a file of somebody else's, as root's in a container, is theirs to protect.
-    if os.name == "posix" and state.st_uid == os.getuid() and state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfigError(f"{path}: others can use this key (mode {state.st_mode & 0o777:04o}); run: chmod 600 {path}")
-    found = _CERTIFICATE.findall(text)
-    if len(found) != 1:
-        raise _no_key(path)
-    return str(found[0])
-
-
-def _no_key(path: Path | str) -> ConfigError:
-    return ConfigError(f"{path}: expected one private key and its certificate, as pyes keygen -o FILE writes them")

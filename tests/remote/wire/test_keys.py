@@ -1,16 +1,20 @@
-"""The cluster's key: what is written, who can read it, and TLS that lets in exactly those who have it."""
+"""The keys of a cluster: what is written, who can read it, and TLS between exactly a head and its nodes."""
 
+import asyncio
 import os
 import ssl
 import stat
+from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from pyes.cli import main
 from pyes.errors import ConfigError
 from pyes.remote.wire import keys
+from pyes.system import addresses
 
 
 @pytest.fixture
@@ -51,22 +55,47 @@ def converse(server_context, client_context):
     return server.tls, client.tls
 
 
-def test_both_ends_with_the_key_talk_by_tls_1_3_and_know_each_other(key):
-    ends = converse(keys.server_context(key), keys.client_context(str(key)))
-    for end in ends:
-        assert end.version() == "TLSv1.3"
-        assert keys.same_certificate(end, key)
+def node(key):
+    """Return the nodes' file of a head's."""
+    return keys.node_path(key)
 
 
-def test_another_key_is_told_apart(key, tmp_path):
+def test_head_and_node_talk_by_tls_1_3_and_know_each_other(key):
+    head, other = keys.of_head(key), keys.of_node(str(node(key)))
+    server, client = converse(head.context, other.context)
+    assert server.version() == client.version() == "TLSv1.3"
+    assert head.recognize(server)
+    assert other.recognize(client)
+
+
+def test_keys_of_another_cluster_are_told_apart(key, tmp_path):
     other = tmp_path / "other.key"
     keys.generate(other)
-    server, client = converse(keys.server_context(key), keys.client_context(key))
-    assert not keys.same_certificate(server, other)
-    assert not keys.same_certificate(client, other)
+    server, client = converse(keys.of_head(key).context, keys.of_node(node(key)).context)
+    assert not keys.of_head(other).recognize(server)
+    assert not keys.of_node(node(other)).recognize(client)
     for one, two in [(key, other), (other, key)]:
         with pytest.raises(ssl.SSLCertVerificationError):
-            converse(keys.server_context(one), keys.client_context(two))
+            converse(keys.of_head(one).context, keys.of_node(node(two)).context)
+
+
+def test_a_nodes_key_does_not_make_a_head(key):
+    """The file of a node, stolen: no other node takes its owner's orders."""
+    thief = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    thief.load_cert_chain(node(key))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        converse(thief, keys.of_node(node(key)).context)
+    gullible = keys.of_node(node(key)).context  # as if a node trusted both certificates
+    gullible.load_verify_locations(cadata=ssl.DER_cert_to_PEM_cert(keys.of_head(key).other))
+    with pytest.raises(ssl.SSLCertVerificationError, match="unsuitable certificate purpose"):
+        converse(thief, gullible)
+
+
+def test_a_head_does_not_take_its_own_certificate_for_a_node(key):
+    double = unverified()
+    double.load_cert_chain(key)
+    with pytest.raises(ssl.SSLError, match=r"(?i)certificate verify failed"):
+        converse(keys.of_head(key).context, double)
 
 
 def unverified():
@@ -80,56 +109,56 @@ def test_node_that_takes_any_head_is_refused_with_a_wrong_key_and_with_none(key,
     other = tmp_path / "other.key"
     keys.generate(other)
     wrong = unverified()
-    wrong.load_cert_chain(other)
+    wrong.load_cert_chain(node(other))
     for context in (unverified(), wrong):
         with pytest.raises(ssl.SSLError, match=r"(?i)peer did not return a certificate|certificate verify failed"):
-            converse(keys.server_context(key), context)
-
-
-def test_head_without_the_private_key_is_refused(key, tmp_path):
-    """Who has seen the certificate, which is no secret, cannot pass for the head."""
-    other = tmp_path / "other.key"
-    keys.generate(other)
-    head = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    head.load_cert_chain(other)
-    with pytest.raises(ssl.SSLCertVerificationError):
-        converse(head, keys.client_context(key))
+            converse(keys.of_head(key).context, context)
 
 
 def test_older_tls_is_refused(key):
     old = unverified()
-    old.load_cert_chain(key)
+    old.load_cert_chain(node(key))
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError, match=r"(?i)unsupported.protocol|protocol.version"):
-        converse(keys.server_context(key), old)
+        converse(keys.of_head(key).context, old)
 
 
 def test_session_cannot_be_resumed(key):
-    server = keys.server_context(key)
-    client = keys.client_context(key)
-    _, first = converse(server, client)
+    _, first = converse(keys.of_head(key).context, keys.of_node(node(key)).context)
     assert first.session is None or not first.session.has_ticket
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
-def test_key_is_for_its_owner_alone_whatever_the_mask(tmp_path):
+def test_keys_are_for_their_owner_alone_whatever_the_mask(tmp_path):
     before = os.umask(0)
     try:
         keys.generate(tmp_path / "key")
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
-    assert os.listdir(tmp_path) == ["key"]
+    assert sorted(os.listdir(tmp_path)) == ["key", "key.node"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_key_and_certificate_are_of_p256_for_all_time(key):
-    data = key.read_bytes()
-    private = serialization.load_pem_private_key(data, None)
-    certificate = x509.load_pem_x509_certificate(data)
-    assert private.curve.name == "secp256r1"
-    assert certificate.public_key() == private.public_key()
-    assert (certificate.not_valid_before_utc.year, certificate.not_valid_after_utc.year) == (2000, 9999)
-    certificate.verify_directly_issued_by(certificate)
+def test_keys_and_certificates_are_of_p256_for_all_time_and_one_end_each(key):
+    for path, name, usage in (
+        (key, "pyes head", ExtendedKeyUsageOID.SERVER_AUTH),
+        (node(key), "pyes node", ExtendedKeyUsageOID.CLIENT_AUTH),
+    ):
+        data = path.read_bytes()
+        private = serialization.load_pem_private_key(data, None)
+        certificate = x509.load_pem_x509_certificate(data)
+        assert private.curve.name == "secp256r1"
+        assert certificate.public_key() == private.public_key()
+        assert certificate.subject.rfc4514_string() == f"CN={name}"
+        assert list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [usage]
+        assert (certificate.not_valid_before_utc.year, certificate.not_valid_after_utc.year) == (2000, 9999)
+        certificate.verify_directly_issued_by(certificate)
+
+
+def test_a_nodes_file_has_no_private_key_of_the_head(key):
+    assert node(key).read_text().count("PRIVATE KEY") == 2  # begin and end of its own
+    assert part(key.read_bytes(), "PRIVATE KEY") not in node(key).read_bytes()
+    assert keys.for_nodes(key) == node(key).read_bytes()
 
 
 def test_two_keys_differ(key, tmp_path):
@@ -137,17 +166,31 @@ def test_two_keys_differ(key, tmp_path):
     assert key.read_bytes() != (tmp_path / "other.key").read_bytes()
 
 
-def test_file_that_exists_is_refused_and_stays(key):
-    before = key.read_bytes()
-    with pytest.raises(ConfigError, match="exists already"):
+@pytest.mark.parametrize("left", ["cluster.key", "cluster.key.node"])
+def test_files_that_exist_are_refused_and_stay(key, left):
+    before = {path: path.read_bytes() for path in key.parent.iterdir() if path.name == left}
+    for path in list(key.parent.iterdir()):
+        if path not in before:
+            path.unlink()
+    with pytest.raises(ConfigError, match=f"{left} exists already"):
         keys.generate(key)
-    assert key.read_bytes() == before
+    assert {path: path.read_bytes() for path in key.parent.iterdir()} == before
 
 
-@pytest.mark.parametrize("make", [keys.server_context, keys.client_context])
+@pytest.mark.parametrize("make", [keys.of_head, keys.of_node])
 def test_missing_file_says_how_to_make_one(make, tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read the key .*: No such file.*pyes keygen -o"):
         make(tmp_path / "missing.key")
+
+
+def test_the_other_ends_file_is_refused_with_the_name_of_the_right_one(key):
+    with pytest.raises(ConfigError) as caught:
+        keys.of_node(key)
+    assert str(caught.value) == f"{key} is the head's key and stays with the head; expected the nodes' key, {key}.node"
+    with pytest.raises(ConfigError) as caught:
+        keys.of_head(node(key))
+    expected = f"{key}.node is the nodes' key, with which a machine can only join; expected the head's, {key}"
+    assert str(caught.value) == expected
 
 
 def part(data, name):
@@ -162,33 +205,36 @@ def part(data, name):
         lambda data, other: b"\xff\xfe nonsense",
         lambda data, other: part(data, "CERTIFICATE"),
         lambda data, other: part(data, "PRIVATE KEY"),
-        lambda data, other: part(data, "PRIVATE KEY") + part(other, "CERTIFICATE"),
+        lambda data, other: part(data, "PRIVATE KEY") + part(data, "CERTIFICATE"),
+        lambda data, other: data.replace(part(data, "CERTIFICATE"), part(other, "CERTIFICATE")),
         lambda data, other: data + part(other, "CERTIFICATE"),
         lambda data, other: data.replace(part(data, "CERTIFICATE")[60:90], b"A" * 30),
-        lambda data, other: part(data, "PRIVATE KEY").replace(b"M", b"N") + part(data, "CERTIFICATE"),
+        lambda data, other: data.replace(part(data, "PRIVATE KEY"), part(data, "PRIVATE KEY").replace(b"M", b"N")),
     ],
-    ids=["empty", "bytes", "no key", "no certificate", "of another", "two", "damaged certificate", "damaged key"],
+    ids=["empty", "bytes", "no key", "no certificate", "one", "of another", "three", "bad certificate", "bad key"],
 )
-def test_file_that_is_no_key_is_refused(change, key, tmp_path):
+@pytest.mark.parametrize(("make", "suffix"), [(keys.of_head, ""), (keys.of_node, ".node")])
+def test_file_that_is_no_key_is_refused(change, make, suffix, key, tmp_path):
     other = tmp_path / "other.key"
     keys.generate(other)
-    key.write_bytes(change(key.read_bytes(), other.read_bytes()))
-    with pytest.raises(ConfigError, match="expected one private key and its certificate") as caught:
-        keys.server_context(key)
+    path = Path(f"{key}{suffix}")
+    path.write_bytes(change(path.read_bytes(), Path(f"{other}{suffix}").read_bytes()))
+    with pytest.raises(ConfigError, match="expected a key as pyes keygen -o FILE writes it") as caught:
+        make(path)
     assert "\n" not in str(caught.value)
 
 
-def test_key_with_a_password_is_refused_and_asks_nobody(key):
-    data = key.read_bytes()
+def test_key_with_a_password_is_refused_without_a_question(key):
+    data = node(key).read_bytes()
     private = serialization.load_pem_private_key(data, None)
     locked = private.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"password"),
     )
-    key.write_bytes(locked + part(data, "CERTIFICATE"))
-    with pytest.raises(ConfigError, match="expected one private key"):
-        keys.client_context(key)
+    node(key).write_bytes(data.replace(part(data, "PRIVATE KEY"), locked))
+    with pytest.raises(ConfigError, match="expected a key as pyes keygen"):
+        keys.of_node(node(key))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
@@ -196,15 +242,37 @@ def test_key_with_a_password_is_refused_and_asks_nobody(key):
 def test_key_that_others_can_use_is_refused(mode, key):
     key.chmod(mode)
     with pytest.raises(ConfigError, match=rf"others can use this key \(mode {mode:04o}\); run: chmod 600"):
-        keys.server_context(key)
+        keys.of_head(key)
 
 
-def test_keygen_prints_the_file_and_refuses_an_existing_one(tmp_path, capfd):
+def test_keygen_prints_both_files_and_refuses_an_existing_one(tmp_path, capfd):
     path = tmp_path / "cluster.key"
     assert main(["keygen", "-o", str(path)]) == 0
-    assert capfd.readouterr().out.strip() == str(path)
-    keys.server_context(path)
+    head, other = (line.split(" (")[0] for line in capfd.readouterr().out.splitlines())
+    keys.of_head(head)
+    keys.of_node(other)
     assert main(["keygen", "-o", str(path)]) == 2
     assert "exists already" in capfd.readouterr().err
     assert main(["keygen", "-o", str(tmp_path / "none" / "key")]) == 2
     assert "there is no directory" in capfd.readouterr().err
+
+
+# Which addresses need a key
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "head", "0.0.0.0", "fd00::1", "128.0.0.1"])
+@pytest.mark.parametrize("command", ["worker", "status"])
+def test_an_address_beyond_loopback_without_a_key_is_refused_in_one_line(command, host, capfd, monkeypatch):
+    def connect(*arguments, **options):
+        raise AssertionError("a connection was made")
+
+    monkeypatch.setattr(asyncio, "open_connection", connect)
+    address = addresses.Address(host, 5555)
+    assert main([command, str(address)]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"pyes: error: {address}: expected --key FILE with it")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "localhost", "::1"])
+def test_loopback_needs_no_key(host):
+    keys.check_needed(addresses.Address(host, 5555), None)

@@ -1,0 +1,142 @@
+# Networks: as instructions that a kernel runs, or as a Python object (kernels/program.c, policy.c,
+# virtual_batch_norm.c).
+
+cdef class _Network:
+    """What a runner needs of a network."""
+    cdef Py_ssize_t dim, outputs
+
+    cdef int load(self, object theta) except -1:
+        raise NotImplementedError
+
+    cdef int reset(self) except -1:
+        raise NotImplementedError
+
+    cdef const float *forward(self, const float *input) except NULL:
+        raise NotImplementedError
+
+
+@final
+cdef class _Foreign(_Network):
+    """A network that runs as a Python object. The runner normalises its observations and chooses the action."""
+    cdef object network, input_array, outputs_array
+    cdef float *input
+    cdef Py_ssize_t observation_size
+
+    def __cinit__(self, network, Py_ssize_t observation_size):
+        self.network = network
+        self.dim, self.outputs, self.observation_size = network.dim, network.outputs, observation_size
+        self.input_array = _aligned(observation_size)
+        self.input = <float *>_out("input", self.input_array, FLOAT32)
+
+    cdef int load(self, object theta) except -1:
+        self.network.load(theta)
+        return 0
+
+    cdef int reset(self) except -1:
+        self.network.reset()
+        return 0
+
+    cdef const float *forward(self, const float *input) except NULL:
+        memcpy(self.input, input, self.observation_size * sizeof(float))
+        self.outputs_array = self.network.forward(self.input_array)
+        cdef const float *outputs = <const float *>_in("outputs of the network", self.outputs_array, FLOAT32)
+        if len(self.outputs_array) != self.outputs:
+            raise ValueError(f"outputs of the network: got {len(self.outputs_array)}, expected {self.outputs}")
+        return outputs
+
+
+@final
+cdef class _Compiled(_Network):
+    """A network as instructions, with its parameters, its memory and its reference batch."""
+    cdef pyes_level level
+    cdef int64_t layer_count, state_size
+    cdef pyes_layer *layers
+    # Arrays own the memory that the pointers below them address.
+    cdef object packed_array, state_array, scratch_array, batch_array, values_array, sums_array
+    cdef float *packed
+    cdef float *state
+    cdef float *scratch
+    cdef const void *batch  # the reference batch
+    cdef float *values  # of the normalised layers, for the whole batch
+    cdef double *sums
+
+    def __cinit__(self, instructions, Py_ssize_t observation_size, level, reference_batch):
+        self.level = _level(level)
+        _check_shape(instructions)
+        self.layer_count = instructions.shape[0]
+        self.layers = <pyes_layer *>PyMem_Calloc(self.layer_count, sizeof(pyes_layer))
+        if self.layers == NULL:
+            raise MemoryError
+        self.outputs = observation_size
+        for k, row in enumerate(instructions.tolist()):
+            _read_layer(row, &self.layers[k])
+            _check_layer(k, &self.layers[k], self.outputs)
+            self.outputs = self.layers[k].outputs
+            self.dim = max(self.dim, pyes_layer_dim(&self.layers[k]))
+        self._allocate()
+        self._set_reference_batch(reference_batch, observation_size)
+
+    def __dealloc__(self):
+        PyMem_Free(self.layers)
+
+    cdef int _allocate(self) except -1:
+        cdef int64_t packed_size
+        pyes_policy_place(self.layer_count, self.layers, &packed_size, &self.state_size)
+        self.packed_array = _aligned(packed_size)
+        self.packed = <float *>_out("packed", self.packed_array, FLOAT32)
+        self.state_array = _aligned(self.state_size)
+        self.state = <float *>_out("state", self.state_array, FLOAT32)
+        self.scratch_array = _aligned(2 * self.layers[0].widest)
+        self.scratch = <float *>_out("scratch", self.scratch_array, FLOAT32)
+        return 0
+
+    cdef int _set_reference_batch(self, object batch, Py_ssize_t observation_size) except -1:
+        """Keep the batch that normalised layers take their statistics from, and allocate what these need."""
+        cdef int64_t width = pyes_policy_batch_norm_width(self.layer_count, self.layers)
+        if width == 0 and batch is not None:
+            raise ValueError("reference_batch: got one, expected none (this network has no normalised layers)")
+        if width == 0:
+            return 0
+        if batch is None:
+            raise ValueError("reference_batch: got none, expected an array (this network has normalised layers)")
+        self._check_memory()
+        dtype = UINT8 if isinstance(batch, np.ndarray) and batch.dtype == UINT8 else FLOAT32
+        self.batch = _array("reference_batch", batch, dtype, 2, False)
+        if batch.shape[0] < 1 or batch.shape[1] != observation_size:
+            raise ValueError(f"reference_batch: got shape {batch.shape}, expected (n, {observation_size}) with n >= 1")
+        self.batch_array = batch
+        self.values_array = np.empty(len(batch) * width, FLOAT32)
+        self.values = <float *>_out("values", self.values_array, FLOAT32)
+        self.sums_array = np.empty(2 * width, FLOAT64)
+        self.sums = <double *>_out("sums", self.sums_array, FLOAT64)
+        return 0
+
+    cdef int _check_memory(self) except -1:
+        """A normalised layer has statistics only if what comes to it follows from one observation."""
+        cdef bint remembers = False
+        for k in range(self.layer_count):
+            remembers |= _is_recurrent(&self.layers[k])
+            if remembers and self.layers[k].scale_offset >= 0:
+                raise ValueError(
+                    f"instructions[{k}]: got a normalised layer behind one with a memory, expected none "
+                    "(its statistics come from single observations)"
+                )
+        return 0
+
+    cdef int load(self, object theta) except -1:
+        cdef const float *parameters = <const float *>_in("theta", theta, FLOAT32)
+        pyes_policy_pack(self.layer_count, self.layers, parameters, self.packed)
+        if self.batch == NULL:
+            return 0
+        cdef pyes_value type = PYES_BYTE if self.batch_array.dtype == UINT8 else PYES_FLOAT
+        pyes_policy_batch_norm(self.level, self.layer_count, self.layers, parameters, len(self.batch_array), type,
+                               self.batch, self.packed, self.scratch, self.values, self.sums)
+        return 0
+
+    cdef int reset(self) except -1:
+        memset(self.state, 0, self.state_size * sizeof(float))
+        return 0
+
+    cdef const float *forward(self, const float *input) except NULL:
+        return pyes_policy_forward(self.level, self.layer_count, self.layers, self.packed, input, self.state,
+                                   self.scratch)

@@ -1,0 +1,70 @@
+# The noise table, and theta moved along one slice of it (kernels/noise.c, perturb.c).
+
+def fill_noise(out, seed, start=0, *, level=None):  # OUT
+    """Fill ``out`` with the standard normals of the table entries [start, start + len(out)).
+
+    Parameters
+    ----------
+    out : float32, uint16 or int8 (n,)    uint16 holds bfloat16; int8 counts steps of 1/32, held at +-127
+    seed : int                            0 <= seed < 2**64
+    start : int                           index of the first entry
+    level : str, optional                 one of ``levels()``; the best by default
+
+    Raises
+    ------
+    TypeError, ValueError    an argument of another type, shape or range, or ``out`` is read-only
+
+    Notes
+    -----
+    Equal bytes whatever way the range is split, on every machine and level. No temporary; releases the GIL.
+    """
+    cdef pyes_dtype dtype = _table_dtype("out", out)
+    cdef void *p_out = _out("out", out, None)
+    cdef int64_t n = len(out)
+    cdef uint64_t key = _seed(seed), first = _integer("start", start, 1 << 63)
+    cdef pyes_level build = _level(level)
+    with nogil:
+        pyes_fill_noise(build, n, dtype, key, first, p_out)
+
+
+def perturb(theta, table, offset, scale, out, *, deviation=None, level=None):  # IN, IN, OUT (may be theta), IN
+    """Compute ``out = theta + scale * slice``, the slice being ``table[offset : offset + dim]``.
+
+    Parameters
+    ----------
+    theta : float32 (dim,)
+    table : float32, uint16 or int8 (entries,)    a noise table; may be read-only
+    offset : int                                  0 <= offset <= entries - dim
+    scale : float                                 usually +-sigma
+    out : float32 (dim,)                          may be ``theta`` itself, but may not overlap it otherwise
+    deviation : float32 (dim,), optional          then the slice counts ``scale * deviation``, parameter by parameter
+    level : str, optional                         one of ``levels()``; the best by default
+
+    Raises
+    ------
+    TypeError, ValueError    the slice leaves the table, lengths or types differ, arrays overlap, ``out`` is read-only
+
+    Notes
+    -----
+    Each product and the sum are rounded once. O(dim), no temporary; releases the GIL.
+    """
+    cdef const float *p_theta = <const float *>_in("theta", theta, FLOAT32)
+    cdef pyes_dtype dtype = _table_dtype("table", table)
+    cdef const char *p_table = <const char *>_in("table", table, None)
+    cdef const float *p_deviation = NULL
+    cdef float *p_out = <float *>_out("out", out, FLOAT32)
+    cdef int64_t dim = len(theta), length = len(table), first = offset, width = table.itemsize
+    cdef double factor = scale
+    cdef pyes_level build = _level(level)
+    _same_length("out", out, dim, "theta")
+    if not 0 <= first <= length - dim:
+        raise ValueError(f"offset: got {first}, expected 0 <= offset <= {length - dim} (table {length} - theta {dim})")
+    if <const float *>p_out != p_theta:
+        _disjoint("out", out, "theta", theta)
+    _disjoint("out", out, "table", table)
+    if deviation is not None:
+        p_deviation = <const float *>_in("deviation", deviation, FLOAT32)
+        _same_length("deviation", deviation, dim, "theta")
+        _disjoint("out", out, "deviation", deviation)
+    with nogil:
+        pyes_perturb(build, dim, dtype, p_theta, p_table + first * width, p_deviation, factor, p_out)

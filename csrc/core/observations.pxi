@@ -1,0 +1,53 @@
+# Observations of any type as the float32 values that the policy works on.
+
+cdef int _read_observation(object observation, int64_t size, float *out) except -1:
+    """Read an aligned float32, float64 or uint8 buffer without gaps at once, anything else by way of NumPy."""
+    cdef Py_buffer view
+    cdef bint done
+    if PyObject_CheckBuffer(observation):
+        try:
+            PyObject_GetBuffer(observation, &view, PyBUF_FORMAT | PyBUF_ND)
+        except (BufferError, ValueError):  # gaps between the values, or a type without a format
+            pass
+        else:
+            done = _read_buffer(&view, size, out)
+            PyBuffer_Release(&view)
+            if done:
+                return 0
+    values = _readable(observation)
+    if values.size != size:
+        raise ValueError(f"observation: got {values.size} values, expected {size}")
+    _read_values(ord(values.dtype.char), size, _array("observation", values, None, values.ndim, False), out)
+    return 0
+
+
+cdef object _readable(object observations):
+    """An array without gaps, aligned, of a type that _read_values takes."""
+    values = np.ascontiguousarray(observations)
+    if values.dtype not in (FLOAT32, FLOAT64, UINT8):
+        return values.astype(FLOAT32)
+    return values if values.flags.aligned else values.copy()
+
+
+cdef bint _read_buffer(Py_buffer *view, int64_t size, float *out) noexcept:
+    """False if the buffer is of another type or size, or not aligned."""
+    if view.format == NULL or view.itemsize < 1 or view.len != size * view.itemsize:
+        return False
+    if <uintptr_t>view.buf % <uintptr_t>view.itemsize != 0:
+        return False
+    if view.format[0] == 0 or view.format[1] != 0:  # not a single letter
+        return False
+    return _read_values(view.format[0], size, view.buf, out)
+
+
+cdef bint _read_values(char letter, int64_t size, const void *values, float *out) noexcept:
+    """False if the type with this letter is not one of those that are read at once."""
+    if letter == c"B":
+        pyes_read_observation(size, PYES_BYTE, values, out)
+    elif letter == c"f":
+        pyes_read_observation(size, PYES_FLOAT, values, out)
+    elif letter == c"d":
+        pyes_read_observation(size, PYES_DOUBLE, values, out)
+    else:
+        return False
+    return True

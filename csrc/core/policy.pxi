@@ -1,0 +1,137 @@
+# PolicyRunner: a network between the observation that it reads and the action that it chooses.
+
+cdef class PolicyRunner:
+    """A policy network and its choice of action, one call a timestep.
+
+    Parameters
+    ----------
+    network : int64 (n, 8 or 15)   instructions, one row a layer, see below; or an object with ``dim``, ``outputs``,
+                                   ``load(theta)``, ``reset()`` and ``forward(observation)``, which runs the network
+                                   itself: float32 in, float32 out
+    observation_size : int         values in an observation
+    action : str                   argmax | identity | clip | tanh | bins, see ``pyes_box_action`` in the header
+    low, high : float32 (a,)       ends of the action box; not used by argmax
+    bins : int                     outputs a component, for bins
+    action_start : int             added to the argmax
+    action_shape : tuple of int    shape of a box action, of size a
+    action_noise : float           standard deviation of the normals added to identity, clip and tanh outputs
+    level : str, optional          one of ``levels()``, for instructions; the best by default
+    reference_batch : uint8 or float32 (count, observation_size), optional    what normalised layers take their
+                                   statistics from; kept. Given if and only if there are such layers
+
+    Raises
+    ------
+    TypeError, ValueError    damaged instructions, or outputs that do not fit the action
+
+    Notes
+    -----
+    Columns of the instructions: op, inputs, outputs, weight_offset, bias_offset, activation, recurrent_offset,
+    recurrent_bias_offset; where there are images or normalised layers also channels, height, width, kernel, stride,
+    divisor, scale_offset. Ops: 0 linear, 1 rnn, 2 gru, 3 lstm, 4 conv, 5 scale. Activations: 0 identity, 1 tanh,
+    2 relu, 3 sigmoid, 4 elu, 5 leaky_relu, 6 silu, 7 gelu, 8 softsign. Weights and biases lie in theta in torch's
+    layout, see the header; a bias offset of -1 stands for no bias, a scale offset of -1 for a layer that is not
+    normalised.
+
+    Instructions add their inputs in order: equal bits on every machine. Not for use by two threads at once.
+    """
+    cdef readonly Py_ssize_t dim
+    cdef readonly Py_ssize_t observation_size
+    cdef readonly Py_ssize_t outputs
+    cdef _Network network
+    cdef _ActionHead head
+    # Arrays own the memory that the pointers below them address.
+    cdef object observation_array, mean_array, inverse_std_array, sums_array
+    cdef float *observation  # as it came
+    cdef float *input  # normalised, for the network
+    cdef const float *mean
+    cdef const float *inverse_std
+    cdef double *sums
+    cdef float observation_limit
+
+    def __cinit__(self, network, Py_ssize_t observation_size, *, action, low=None, high=None, bins=0,
+                  action_start=0, action_shape=(), action_noise=0.0, level=None, reference_batch=None):
+        if isinstance(network, np.ndarray):
+            self.network = _Compiled(network, observation_size, level, reference_batch)
+        else:
+            self.network = _Foreign(network, observation_size)
+        self.dim, self.outputs = self.network.dim, self.network.outputs
+        self.observation_size = observation_size
+        self.head = _ActionHead(action, low, high, bins, action_start, tuple(action_shape), action_noise, self.outputs)
+        self.observation_array = _aligned(2 * (observation_size + 16))
+        self.observation = <float *>_out("observation", self.observation_array, FLOAT32)
+        self.input = self.observation + (observation_size + 15) // 16 * 16
+
+    def load(self, theta):  # IN
+        """Take the parameters, float32 (dim,); they are copied."""
+        _in("theta", theta, FLOAT32)
+        if len(theta) != self.dim:
+            raise ValueError(f"theta: got length {len(theta)}, expected {self.dim}")
+        self.network.load(theta)
+
+    def set_action_noise(self, bint enabled):
+        """Switch the action noise on (as it is at first) or off."""
+        self.head.noise_enabled = enabled
+
+    def normalize(self, mean, inverse_std, clip):  # IN, IN
+        """Feed the network (observation - mean) * inverse_std, clipped to +-clip; with None, None as it comes."""
+        self.mean = NULL
+        if mean is None and inverse_std is None:
+            return
+        for name, array in (("mean", mean), ("inverse_std", inverse_std)):
+            _in(name, array, FLOAT32)
+            if len(array) != self.observation_size:
+                raise ValueError(f"{name}: got length {len(array)}, expected {self.observation_size}")
+        self.observation_limit = _at_least("clip", clip, 0)
+        self.mean_array, self.inverse_std_array = mean.copy(), inverse_std.copy()
+        self.inverse_std = <const float *>_in("inverse_std", self.inverse_std_array, FLOAT32)
+        self.mean = <const float *>_in("mean", self.mean_array, FLOAT32)
+
+    def begin_episode(self, seed, generation, member, episode):
+        """Clear the network's memory and begin the stream of action noise of an episode."""
+        self.head.begin_episode(seed, generation, member, episode)
+        self.network.reset()
+
+    def collect(self, sums):  # OUT
+        """Add each observation that ``act`` sees to sums[0], its square to sums[1], float64; None: no more."""
+        if sums is None:
+            self.sums_array, self.sums = None, NULL
+            return
+        cdef double *p_sums = <double *>_array("sums", sums, FLOAT64, 2, True)
+        if sums.shape != (2, self.observation_size):
+            raise ValueError(f"sums: got shape {sums.shape}, expected {(2, self.observation_size)}")
+        self.sums_array, self.sums = sums, p_sums
+
+    def act(self, observation):  # IN
+        """Choose the action for an observation of observation_size values: an int, or a new float32 array.
+
+        float32, float64 and uint8 arrays without gaps are fastest; anything else goes by way of NumPy. Another size is
+        a ValueError.
+        """
+        _read_observation(observation, self.observation_size, self.observation)
+        cdef int64_t choice = self._choose()
+        return choice if self.head.mode < 0 else self.head.copy()
+
+    def forward(self, observation):  # IN
+        """Return the network's outputs for an observation, before an action is chosen: a new float32 (outputs,).
+
+        A network with memory goes on by one timestep, as with ``act``.
+        """
+        _read_observation(observation, self.observation_size, self.observation)
+        cdef const float *outputs = self._outputs(False)
+        out = np.empty(self.outputs, FLOAT32)
+        memcpy(_out("out", out, FLOAT32), outputs, self.outputs * sizeof(float))
+        return out
+
+    cdef int64_t _choose(self) except? -1:
+        """Act on the observation that was read: the choice of argmax, else 0 and the action in its place."""
+        cdef const float *outputs = self._outputs(True)
+        return self.head.choose(self.outputs, outputs)
+
+    cdef const float *_outputs(self, bint collect) except NULL:
+        if collect and self.sums != NULL:
+            pyes_collect(self.observation_size, self.observation, self.sums)
+        if self.mean == NULL:
+            return self.network.forward(self.observation)
+        pyes_normalize(self.observation_size, self.observation, self.mean, self.inverse_std, self.observation_limit,
+                       self.input)
+        return self.network.forward(self.input)

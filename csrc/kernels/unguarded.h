@@ -1,0 +1,23 @@
+/* Kernels that are compiled once, as the public functions of the same names call them (dispatch.c): these alone see to
+ * it that the processor's arithmetic is the standard one. Contracts: pyes_kernels.h. Internal to the kernels. */
+#ifndef PYES_UNGUARDED_H
+#define PYES_UNGUARDED_H
+
+#include "../pyes_kernels.h"
+
+void pyes_draw_offsets_unguarded(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, int64_t bound,
+                                 int64_t *out);
+void pyes_stream_normals_unguarded(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t member,
+                                   uint32_t episode, uint64_t first, float *out);
+void pyes_centered_ranks_unguarded(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace,
+                                   float *out);
+void pyes_policy_pack_unguarded(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed);
+void pyes_read_observation_unguarded(int64_t n, enum pyes_value type, const void *values, float *out);
+void pyes_normalize_unguarded(int64_t n, const float *observation, const float *mean, const float *inverse_std,
+                              float limit, float *out);
+void pyes_collect_unguarded(int64_t n, const float *observation, double *sums);
+int64_t pyes_argmax_unguarded(int64_t n, const float *outputs);
+void pyes_box_action_unguarded(int64_t n, enum pyes_action action, int64_t bins, const float *outputs,
+                               const float *low, const float *high, float *out);
+
+#endif

@@ -1,0 +1,42 @@
+/* What surrounds the networks: actions, and the board that says whose turn it is. */
+#include "checks.h"
+
+void test_actions(void)
+{
+    const float outputs[6] = {NAN, 3.0f, 3.0f, -9.0f, 0.0f, 9.0f}, low[2] = {-1.0f, 0.0f}, high[2] = {1.0f, 4.0f};
+    float out[2], mean[2] = {1.0f, 0.0f}, inverse[2] = {2.0f, 100.0f};
+    double sums[4] = {0.0};
+    CHECK(pyes_argmax(6, outputs) == 5 && pyes_argmax(3, outputs) == 1 && pyes_argmax(1, outputs) == 0);
+    pyes_box_action(2, PYES_BINS, 3, outputs, low, high, out);
+    CHECK(out[0] == 0.0f && out[1] == 4.0f);
+    pyes_box_action(2, PYES_CLIP, 0, outputs + 2, low, high, out);
+    CHECK(out[0] == 1.0f && out[1] == 0.0f);
+    pyes_normalize(2, outputs + 1, mean, inverse, 5.0f, out);
+    CHECK(out[0] == 4.0f && out[1] == 5.0f);
+    pyes_collect(2, outputs + 1, sums);
+    CHECK(sums[0] == 3.0 && sums[2] == 9.0);
+}
+
+void test_board(void)
+{
+    int64_t cursor = 99;
+    int32_t *states = buffer(3, sizeof *states);
+    pyes_board_open(3, &cursor, states);
+    CHECK(pyes_board_claim(3, 0, &cursor, states) == 0);
+    CHECK(pyes_board_claim(3, 1, &cursor, states) == 1);
+    CHECK(pyes_board_release(3, 0, states) == 0);
+    CHECK(pyes_board_claim(3, 1, &cursor, states) == 2);
+    CHECK(pyes_board_claim(3, 1, &cursor, states) == 0);
+    CHECK(pyes_board_claim(3, 1, &cursor, states) == -1);
+    CHECK(pyes_board_finish(0, 0, states) == 0 && pyes_board_finish(0, 1, states) == 1);
+    CHECK(pyes_board_remaining(3, states) == 2);
+    int64_t members[3] = {0};
+    CHECK(pyes_board_collect(3, states, members) == 1 && members[0] == 0);
+    CHECK(pyes_board_collect(3, states, members) == 0);
+    pyes_board_withhold(3, states);
+    CHECK(pyes_board_remaining(3, states) == 0 && pyes_board_claim(3, 0, &cursor, states) == -1);
+    pyes_board_offer(1, 3, &cursor, states);
+    CHECK(pyes_board_claim(3, 0, &cursor, states) == 1 && pyes_board_withdraw(0, 3, states) == 1);
+    CHECK(pyes_board_claim(3, 0, &cursor, states) == -1 && pyes_board_remaining(3, states) == 1);
+    free(states);
+}

@@ -1,0 +1,138 @@
+"""What every kind of network is: settings, and from them a program and the parameters that a run starts from.
+
+Owns the base class of the kinds and the initial parameters of compiled networks. Invariant: a compiled network's
+program and initial parameters follow from its settings, the sizes and the seed, with equal bits on every machine.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes.config.network import NetworkConfig
+from pyes.config.section import AtLeastOne, refusal
+from pyes.networks.composer import Composer
+from pyes.networks.named import NamedModule
+from pyes.networks.program import Op, Program
+from pyes.numerics import streams
+
+ActivationName = Literal["identity", "tanh", "relu", "sigmoid", "elu", "leaky_relu", "silu", "gelu", "softsign"]
+
+
+@dataclass(frozen=True)
+class LayersConfig(NetworkConfig):
+    """What all networks made of known layers have."""
+
+    bias: bool = True
+    output_activation: Literal["identity", "tanh"] = "identity"  # before the action is chosen
+    init: Literal["uniform", "zero"] = "uniform"
+
+
+@dataclass(frozen=True)
+class HiddenConfig(LayersConfig):
+    """What all networks with hidden layers have."""
+
+    hidden: tuple[Annotated[int, AtLeastOne], ...] = ()  # units of each hidden layer
+
+    def check(self) -> None:
+        """Reject a network without a hidden layer."""
+        if not self.hidden:
+            raise refusal("network.hidden", [], "at least one layer, for example [64]")
+
+
+class Network:
+    """A kind of policy network.
+
+    A kind defines ``Config``, its settings, and `compose`, which adds its layers. One that is no chain of known layers
+    overrides `build` instead.
+
+    Parameters
+    ----------
+    config : NetworkConfig
+        An instance of the kind's ``Config``.
+    """
+
+    kind: ClassVar[str]
+    Config: ClassVar[type[NetworkConfig]]
+
+    def __init__(self, config: NetworkConfig) -> None:
+        self.config = config
+
+    def compose(self, layers: Composer, outputs: int) -> None:
+        """Add the layers, from the observation to ``outputs`` numbers.
+
+        Raises
+        ------
+        ConfigError
+            The settings do not fit the observation.
+        """
+        raise NotImplementedError
+
+    def build(
+        self, observation_size: int, shape: tuple[int, ...], outputs: int, seed: int
+    ) -> tuple[Program | NamedModule, NDArray[np.float32]]:
+        """Return the network as values, and the parameters that a run starts from.
+
+        Parameters
+        ----------
+        observation_size : int
+            Numbers in one observation.
+        shape : tuple of int
+            Shape of one observation; of an image (channels, height, width).
+        outputs : int
+            Numbers that the action takes.
+        seed : int
+            Seed of the run.
+
+        Returns
+        -------
+        Program or NamedModule, float32 (dim,)
+
+        Raises
+        ------
+        ConfigError
+            The network cannot be built for these sizes.
+        """
+        layers = Composer(observation_size, shape)
+        self.compose(layers, outputs)
+        program = layers.program()
+        zero = self.config.init == "zero"
+        return program, np.zeros(program.dim, np.float32) if zero else initial_theta(program, seed)
+
+
+def initial_theta(program: Program, seed: int) -> NDArray[np.float32]:
+    """Draw the initial parameters of a program from the distributions that torch's layers have by default.
+
+    Weights and biases of a linear or convolutional layer are uniform within 1 / sqrt(inputs of an output), those of a
+    recurrent layer within 1 / sqrt(units). Normalised layers have scales of 1 and biases of 0. Parameter j is made of
+    word j of the run's stream, by operations that round once: equal bits on every machine.
+
+    Parameters
+    ----------
+    program : Program
+        A network in which no two layers share parameters.
+    seed : int
+        Seed of the run.
+
+    Returns
+    -------
+    float32 (dim,)
+    """
+    theta = streams.initial_parameters(seed, program.dim)
+    for row in program.instructions:
+        if row.op == Op.SCALE:
+            continue
+        recurrent = Op(row.op).recurrent
+        arrays = [row.weight(theta), row.bias(theta)]
+        if recurrent:
+            arrays += [row.recurrent_weight(theta), row.recurrent_bias(theta)]
+        bound = np.float32(1 / math.sqrt(row.outputs if recurrent else row.columns))
+        for array in arrays:
+            if array is not None:
+                array *= bound
+        for array, value in ((row.scale(theta), 1), (row.bias(theta), 0)) if row.normalized else ():
+            if array is not None:
+                array[:] = value
+    return theta

@@ -1,0 +1,123 @@
+"""From layers, added one after another, to a program: where each one's parameters lie in theta.
+
+Owns the order of parameters in theta, which is that of ``module.parameters()`` of the same layers in torch. Knows no
+kind of network.
+"""
+
+from typing import Literal
+
+from pyes.errors import ConfigError
+from pyes.networks.program import Activation, Instruction, Op, Program
+
+
+class Composer:
+    """Adds layers to a chain, each behind the one before.
+
+    Parameters
+    ----------
+    observation_size : int
+        Numbers in one observation.
+    shape : tuple of int
+        Shape of one observation; of an image (channels, height, width).
+    """
+
+    def __init__(self, observation_size: int, shape: tuple[int, ...] = ()) -> None:
+        self._observation_size = self._width = observation_size
+        self._shape = shape or (observation_size,)
+        self._rows: list[Instruction] = []
+        self._dim = 0
+
+    def scale(self, divisor: int) -> None:
+        """Divide by an integer, as 255 is for bytes of images."""
+        width = self._width
+        self._rows.append(Instruction(Op.SCALE, width, width, -1, -1, Activation.IDENTITY, divisor=divisor))
+
+    def linear(
+        self, outputs: int, activation: str = "identity", *, bias: bool = True, normalized: bool = False
+    ) -> None:
+        """Add a linear layer; a normalised one has a scale and a bias behind the statistics of the reference batch."""
+        weight = self._place(self._width * outputs)
+        self._rows.append(self._mapping(Op.LINEAR, outputs, outputs, weight, activation, bias, normalized))
+        self._width, self._shape = outputs, (outputs,)
+
+    def convolution(
+        self,
+        filters: int,
+        kernel: int,
+        stride: int,
+        activation: str = "identity",
+        *,
+        bias: bool = True,
+        normalized: bool = False,
+    ) -> None:
+        """Add a convolution of square kernels, without padding.
+
+        Raises
+        ------
+        ConfigError
+            It is given no image, or one that is smaller than the kernel.
+        """
+        if len(self._shape) != 3:
+            given = " x ".join(map(str, self._shape))
+            raise ConfigError(
+                f"network: a convolution needs an image of channels x height x width, got observations of {given}"
+            )
+        channels, height, width = self._shape
+        if kernel > min(height, width):
+            raise ConfigError(f"network: got a kernel of {kernel}, larger than its image of {height} x {width}")
+        weight = self._place(filters * channels * kernel**2)
+        down, across = ((size - kernel) // stride + 1 for size in (height, width))
+        row = self._mapping(Op.CONV, filters, filters * down * across, weight, activation, bias, normalized)
+        self._rows.append(row._replace(channels=channels, height=height, width=width, kernel=kernel, stride=stride))
+        self._width, self._shape = row.outputs, (filters, down, across)
+
+    def recurrent(
+        self, op: Op, units: int, activation: Literal["identity", "tanh", "relu"] = "identity", *, biases: int = 1
+    ) -> None:
+        """Add a layer with memory: ``Op.RNN``, which has an activation, ``Op.GRU`` or ``Op.LSTM``.
+
+        With two biases a gate, as in torch, the second one is added to the layer's own outputs of the last timestep.
+        """
+        rows = op.blocks * units
+        row = Instruction(
+            op,
+            self._width,
+            units,
+            weight_offset=self._place(rows * self._width),
+            recurrent_offset=self._place(rows * units),
+            bias_offset=self._place(rows) if biases else -1,
+            recurrent_bias_offset=self._place(rows) if biases == 2 else -1,
+            activation=Activation[activation.upper()],
+        )
+        self._rows.append(row)
+        self._width, self._shape = units, (units,)
+
+    def program(self) -> Program:
+        """Return the layers as a program.
+
+        Raises
+        ------
+        ValueError
+            There are none, or one is normalised behind one with memory.
+        """
+        return Program(tuple(self._rows), self._observation_size, self._width, self._dim)
+
+    def _mapping(
+        self, op: Op, rows: int, outputs: int, weight: int, activation: str, bias: bool, normalized: bool
+    ) -> Instruction:
+        """Return the instruction of a linear or convolutional layer with ``rows`` biases."""
+        scale = self._place(rows) if normalized else -1
+        return Instruction(
+            op,
+            self._width,
+            outputs,
+            weight_offset=weight,
+            bias_offset=self._place(rows) if bias or normalized else -1,
+            activation=Activation[activation.upper()],
+            scale_offset=scale,
+        )
+
+    def _place(self, size: int) -> int:
+        """Return the offset of the next ``size`` parameters."""
+        self._dim += size
+        return self._dim - size

@@ -1,0 +1,178 @@
+"""Torch modules of the user's own: found by name, made, checked, and run where C cannot.
+
+Owns the making of ``network.module`` and the forward pass in torch. Invariant: on one machine equal parameters and
+observations give equal outputs in every process: one thread, evaluation mode, tensors of torch's own alignment, and
+buffers that were drawn from one seed.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import nn
+
+from pyes.errors import ConfigError
+from pyes.networks.named import NamedModule
+from pyes.networks.program import Program
+from pyes.networks.torch.compiler import compile_module, flatten
+from pyes.networks.torch.layers import VirtualBatchNorm
+from pyes.system.lookup import find
+from pyes.system.text import reason
+
+logger = logging.getLogger(__name__)
+
+
+def make_module(name: str, kwargs: Mapping[str, Any], observation_size: int, outputs: int) -> nn.Module:
+    """Make the module that ``name`` (PACKAGE:CLASS, or PACKAGE:FUNCTION) stands for, and try it on zeros.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be imported or made, is no module, has no float32 parameters in the memory of the CPU, or gives
+        another number of outputs.
+    """
+    made = find("network.module", name, "PACKAGE:CLASS, for example 'my_networks:Convolution'")
+    if isinstance(made, type) and not issubclass(made, nn.Module):
+        raise _refusal(name, f"is {made}, expected a torch.nn.Module")
+    try:
+        module = made(observation_size, outputs, **kwargs)
+    except Exception as error:
+        raise _refusal(name, f"could not be made: {reason(error)}") from error
+    if not isinstance(module, nn.Module):
+        raise _refusal(name, f"made a {type(module).__name__}, expected a torch.nn.Module")
+    _check_parameters(name, module)
+    _check_outputs(name, module, observation_size, outputs)
+    return module
+
+
+def build(
+    name: str, kwargs: Mapping[str, Any], observation_size: int, outputs: int, seed: int
+) -> tuple[Program | NamedModule, NDArray[np.float32]]:
+    """Return the module's program, or its name where C does not know all its layers, and the parameters it begins with.
+
+    Those are what the module draws from torch's generator under ``seed``; the global generator is left as it was.
+
+    Raises
+    ------
+    ConfigError
+        The module cannot be made, or it has a layer that is normalised over a reference batch, which only C can run,
+        beside layers that C does not know.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = make_module(name, kwargs, observation_size, outputs)
+    theta = flatten(module)
+    try:
+        return compile_module(module), theta
+    except ConfigError as error:
+        if any(isinstance(layer, VirtualBatchNorm) for layer in module.modules()):
+            raise _refusal(name, f"has a VirtualBatchNorm, but cannot be compiled: {error}") from error
+        logger.info("torch runs the network: %s", error)
+    return NamedModule(name, dict(kwargs), observation_size, outputs, len(theta)), theta
+
+
+class TorchNetwork:
+    """The network of a ``PolicyRunner``, run by torch; ``named`` says which.
+
+    Its first use leaves torch with one thread in this process.
+    """
+
+    def __init__(self, named: NamedModule) -> None:
+        torch.set_num_threads(1)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # for buffers that are drawn at random
+            self.module = make_module(named.name, named.kwargs, named.observation_size, named.outputs).eval()
+        self._theta = _gathered(self.module)
+        self._shape = _observation_shape(self.module, named.observation_size)
+        self.dim, self.outputs = len(self._theta), named.outputs
+        if self.dim != named.dim:
+            raise _refusal(named.name, f"has {self.dim} parameters now, the policy has {named.dim}")
+        self.reset()
+
+    def load(self, theta: NDArray[np.float32]) -> None:
+        """Take the parameters, float32 (dim,); they are copied."""
+        self._theta[:] = theta
+
+    def reset(self) -> None:
+        """Begin an episode: call the module's own ``reset``, if it has one."""
+        _reset(self.module)
+
+    def forward(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the outputs, float32 (outputs,), for float32 (observation_size,), which is copied."""
+        return _outputs(self.module, observation, self._shape)
+
+
+def state_dict_of(
+    named: NamedModule,
+    theta: NDArray[np.float32],
+    mean: NDArray[np.float32] | None,
+    inverse_std: NDArray[np.float32] | None,
+) -> dict[str, torch.Tensor]:
+    """Return the module's tensors with theta, and the observation statistics where there are any."""
+    network = TorchNetwork(named)
+    network.load(theta)
+    tensors = {key: tensor.clone() for key, tensor in network.module.state_dict().items()}
+    for key, array in (("observation_mean", mean), ("observation_inverse_std", inverse_std)):
+        if array is not None:
+            tensors[key] = torch.tensor(array)
+    return tensors
+
+
+def _check_parameters(name: str, module: nn.Module) -> None:
+    parameters = dict(module.named_parameters())
+    if not parameters:
+        raise _refusal(name, "has no parameters, expected some to train")
+    for key, parameter in parameters.items():
+        if parameter.dtype is not torch.float32 or parameter.device.type != "cpu":
+            found = f"{parameter.dtype} on {parameter.device}"
+            raise _refusal(name, f"has the parameter {key} in {found}, expected torch.float32 on cpu")
+
+
+def _check_outputs(name: str, module: nn.Module, observation_size: int, outputs: int) -> None:
+    training = module.training
+    module.eval()
+    try:
+        _reset(module)
+        got = _outputs(module, np.zeros(observation_size), _observation_shape(module, observation_size))
+    except Exception as error:
+        raise _refusal(name, f"fails on an observation of {observation_size} zeros: {reason(error)}") from error
+    module.train(training)
+    if got.size != outputs:
+        raise _refusal(name, f"gives {got.size} outputs, expected {outputs}, as many as the action takes")
+
+
+def _observation_shape(module: nn.Module, size: int) -> tuple[int, ...]:
+    return tuple(getattr(module, "observation_shape", (size,)))
+
+
+def _reset(module: nn.Module) -> None:
+    reset = getattr(module, "reset", None)
+    if callable(reset):
+        reset()
+
+
+def _outputs(module: nn.Module, observation: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Run the module; the observation becomes a tensor of torch's own, which aligns all of them alike."""
+    with torch.inference_mode():
+        values: torch.Tensor = module(torch.tensor(observation, dtype=torch.float32).reshape(shape))
+    return np.ascontiguousarray(values.numpy(), np.float32).reshape(-1)
+
+
+def _gathered(module: nn.Module) -> NDArray[np.float32]:
+    """Make all parameters views of one new array, in ``module.parameters()`` order; return it: float32 (dim,)."""
+    parameters = list(module.parameters())
+    flat = torch.zeros(sum(parameter.numel() for parameter in parameters))
+    start = 0
+    for parameter in parameters:
+        stop = start + parameter.numel()
+        parameter.data = flat[start:stop].view(parameter.shape)
+        start = stop
+    theta: NDArray[np.float32] = flat.numpy()
+    return theta
+
+
+def _refusal(name: str, what: str) -> ConfigError:
+    return ConfigError(f"network.module={name} {what}")

@@ -1,0 +1,141 @@
+"""How fast a node is and how much it should hold: what is known across batches (`Pace`) and in the open one (`Load`).
+
+Does no input or output and has no clock: times, in seconds of any steady clock, are passed in, and equal calls give
+equal answers.
+"""
+
+import math
+from typing import NamedTuple
+
+_TURNAROUND = 0.05  # seconds from a member's end to the head's answer beside the round trip: nodes gather for 40 ms
+_CHUNK_SECONDS = 0.1  # of work that a refill brings beyond what is needed, so that messages stay few
+_LEAST_SECONDS = 1e-7  # smallest time of a member in calculations
+_MEMORY_SECONDS = 0.2  # of each worker: the shortest time over which its pace is averaged
+_TRUSTED = 4  # results after which a node's own speed counts fully
+
+
+class Queue(NamedTuple):
+    """Members that a node should hold beside those that its workers run."""
+
+    needed: int  # with fewer, the node is refilled
+    refill: int  # what a refill brings beyond `needed`
+    bridge: int  # what its workers use up until the head has answered: kept even towards the end of a batch
+
+
+class Pace:
+    """What is known of one node across batches.
+
+    Parameters
+    ----------
+    workers : int
+        Members that it evaluates at a time.
+
+    Attributes
+    ----------
+    round_trip : float
+        Seconds for a message to the node and its answer.
+    seconds_per_member : float or None
+        Seconds that one worker takes for a member, smoothed; None before the first result.
+    passed_over : bool
+        The node got no members lately, since others would have been done sooner.
+    on_trial : bool
+        The node was passed over and now gets one member, to show whether it is still slow.
+    """
+
+    def __init__(self, workers: int) -> None:
+        if workers < 1:
+            raise ValueError(f"got {workers} workers, expected at least 1")
+        self.workers = workers
+        self.round_trip = 0.0
+        self.seconds_per_member: float | None = None
+        self.passed_over = False
+        self.on_trial = False
+        self._memory = 4.0 * workers + 16.0  # members
+        self._seconds = 0.0
+        self._members = 0.0
+
+    @property
+    def bridge(self) -> float:
+        """Seconds from a member's end until the head's answer has arrived."""
+        return self.round_trip + _TURNAROUND
+
+    def record(self, worker_seconds: float, members: int, drained: bool = False) -> None:
+        """Add the time that a node's workers have spent and the members that they have returned.
+
+        The average is over the last few members of each worker, or over its last fifth of a second if that is more. The
+        latter does not hold for a node that has run out of members: it has waited, and that time is the link's.
+        """
+        keep = self._memory / (self._memory + members)
+        if not drained:
+            least = _MEMORY_SECONDS * self.workers
+            keep = max(keep, least / (least + worker_seconds))
+        self._seconds = (self._seconds + worker_seconds) * keep
+        self._members = (self._members + members) * keep
+        if self._members:
+            self.seconds_per_member = max(self._seconds / self._members, _LEAST_SECONDS)
+        self.on_trial = self.on_trial and members == 0
+
+    def estimate(self, typical: float) -> float:
+        """Return the seconds of a member; with few results, mixed with the ``typical`` ones of all nodes."""
+        if self.seconds_per_member is None:
+            return typical
+        trust = min(1.0, self._members / min(self.workers, _TRUSTED))
+        return typical + trust * (self.seconds_per_member - typical)
+
+    def reconsider(self) -> None:
+        """Take a node that was passed over to be twice as fast as measured, so that it is tried again."""
+        if self.passed_over and self.seconds_per_member is not None:
+            self.seconds_per_member /= 2.0
+            self._members = min(self._members, float(_TRUSTED))  # so that the next results count for more
+            self._seconds = self._members * self.seconds_per_member
+            self.on_trial = True
+        self.passed_over = False
+
+    def queue(self, seconds: float) -> Queue:
+        """Return the queue that the node should have when a member takes so many seconds."""
+        if self.seconds_per_member is None:
+            return Queue(max(1, self.workers // 4), 0, 0)
+        bridged = self.workers * self.bridge / seconds
+        # Members of random length end like a Poisson process: two standard deviations more than the mean.
+        needed = math.ceil(bridged + 2.0 * math.sqrt(bridged))
+        return Queue(needed, max(self.workers // 4, int(self.workers * _CHUNK_SECONDS / seconds)), int(bridged))
+
+
+class Load:
+    """What a node holds in one batch, and since when.
+
+    Attributes
+    ----------
+    held : int
+        Members granted and not returned, including those that others have returned meanwhile.
+    """
+
+    def __init__(self, name: int, index: int, pace: Pace) -> None:
+        self.name, self.index, self.pace = name, index, pace
+        self.held = 0
+        self._heard = 0.0  # when it last returned a result, or could have begun to
+        self._counted = 0.0  # until when its workers' time is in `_unrecorded`
+        self._unrecorded = 0.0  # worker-seconds spent since its last result
+
+    def count(self, now: float) -> None:
+        """Count its workers' time up to now; call it before `held` changes."""
+        busy = min(self.held, self.pace.workers)
+        if busy:
+            self._unrecorded += busy * max(0.0, now - self._counted)
+            self._counted = max(self._counted, now)
+        else:
+            self._counted = self._heard = now + self.pace.round_trip
+
+    def returned(self, members: int, now: float) -> None:
+        """Count results of the node."""
+        self.count(now)
+        self.held -= members
+        if members:
+            self._heard = now
+        self.pace.record(self._unrecorded, members, drained=self.held == 0)
+        self._unrecorded = 0.0
+
+    def seconds_per_member(self, now: float, typical: float) -> float:
+        """Return the estimated seconds of a member; a node that is silent for longer than that becomes slow."""
+        seconds = self.pace.estimate(typical)
+        return max(seconds, now - self._heard - self.pace.bridge) if self.held else seconds

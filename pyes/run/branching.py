@@ -1,0 +1,62 @@
+"""How a run goes another way: from its theta, under other settings.
+
+Owns what is kept of the state and what begins anew. Invariant: whatever the changed settings do not concern is kept.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from pyes.errors import ConfigError
+from pyes.run.state import RunState, Setup
+
+
+def branch(state: RunState, setup: Setup) -> RunState:
+    """Return a state that goes on from the theta of ``state`` under the settings of ``setup``.
+
+    Raises
+    ------
+    ConfigError
+        Theta does not fit the policy that the settings make.
+    """
+    _check_network(state.setup, setup)
+    new = RunState(setup, state.table)
+    new.algorithm.load_state_dict(_algorithm(state, new))
+    _keep_adapted(state, new)
+    if new.statistics is not None and state.statistics is not None:
+        new.statistics.load_state_dict(state.statistics.state_dict())
+    new.timesteps, new.episodes, new.failed = state.timesteps, state.episodes, state.failed
+    new.evaluation_costs = replace(state.evaluation_costs)
+    return new
+
+
+def _check_network(old: Setup, new: Setup) -> None:
+    before, after = old.spec.program, new.spec.program
+    if after != before:
+        raise ConfigError(
+            f"{new.config.task.title} needs a network of {after.observation_size} inputs and {after.outputs} outputs, "
+            f"the run has one of {before.observation_size} and {before.outputs}; start a new run"
+        )
+
+
+def _algorithm(old: RunState, new: RunState) -> dict[str, Any]:
+    """Return the algorithm's state; schedules and an optimizer whose settings have changed begin anew."""
+    before, after = old.setup.config, new.setup.config
+    kept = old.algorithm.state_dict()
+    starts = after.algorithm.starts(before.algorithm)
+    kept |= {key: starts[key] for key in kept.keys() & starts.keys()}
+    if after.growth != before.growth:
+        kept["population_size"] = after.algorithm.population_size
+    if after.optimizer != before.optimizer and "optimizer" in kept:
+        kept["optimizer"] = new.algorithm.state_dict()["optimizer"]
+    return kept
+
+
+def _keep_adapted(old: RunState, new: RunState) -> None:
+    """Keep the episode limit and the number of episodes as they have adapted, unless their settings have changed."""
+    before, after = old.setup, new.setup
+    limits = [(each.config.episode_limit, each.max_timesteps) for each in (before, after)]
+    if limits[0] == limits[1]:
+        new.limit.value = old.limit.value
+    numbers = [(each.config.averaging, each.config.task.episodes) for each in (before, after)]
+    if numbers[0] == numbers[1]:
+        new.averaging.episodes = old.averaging.episodes

@@ -1,0 +1,77 @@
+"""Messages that come again and again: the first few are shown, all are counted.
+
+Owns which of them are shown and how often. Must not know what they say or where they are shown. Invariant: the number
+of messages shown is bounded by the number of kinds and, slowly, by time; the counts are exact.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+_FIRST_WAIT, _LONGEST_WAIT = 60.0, 3600.0  # seconds between two messages of a kind, once they come often
+_OTHERS = "other messages"
+
+
+@dataclass
+class Count:
+    """How often messages of a kind have come.
+
+    Attributes
+    ----------
+    total : int
+        how often in all
+    left_out : int
+        how often since one was last shown
+    """
+
+    total: int = 0
+    left_out: int = 0
+    _due: float = field(default=0.0, repr=False)
+    _wait: float = field(default=_FIRST_WAIT, repr=False)
+
+    @property
+    def remark(self) -> str:
+        """What to add to a message that is shown: " (and 12 more like this, 40 in all)", or nothing."""
+        return f" (and {self.left_out:,} more like this, {self.total:,} in all)" if self.left_out else ""
+
+
+class Repeats:
+    """Counts messages by kind, and decides which of them to show.
+
+    The first ones of each kind are shown; after that one at most every minute, then every two, four, ... minutes, up
+    to an hour.
+
+    Parameters
+    ----------
+    first : int
+        messages of a kind that are shown in any case
+    kinds : int
+        that are told apart; all further ones are counted as one kind
+    clock : callable
+        returns monotonic seconds
+    """
+
+    def __init__(self, first: int = 3, kinds: int = 100, clock: Callable[[], float] = time.monotonic) -> None:
+        self.first = first
+        self._kinds, self._clock = kinds, clock
+        self._counts: dict[str, Count] = {}
+
+    def count(self, kind: str) -> Count | None:
+        """Count a message; return what is known of its kind if it is to be shown, None if it is to be left out."""
+        if kind not in self._counts and len(self._counts) >= self._kinds:
+            kind = _OTHERS
+        entry = self._counts.setdefault(kind, Count())
+        entry.total += 1
+        now = self._clock()
+        if entry.total > self.first:
+            if now < entry._due:
+                entry.left_out += 1
+                return None
+            entry._wait = min(2 * entry._wait, _LONGEST_WAIT)
+        shown = Count(entry.total, entry.left_out)
+        entry.left_out, entry._due = 0, now + entry._wait
+        return shown
+
+    def left_out(self) -> dict[str, Count]:
+        """Return the kinds of which messages have been left out since one was last shown."""
+        return {kind: entry for kind, entry in self._counts.items() if entry.left_out}

@@ -1,0 +1,70 @@
+"""What a run leaves behind: snapshots and the policy on the way, a learning curve and a summary at its end.
+
+The loop decides when it is due. Invariant: a snapshot is written only after all that it rests on.
+"""
+
+import logging
+import math
+
+from pyes.errors import ConfigError, RunDirectoryError
+from pyes.system.lifetime import how_to_go_on
+from pyes.system.text import counted
+from pyes.training.preparation import Run
+
+logger = logging.getLogger(__name__)
+
+
+def save(run: Run) -> None:
+    """Write a snapshot and the policy.
+
+    Raises
+    ------
+    ConfigError
+        They cannot be written.
+    """
+    run.metrics.sync()
+    run.journal.sync()
+    run.directory.save_snapshot(run.state.generation, run.state.state_dict() | {"journal": run.journal.digest})
+    run.state.policy().save(run.directory.path)
+
+
+def try_to_save(run: Run) -> None:
+    """Save, or log why that failed: the journal has all that a run needs to go on."""
+    try:
+        save(run)
+    except ConfigError as error:
+        logger.error("no snapshot of generation %d: %s; the run goes on", run.state.generation, error)
+
+
+def draw_curve(run: Run) -> None:
+    """Draw the learning curve."""
+    from pyes.reports import plots
+
+    try:
+        plots.plot([run.directory.path], run.directory.learning_curve)
+    except RunDirectoryError as error:  # a run without a single generation has nothing to draw
+        logger.warning("no learning curve: %s", error)
+
+
+def summarize(run: Run, stopped_by: str, evaluation: tuple[float, float] | None) -> None:
+    """Show how the run ended.
+
+    Parameters
+    ----------
+    stopped_by : str
+        The budget that was reached, or "interrupt".
+    evaluation : (float, float) or None
+        Mean and standard deviation of the last one; NaN if all its episodes failed.
+    """
+    show, state = run.display.note, run.state
+    reached = f"{counted(state.generation, 'generation')} and {counted(state.timesteps, 'timestep')}"
+    show(f"stopped by {stopped_by} after {reached}")
+    if evaluation is not None:
+        mean, std = evaluation
+        show("evaluation: all episodes failed" if math.isnan(mean) else f"evaluation: {mean:.2f} ± {std:.2f}")
+    if state.failed:
+        show(f"{state.failed:,} members or evaluation episodes failed; see {run.directory.log}")
+    for remark in run.cluster.remarks():
+        show(remark)
+    if stopped_by == "interrupt":
+        show(f"go on with: {how_to_go_on(run.directory.path)}")

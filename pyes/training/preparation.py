@@ -1,0 +1,205 @@
+"""How a run begins or goes on: the steps from a configuration to a run whose next generation can be evaluated.
+
+Owns what each step makes and when it is given back. The order matters: the directory is locked before anything in it is
+read or written; the workers' parent is forked before this process has threads and before it imports torch; settings are
+written to ``config.json`` only once the journal has them.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from pyes import algorithms
+from pyes.cluster import Cluster, open_cluster
+from pyes.config import TrainConfig, deciding
+from pyes.numerics.noise import NoiseTable
+from pyes.run import evaluations
+from pyes.run.branching import branch
+from pyes.run.directory import RunDirectory
+from pyes.run.history import History, setup_of
+from pyes.run.journal import Evaluation, Generation, Journal, Recording
+from pyes.run.logs import run_log
+from pyes.run.metrics import MetricsRow, MetricsWriter, NodesWriter
+from pyes.run.state import Interface, RunState, Setup
+from pyes.system.lifetime import Interrupt, interruptible
+from pyes.system.text import counted
+from pyes.training import resume
+from pyes.training.display import Display
+from pyes.training.rows import row_of, settings_in_use
+
+
+@dataclass
+class Run:
+    """What a run in progress consists of.
+
+    Attributes
+    ----------
+    config : TrainConfig
+    directory : RunDirectory
+    state : RunState
+    cluster : Cluster
+    journal : Journal
+    metrics : MetricsWriter
+    nodes : NodesWriter
+    display : Display
+    interrupt : Interrupt
+        Whether the user wants the run to end.
+    pending : MetricsRow or None
+        Row of the last recorded generation, if the run ended before it was written.
+    """
+
+    config: TrainConfig
+    directory: RunDirectory
+    state: RunState
+    cluster: Cluster
+    journal: Journal
+    metrics: MetricsWriter
+    nodes: NodesWriter
+    display: Display
+    interrupt: Interrupt
+    pending: MetricsRow | None
+
+
+class Preparation:
+    """The steps, to be called in the order in which they stand here; what they made is given back on leaving.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    display : bool
+        Whether to show the progress.
+    """
+
+    def __init__(self, config: TrainConfig, *, display: bool) -> None:
+        self._config = config
+        self._directory = RunDirectory(config.resume or config.run_dir)
+        self._display = Display(config, enabled=display)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    def claim_directory(self) -> None:
+        """Lock the run directory; make it, or check that there is a run to go on with."""
+        resumed = self._config.resume is not None
+        if resumed:
+            self._directory.check_begun()
+        self._stack.enter_context(self._directory.locked())
+        if not resumed:
+            self._directory.create(self._config)
+
+    def open_log(self) -> None:
+        """Begin to show progress and to log."""
+        # For the noise table: given back after the workers, which read it.
+        self._after_workers = self._stack.enter_context(ExitStack())
+        self._stack.enter_context(self._display)
+        self._log = self._stack.enter_context(run_log(self._directory.log))
+
+    def read_journal(self) -> None:
+        """Read what the run has recorded so far, and check that it can go on with these settings."""
+        self._recording = resume.recording_of(self._directory)
+        self._config, self._changed = resume.going_on(self._recording, self._config)
+
+    def fork_workers(self) -> None:
+        """Look at the task and start the workers' parent; from here on, there may be threads."""
+        config = self._config
+        self._interface = Interface.of(config.task)
+        cluster = open_cluster(config.cluster, config.task, self._log.prepare, self._display.note)
+        self._cluster = self._stack.enter_context(cluster)
+        self._log.gather()
+
+    def make_policy(self) -> None:
+        """Make the network, its first parameters and the noise table."""
+        self._setup = setup = Setup.of(self._config, self._interface)
+        self._config = config = setup.config
+        self._table = table = self._after_workers.enter_context(setup.make_table())
+        algorithms.check_contract(
+            config.algorithm,
+            config.optimizer,
+            setup.theta,
+            table,
+            seed=config.seed,
+            behaviour_size=setup.behaviour_size,
+        )
+        size = table.array.nbytes / 2**20
+        self._display.note(
+            f"{config.task.title}: {len(setup.theta):,} parameters, {counted(self._cluster.workers, 'worker')}, "
+            f"noise table of {len(table):,} {config.noise.dtype} entries ({size:,.0f} MiB)\n{self._directory.path}"
+        )
+
+    def rebuild_state(self) -> None:
+        """Open the metrics, and apply the records of the journal to the first state or to a snapshot."""
+        recording, directory = self._recording, self._directory
+        self._metrics = self._stack.enter_context(_open_metrics(directory, recording, self._config))
+        self._nodes = self._stack.enter_context(NodesWriter(directory.nodes, recording.generations))
+        self._state, self._pending = _rebuilt(directory, recording, self._setup, self._table, self._metrics)
+        if self._changed:
+            self._state = branch(self._state, self._setup)
+
+    def start_workers(self) -> None:
+        """Have the workers make their environments."""
+        self._cluster.start(self._setup.plan(self._config.evaluation.episodes), self._table, self._state)
+
+    def record_start(self) -> None:
+        """Open the journal, and record the settings in it if they are new."""
+        self._journal = self._stack.enter_context(Journal(self._recording))
+        if self._changed or not len(self._recording):
+            self._journal.append(self._state.start())
+        settings = replace(self._config, run_dir=str(self._directory.path), resume=None, force=False)
+        self._directory.write_config(settings)
+
+    def run(self) -> Run:
+        """Return what has been made; from here on, the first Ctrl-C is a request to end the run."""
+        interrupt = self._cluster.interrupt = self._stack.enter_context(interruptible())
+        return Run(
+            self._config,
+            self._directory,
+            self._state,
+            self._cluster,
+            self._journal,
+            self._metrics,
+            self._nodes,
+            self._display,
+            interrupt,
+            self._pending,
+        )
+
+
+def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainConfig) -> MetricsWriter:
+    tensorboard = directory.tensorboard if config.logger.tensorboard else None
+    generations = recording.generations
+    if evaluations.ends_before_one(recording, config.evaluation):
+        generations -= 1  # a row is written once its evaluation is done, and this one still has to be
+    return MetricsWriter(directory.metrics, generations, tensorboard)
+
+
+def _rebuilt(
+    directory: RunDirectory, recording: Recording, setup: Setup, table: NoiseTable, metrics: MetricsWriter
+) -> tuple[RunState, MetricsRow | None]:
+    """Return the state that the journal leads to, and the row of its last generation if that is not written yet.
+
+    Earlier rows that are missing in the metrics are written on the way.
+    """
+    if not len(recording):
+        return RunState(setup, table), None
+    begun = setup if recording.begins_with(deciding(setup.config)) else setup_of(recording)
+    usable = (each for each in directory.whole_snapshots() if each["algorithm"]["generation"] <= metrics.generation)
+    history = History(recording, begun, table, usable)
+    row: MetricsRow | None = None
+    while not history.ended:
+        used = settings_in_use(history.state)
+        record = history.advance()
+        if isinstance(record, Generation):
+            if row is not None:
+                metrics.write(row)
+            known = record.generation < metrics.generation
+            row = None if known else row_of(record, used, history.state, metrics.seconds)
+        elif isinstance(record, Evaluation) and row is not None:
+            row.eval_return_mean, row.eval_return_std = record.summary
+    return history.state, row

@@ -1,0 +1,57 @@
+"""The row of a generation in ``metrics.csv``: what follows from its record and from the states before and after it.
+
+Knows no clock and no cluster; figures of those are added by the loop. Invariant: a row is the same when it is written
+during the run and when it is rebuilt from the journal.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pyes.run.journal import Generation
+from pyes.run.metrics import MetricsRow
+from pyes.run.state import RunState
+
+
+def settings_in_use(state: RunState) -> dict[str, Any]:
+    """Return the columns that say how the next generation is drawn; they change when the state learns from it."""
+    algorithm = state.algorithm
+    return {
+        "sigma": algorithm.sigma,
+        "learning_rate": algorithm.learning_rate,
+        "episode_limit": state.limit.value,
+        "episodes_per_member": state.averaging.episodes,
+    }
+
+
+def row_of(record: Generation, used: dict[str, Any], state: RunState, seconds: float) -> MetricsRow:
+    """Return the row of a generation.
+
+    Parameters
+    ----------
+    record : Generation
+        What its members returned.
+    used : dict
+        `settings_in_use` before the state learned from it.
+    state : RunState
+        The state that has learned from it.
+    seconds : float
+        Wall clock since the run's first generation began.
+    """
+    known = record.returns[np.isfinite(record.returns)]
+    return MetricsRow(
+        **used,
+        generation=record.generation,
+        timesteps=state.timesteps,
+        episodes=state.episodes,
+        seconds=seconds,
+        return_mean=float(known.mean()),
+        return_std=float(known.std()),
+        return_min=float(known.min()),
+        return_max=float(known.max()),
+        length_mean=float(record.lengths.mean()) / used["episodes_per_member"],
+        theta_norm=float(np.linalg.norm(state.algorithm.theta)),
+        gradient_norm=state.algorithm.gradient_norm,
+        theta_hash=state.theta_hash,
+        failed_members=int(np.count_nonzero(record.status)),
+    )

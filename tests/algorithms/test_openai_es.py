@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+
+from pyes import reference
+from pyes.algorithms.openai_es import OpenAIES
+from pyes.config import OptimizerConfig
+from pyes.errors import ConfigError
+from pyes.numerics.noise import NoiseTable
+
+
+@pytest.fixture(scope="module")
+def table():
+    with NoiseTable(100_000, 0) as table:
+        yield table
+
+
+def _run(es, function, generations):
+    for _ in range(generations):
+        population = es.ask()
+        es.tell([function(es.member(i)) for i in range(len(population))])
+    return es.theta
+
+
+def _noisy_quadratic(rng):
+    target = np.linspace(-1, 1, 12)
+    return lambda theta: -float(((theta - target) ** 2).sum()) + 0.1 * rng.standard_normal()
+
+
+@pytest.mark.parametrize("mirrored", [True, False])
+@pytest.mark.parametrize("mode", ["decoupled", "classic"])
+def test_openai_es_equals_a_plain_numpy_implementation(table, mirrored, mode):
+    """Twenty generations on a noisy quadratic against the paper's algorithm 2, written out slice by slice."""
+    settings = {"population_size": 20, "sigma": 0.1, "sigma_decay": 0.98, "learning_rate": 0.05, "weight_decay": 0.01}
+    es = OpenAIES(np.ones(12), table, seed=4, mirrored=mirrored, weight_decay_mode=mode, **settings)
+    theta, m, v = np.ones(12), np.zeros(12), np.zeros(12)
+    function, same = (_noisy_quadratic(np.random.default_rng(1)) for _ in range(2))
+    sigma = 0.1
+    for step in range(1, 21):
+        population = es.ask()
+        eps = np.stack([table.slice(offset, 12) for offset in population.offsets]).astype(float)
+        signs = np.sign(population.scales)
+        members = theta + sigma * signs[:, None] * eps
+        if mirrored:
+            np.testing.assert_array_equal(eps[::2], eps[1::2])
+        es.tell([function(es.member(i)) for i in range(20)])
+        ranks = np.argsort(np.argsort([same(member) for member in members])) / 19 - 0.5
+        gradient = (ranks * signs) @ eps / 20
+        if mode == "classic":
+            gradient -= 0.01 * theta
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        change = 0.05 * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
+        theta = theta + change - (0.05 * 0.01 * theta if mode == "decoupled" else 0)
+        sigma *= 0.98
+        np.testing.assert_allclose(es.theta, theta, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd", "clipup"])
+def test_openai_es_solves_the_sphere(table, optimizer):
+    rates = {"adam": 0.05, "sgd": 0.3, "clipup": 0.05}
+    for seed in range(3):
+        es = OpenAIES(
+            np.full(10, 2.0), table, seed=seed, population_size=40, sigma=0.1, learning_rate=rates[optimizer],
+            learning_rate_decay=0.98, optimizer=OptimizerConfig(name=optimizer),
+        )  # fmt: skip
+        theta = _run(es, lambda theta: -float((theta**2).sum()), 300)
+        assert (theta**2).sum() < 0.05
+
+
+def test_schedules_stop_at_their_floors(table):
+    es = OpenAIES(
+        np.zeros(2), table, population_size=2, sigma=1.0, sigma_decay=0.5, sigma_min=0.3, learning_rate=1.0,
+        learning_rate_decay=0.1, learning_rate_min=0.05,
+    )  # fmt: skip
+    seen = []
+    for _ in range(4):
+        seen.append((es.sigma, es.learning_rate))
+        es.tell([0.0, 0.0])
+    assert [sigma for sigma, _ in seen] == [1.0, 0.5, 0.3, 0.3]
+    assert [rate for _, rate in seen] == [1.0, 0.1, 0.05, 0.05]
+
+
+def test_an_attempt_that_has_come_to_nothing_begins_again_with_other_noise(table):
+    settings = {"population_size": 10, "sigma_decay": 0.9, "learning_rate_decay": 0.9}
+    es = OpenAIES(np.ones(8), table, restart={"after": 3, "below": -1.0}, **settings)
+    free = OpenAIES(np.ones(8), table, **settings)
+    first = es.ask().offsets
+    for _ in range(3):
+        es.tell(np.arange(10.0) - 100)
+        free.tell(np.arange(10.0) - 100)
+        np.testing.assert_array_equal(es.theta, free.theta)
+    es.tell([np.nan, *(-2.0 - np.arange(9.0))])
+    np.testing.assert_array_equal(es.theta, 1)
+    assert (es.sigma, es.learning_rate, es.generation) == (0.3, 0.1, 4)
+    assert not np.isin(es.ask().offsets, first).any()
+    moments = es.state_dict()["optimizer"]
+    assert (moments["steps"], moments["m"].any()) == (0, False)
+    resumed = OpenAIES(np.ones(8), table, restart={"after": 3, "below": -1.0}, **settings)
+    for generation in range(5):  # the second attempt is good enough at its third generation, and goes on
+        if generation == 2:
+            resumed.load_state_dict(es.state_dict())
+            es = resumed
+        es.tell(np.arange(10.0))
+    assert es.sigma == pytest.approx(0.3 * 0.9**5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"population_size": 3}, "even"),
+        ({"population_size": 0}, "population_size"),
+        ({"sigma": -1.0}, "sigma"),
+        ({"shaping": "softmax"}, "centered_ranks"),
+    ],
+)
+def test_impossible_settings_are_refused(table, settings, match):
+    with pytest.raises(ConfigError, match=match):
+        OpenAIES(np.zeros(2), table, **settings)
+
+
+def test_update_equals_the_reference_kernels(table):
+    es = OpenAIES(np.zeros(30), table, population_size=16, learning_rate=0.1, seed=2)
+    population, returns = es.ask(), np.random.default_rng(0).standard_normal(16)
+    es.tell(returns)
+    ranks, gradient = np.empty(16, np.float32), np.empty(30, np.float32)
+    reference.centered_ranks(returns, ranks)
+    weights = (ranks[::2] - ranks[1::2]) / np.float32(16)
+    reference.weighted_sum(table.array, population.offsets[::2], weights, gradient)
+    theta, m, v = (np.zeros(30, np.float32) for _ in range(3))
+    reference.adam_step(theta, gradient, m, v, 1, 0.1, 0.9, 0.999, 1e-8, 0.0)
+    np.testing.assert_allclose(es.theta, theta, rtol=1e-6)

@@ -1,0 +1,56 @@
+"""The program `pyes` in processes of its own that need not import everything first: they are forked from one that has.
+
+What a user's shell sees is the same: arguments, folder, environment, both outputs and the exit status. Where processes
+cannot be forked, Python is started.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LIMIT = 100.0  # seconds for a command
+
+
+def started(*arguments: str | Path, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command of pyes in a folder, in a new Python; return how it ended and what it said."""
+    command = [sys.executable, "-m", "pyes", *map(str, arguments)]
+    options = {"cwd": cwd, "env": os.environ | environment, "capture_output": True, "text": True}
+    return subprocess.run(command, timeout=LIMIT, check=False, **options)
+
+
+def pyes(*arguments: str | Path, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command of pyes in a folder; return how it ended and what it said."""
+    if sys.platform == "win32":
+        return started(*arguments, cwd=cwd, **environment)
+    import hosts
+
+    words = list(map(str, arguments))
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = [Path(folder) / name for name in ("stdout", "stderr")]
+        process = hosts.CONTEXT.Process(target=_main, args=(words, str(cwd), dict(os.environ) | environment, outputs))
+        process.start()
+        process.join(LIMIT)
+        process.kill()
+        process.join()
+        done = subprocess.CompletedProcess(words, process.exitcode or 0, *(path.read_text() for path in outputs))
+        process.close()
+        return done
+
+
+def _main(arguments: list[str], cwd: str, environment: dict[str, str], outputs: list[Path]) -> None:
+    os.setsid()  # as a shell has it; and signals to the tests' group are not for it
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    for descriptor, path in enumerate(outputs, 1):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, descriptor)
+        os.close(file)
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    sys.argv = ["pyes", *arguments]
+    sys.path[:0] = [cwd]  # as `python -m pyes` does
+    from pyes.cli import main
+
+    sys.exit(main(arguments))

@@ -1,0 +1,96 @@
+"""What fails often is counted exactly and logged a few times; an evaluation that fails does not end a run."""
+
+import re
+
+import numpy as np
+import pytest
+from heads import merge
+
+import pyes
+from pyes.errors import TaskError
+from pyes.run import journal
+from pyes.run.metrics import read_rows
+
+SETTINGS = {
+    "task": {"name": "function", "factory": "user_functions:sphere", "dim": 5},
+    "network": {"bias": False},
+    "algorithm": {"population_size": 40},
+    "evaluation": {"every": 0},
+    "snapshot": {"every": 0},
+    "noise": {"entries": 100_000},
+    "cluster": {"name": "inline"},
+    "generations": 4,
+}
+
+
+def _train(run, function, **changes):
+    task = {"factory": f"user_functions:{function}"}
+    settings = merge(merge(SETTINGS, {"task": task, "run_dir": str(run)}), changes)
+    return pyes.train(settings, display=False)
+
+
+def _records(run, kind):
+    recording = journal.read(run / "journal.bin")
+    return [recording[i] for i, entry in enumerate(recording.entries) if entry.kind == kind]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_members_that_fail_often_are_all_counted_and_few_are_logged(tmp_path, capsys, workers):
+    cluster = {"name": "local", "workers": workers} if workers else {"name": "inline"}
+    run = tmp_path / "run"
+    settings = merge(SETTINGS, {"run_dir": str(run), "cluster": cluster, "generations": 5})
+    settings = merge(settings, {"task": {"factory": "user_functions:unlucky"}, "algorithm": {"population_size": 1000}})
+    pyes.train(settings)
+    failed = sum(int(np.count_nonzero(record.status)) for record in _records(run, journal.Kind.GENERATION))
+    assert 300 < failed < 700
+    assert sum(int(row["failed_members"]) for row in read_rows(run / "metrics.csv")) == failed
+    assert f"\n{failed} members or evaluation episodes failed" in capsys.readouterr().err
+    log = (run / "train.log").read_text()
+    assert log.count("Traceback") == 6  # three of each of the two errors
+    assert len(log) < 20_000
+    totals = re.findall(r"an episode failed: (\w+) in .*user_functions.py:\d+: [\d,]+ more like this, ([\d,]+)", log)
+    assert sorted(name for name, _ in totals) == ["RuntimeError", "ZeroDivisionError"]
+    assert sum(int(total.replace(",", "")) for _, total in totals) == failed
+
+
+HOLLOW = {"network": {"init": "zero"}, "algorithm": {"learning_rate": 1e-6}, "evaluation": {"every": 2, "episodes": 1}}
+
+
+def test_an_evaluation_that_fails_is_recorded_and_shown_and_the_run_goes_on(tmp_path, capsys):
+    """At so small a learning rate, theta stays where the function is NaN."""
+    run = tmp_path / "run"
+    settings = merge(SETTINGS, {"task": {"factory": "user_functions:hollow"}, "run_dir": str(run), **HOLLOW})
+    result = pyes.train(settings)
+    assert (result.generations, result.stopped_by, result.objective) == (4, "generations", None)
+    assert [int(record.status[0]) for record in _records(run, journal.Kind.EVALUATION)] == [2, 2]
+    assert [row["eval_return_mean"] for row in read_rows(run / "metrics.csv")] == ["", "nan", "", "nan"]
+    shown = capsys.readouterr().err
+    assert "evaluation failed" in shown
+    assert "2 members or evaluation episodes failed" in shown
+    assert (
+        "all episodes of an evaluation failed (generation 2, 1 episode: the return is nan"
+        in (run / "train.log").read_text()
+    )
+    assert np.isfinite(pyes.load(run).theta).all()
+
+
+def test_a_run_whose_evaluation_failed_goes_on_when_it_is_resumed(tmp_path):
+    _train(tmp_path / "whole", "hollow", **HOLLOW)
+    _train(tmp_path / "parts", "hollow", **HOLLOW, generations=2)
+    result = _train("unused", "hollow", **HOLLOW, resume=str(tmp_path / "parts"))
+    assert (result.generations, result.objective) == (4, None)
+    whole, parts = ((tmp_path / name / "journal.bin").read_bytes() for name in ("whole", "parts"))
+    assert whole == parts
+    (tmp_path / "parts" / "metrics.csv").unlink()
+    assert _train("unused", "hollow", **HOLLOW, resume=str(tmp_path / "parts")).objective is None
+    assert (tmp_path / "parts" / "journal.bin").read_bytes() == whole
+
+
+def test_a_final_evaluation_that_is_not_recorded_may_fail_too(tmp_path):
+    result = _train(tmp_path / "run", "hollow", **merge(HOLLOW, {"evaluation": {"every": 100}}))
+    assert (result.generations, result.objective) == (4, None)
+
+
+def test_a_generation_of_which_all_members_fail_ends_the_run(tmp_path):
+    with pytest.raises(TaskError, match="all 40 members failed: ValueError: no value"):
+        _train(tmp_path / "run", "broken")
