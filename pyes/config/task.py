@@ -76,8 +76,8 @@ class TaskConfig(Section):
 
     @property
     def title(self) -> str:
-        """What the task is called: the environment's id, or the function's name."""
-        return self.name
+        """What the task is called: the environment's id, or the name of the function or class."""
+        return getattr(self, "factory", None) or self.name
 
     def check(self) -> None:
         """Refuse the name of another kind, and arguments that a run's files cannot keep."""

@@ -8,10 +8,10 @@ environment is ever stepped past its end, where EnvPool would begin another epis
 import difflib
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from gymnasium import spaces
@@ -22,10 +22,12 @@ from pyes.config.registry import TASKS
 from pyes.errors import ConfigError, TaskError, missing
 from pyes.system.text import reason
 from pyes.tasks.base import Step, Task, VectorStep
+from pyes.tasks.parity import check_versions, random_actions
 
 #: Arguments of EnvPool that are not the environment's.
 _RESERVED = ("num_envs", "batch_size", "num_threads", "seed", "env_seed", "gym_reset_return_info")
 _SEEDS = 2**31 - 1  # EnvPool takes those below
+_COMPARED = 8  # timesteps with a version that was not verified
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,7 @@ class EnvPoolTask(Task):
 
     Config = EnvPoolConfig
     Vector = EnvPoolVector
+    VERIFIED: ClassVar[Mapping[str, tuple[str, ...]]] = {"envpool": ("1.2.5",)}
 
     def __init__(self, config: EnvPoolConfig, render_mode: str | None = None) -> None:
         self._config = config
@@ -170,6 +173,27 @@ class EnvPoolTask(Task):
         self.action_space = self._vector.action_space
         self.behaviour_size = 0 if config.behaviour == "none" else self.observation_size
         self.max_timesteps = self._vector.spec.config._asdict().get("max_episode_steps")
+        if render_mode is None:
+            check_versions(f"task.env_id: {config.env_id!r}", self.VERIFIED, self._compare)
+
+    def _compare(self) -> str | None:
+        """Return the first difference between an episode alone and the same one beside another."""
+        alone, beside = EnvPoolVector(self._config), EnvPoolVector(self._config)
+        slots = np.arange(2)
+        try:
+            if (beside.reset([1, 0])[1] != alone.reset([0])[0]).any():
+                return "the observation of reset"
+            for timestep, action in enumerate(random_actions(self.action_space, 0)[:_COMPARED]):
+                ours = alone.step(slots[:1], np.array([action]))
+                theirs = beside.step(slots, np.array([action] * 2))
+                if any(np.any(mine[0] != other[1]) for mine, other in zip(ours, theirs, strict=True)):
+                    return f"timestep {timestep}"
+                if theirs[2].any():
+                    break
+            return None
+        finally:
+            alone.close()
+            beside.close()
 
     def reset(self, seed: int) -> Any:
         """Begin the episode of ``seed`` in a new environment; returns the first observation."""

@@ -41,11 +41,6 @@ class FunctionConfig(TaskConfig):
     factory: str = ""  # PACKAGE:FUNCTION, called as FUNCTION(theta, **env_kwargs); theta is float32 (dim,)
     dim: Annotated[int, AtLeastOne] | None = None  # how many numbers it takes
 
-    @property
-    def title(self) -> str:
-        """The function's name."""
-        return self.factory
-
     def check(self) -> None:
         """Refuse a missing function, or one of which the length of its argument is not known."""
         super().check()

@@ -6,7 +6,6 @@ Owns the look-up of an id, and of the class that runs it: some families of envir
 
 import copy
 import importlib
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,13 +15,9 @@ from gymnasium.envs.registration import EnvSpec
 
 from pyes.config import refusal
 from pyes.config.registry import TASKS
-from pyes.errors import ConfigError
-from pyes.system import lookup
 from pyes.tasks.base import Task
-from pyes.tasks.parity import first_difference
+from pyes.tasks.parity import check_versions, first_difference
 from pyes.tasks.wrapped import WrappedConfig, WrappedTask
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,6 @@ class Family(GymnasiumTask):
     #: By distribution: the versions with which every environment of the family was compared with the original.
     VERIFIED: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     ALL: ClassVar[list[type["Family"]]] = []
-    _compared: ClassVar[set[str]] = set()
 
     def __init_subclass__(cls) -> None:
         """Enter a family."""
@@ -115,19 +109,15 @@ class Family(GymnasiumTask):
 
     def __init__(self, config: GymnasiumConfig, render_mode: str | None = None) -> None:
         super().__init__(config, render_mode)
-        if config.env_id not in self._compared and (others := self._unverified()):
-            self._compared.add(config.env_id)
-            try:
-                self._compare(others)
-            except BaseException:
-                self.close()
-                raise
-
-    @classmethod
-    def _unverified(cls) -> dict[str, str]:
-        """Return the versions installed that are not among the verified ones."""
-        installed = {name: lookup.version(name) for name in cls.VERIFIED}
-        return {name: version for name, version in installed.items() if version not in cls.VERIFIED[name]}
+        advice = (
+            f", or run the original: task=python task.factory=gymnasium:make task.env_kwargs.id={config.env_id} "
+            "task.remake=true"
+        )
+        try:
+            check_versions(self._label(), self.VERIFIED, self._compare, advice)
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def original(cls, config: GymnasiumConfig) -> gymnasium.Env[Any, Any]:
@@ -138,31 +128,15 @@ class Family(GymnasiumTask):
         """Return settings of which there is an original."""
         return GymnasiumConfig(env_id=self._config.env_id, env_kwargs=self._config.env_kwargs)
 
-    def _compare(self, others: Mapping[str, str]) -> None:
-        """Compare this class with the original.
-
-        Raises
-        ------
-        ConfigError
-            They differ.
-        """
+    def _compare(self) -> str | None:
+        """Return the first difference to the original."""
         config = self._comparable()
-        versions = " and ".join(f"{name} {version}" for name, version in others.items())
         with type(self)(config) as task:
             original = self.original(config)
             try:
-                difference = first_difference(task, original)
+                return first_difference(task, original)
             finally:
                 original.close()
-        if difference is None:
-            logger.info("%s was not verified with %s: a first comparison shows no difference", self._label(), versions)
-            return
-        known = " ".join(f"{name}=={self.VERIFIED[name][-1]}" for name in others)
-        raise ConfigError(
-            f"{self._label()} is another one in pyes than in {versions} ({difference}); install what it was verified "
-            f"with ({known}), or run the original: task=python task.factory=gymnasium:make "
-            f"task.env_kwargs.id={self._config.env_id} task.remake=true"
-        )
 
 
 def _families() -> list[type[Family]]:

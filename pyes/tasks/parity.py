@@ -1,19 +1,64 @@
-"""Whether a task has the episodes of the environment that it stands in for, bit for bit.
+"""Whether a task has the episodes of another environment, bit for bit.
 
-Must not know what is compared. Used when a task is made with a simulator's version that was not verified, and by the
-tests that verify versions.
+Owns the comparison of episodes, and when it takes place: in the tests that verify a simulator's version, and when a
+process makes its first task of an environment with a version that was not verified. Must not know what is compared.
 """
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from pyes.errors import ConfigError
+from pyes.system import lookup
 from pyes.tasks.base import Task
 
 _TIMESTEPS = 30
+
+logger = logging.getLogger(__name__)
+#: What this process has compared.
+_compared: set[str] = set()
+
+
+def check_versions(
+    label: str, verified: Mapping[str, tuple[str, ...]], compare: Callable[[], str | None], advice: str = ""
+) -> None:
+    """Compare, once a process, what runs with versions that were not verified; a line in the log says so.
+
+    Parameters
+    ----------
+    label : str
+        What messages call the environment.
+    verified : mapping
+        By distribution: the versions with which the tests have compared every environment.
+    compare : callable
+        Returns the first difference as `first_difference` does.
+    advice : str
+        What else to try, for the message.
+
+    Raises
+    ------
+    ConfigError
+        There is a difference.
+    """
+    installed = {name: lookup.version(name) for name in verified}
+    others = {name: version for name, version in installed.items() if version not in verified[name]}
+    if not others or label in _compared:
+        return
+    _compared.add(label)
+    versions = " and ".join(f"{name} {version}" for name, version in others.items())
+    difference = compare()
+    if difference is None:
+        logger.info("%s was not verified with %s: a first comparison shows no difference", label, versions)
+        return
+    known = " ".join(f"{name}=={verified[name][-1]}" for name in others)
+    raise ConfigError(
+        f"{label} is another one with {versions} than pyes expects ({difference}); "
+        f"install what it was verified with ({known}){advice}"
+    )
 
 
 def first_difference(
@@ -38,7 +83,7 @@ def first_difference(
         return f"its actions are {task.action_space}, not {original.action_space}"
     if difference := _difference((task.reset(seed),), (original.reset(seed=seed)[0],)):
         return f"{difference} of reset"
-    for timestep, action in enumerate(_random(task.action_space, seed) if actions is None else actions):
+    for timestep, action in enumerate(random_actions(task.action_space, seed) if actions is None else actions):
         if difference := _difference(task.step(action)[:4], original.step(action)[:4]):
             return f"{difference} of timestep {timestep}"
     return None
@@ -55,12 +100,12 @@ def _difference(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> str | None:
     return next((f"'{name}' ({our!r}, not {their!r})" for name, our, their in pairs if our != their), None)
 
 
-def _random(space: spaces.Space[Any], seed: int) -> Iterable[Any]:
+def random_actions(space: spaces.Space[Any], seed: int) -> list[Any]:
     """Return random actions, those of many numbers also beyond their bounds; each is held for a few timesteps."""
     rng = np.random.default_rng(seed)
     if isinstance(space, spaces.Discrete):
         drawn: Any = space.start + rng.integers(space.n, size=_TIMESTEPS)
-        return (int(action) for action in drawn)
+        return [int(action) for action in drawn]
     assert isinstance(space, spaces.Box)
-    drawn = rng.normal(0, 1, (_TIMESTEPS, *space.shape)) * space.high
-    return drawn.astype(space.dtype)[np.arange(_TIMESTEPS) // 3 * 3]  # type: ignore[no-any-return]
+    drawn = rng.normal(0, 1, (_TIMESTEPS, *space.shape)) * np.where(np.isfinite(space.high), space.high, 1)
+    return list(drawn.astype(space.dtype)[np.arange(_TIMESTEPS) // 3 * 3])

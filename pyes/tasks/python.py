@@ -26,11 +26,6 @@ class PythonConfig(WrappedConfig):
     name: str = "python"
     factory: str = ""  # PACKAGE:FUNCTION, called as FUNCTION(**env_kwargs)
 
-    @property
-    def title(self) -> str:
-        """The function's name."""
-        return self.factory
-
     def check(self) -> None:
         """Refuse a missing function."""
         super().check()

@@ -10,6 +10,8 @@ from gymnasium.envs.classic_control import PendulumEnv
 from pyes import tasks
 from pyes.errors import ConfigError
 from pyes.system import lookup
+from pyes.tasks import parity
+from pyes.tasks.envpool import EnvPoolTask, EnvPoolVector
 from pyes.tasks.gymnasium import Family, GymnasiumConfig, GymnasiumTask
 from pyes.tasks.parity import first_difference
 from tests.task_options import option
@@ -19,32 +21,32 @@ from tests.task_options import option
 def other_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the families find versions that they do not know."""
     tasks.make(option("pendulum")).close()  # imports the families
-    monkeypatch.setattr(Family, "_compared", set())
-    for family in Family.ALL:
+    monkeypatch.setattr(parity, "_compared", set())
+    for family in (*Family.ALL, EnvPoolTask):
         monkeypatch.setattr(family, "VERIFIED", dict.fromkeys(family.VERIFIED, ("0.1",)))
 
 
-FIRST = ["reacher_bullet", "ant_bullet", "hopper_mujoco", "humanoid_mujoco", "seaquest"]
+COMPARED = ["reacher_bullet", "ant_bullet", "hopper_mujoco", "humanoid_mujoco", "seaquest", "envpool"]
 
 
 def test_versions_installed_here_are_verified():
     """When this fails, run the tests of the families; where they pass, enter the versions in VERIFIED."""
     tasks.make(option("pendulum")).close()
-    verified = {name: versions for family in Family.ALL for name, versions in family.VERIFIED.items()}
+    verified = {name: versions for family in (*Family.ALL, EnvPoolTask) for name, versions in family.VERIFIED.items()}
     assert verified
     for name, versions in verified.items():
         assert lookup.version(name) in (*versions, "not installed")
 
 
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", COMPARED)
 @pytest.mark.usefixtures("other_versions")
 def test_other_version_is_compared_once_and_said_in_one_line(
     name: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ):
-    with caplog.at_level(logging.INFO, "pyes.tasks.gymnasium"):
+    with caplog.at_level(logging.INFO, "pyes.tasks.parity"):
         for _ in range(2):
             tasks.make(option(name)).close()
-    lines = [record.message for record in caplog.records if record.name == "pyes.tasks.gymnasium"]
+    lines = [record.message for record in caplog.records if record.name == "pyes.tasks.parity"]
     assert len(lines) == 1
     assert "was not verified with " in lines[0]
     assert lines[0].endswith(": a first comparison shows no difference")
@@ -62,13 +64,21 @@ def test_version_with_another_environment_is_refused_in_one_line(monkeypatch: py
         env.unwrapped.model.body_mass[:] *= 1.01
         return env
 
-    monkeypatch.setattr(MujocoTask, "original", heavier)
+    monkeypatch.setattr(MujocoTask, "original", staticmethod(heavier))
     with pytest.raises(ConfigError) as caught:
         tasks.make(option("hopper_mujoco"))
     message = str(caught.value)
-    assert message.startswith("task.env_id: 'Hopper-v5' is another one in pyes than in gymnasium ")
+    assert message.startswith("task.env_id: 'Hopper-v5' is another one with gymnasium ")
     assert "(the observation of timestep 0); install what it was verified with (gymnasium==0.1 mujoco==0.1)" in message
     assert "task=python task.factory=gymnasium:make task.env_kwargs.id=Hopper-v5 task.remake=true" in message
+
+
+@pytest.mark.usefixtures("other_versions")
+def test_version_of_envpool_whose_episodes_depend_on_their_neighbours_is_refused(monkeypatch: pytest.MonkeyPatch):
+    reset = EnvPoolVector.reset
+    monkeypatch.setattr(EnvPoolVector, "reset", lambda self, seeds: reset(self, [sum(seeds)] * len(seeds)))
+    with pytest.raises(ConfigError, match=r"'CartPole-v1' is another one .* \(the observation of reset\); "):
+        tasks.make(option("envpool"))
 
 
 @pytest.mark.parametrize(
