@@ -23,6 +23,7 @@ from pyes.config import TaskConfig
 from pyes.networks import ActionDecoder, Runner
 from pyes.networks.mlp import MLPConfig
 from pyes.tasks import Task
+from pyes.tasks.gymnasium import GymnasiumConfig
 
 ROUNDS, SEEDS = 9, range(3)
 
@@ -32,7 +33,7 @@ def main() -> None:
     with initialize_config_module("pyes.conf", version_base="1.3"):
         for name in sys.argv[1:] or ["ant", "half_cheetah"]:
             settings: Any = OmegaConf.to_container(compose("train", [f"task={name}_bullet"]).task)
-            report(name, TaskConfig(**settings))
+            report(name, GymnasiumConfig(**settings))
 
 
 def report(name: str, config: TaskConfig) -> None:

@@ -25,6 +25,8 @@ from pyes.episodes.rollout import TaskEvaluator
 from pyes.episodes.vector_rollout import VectorEvaluator
 from pyes.networks import ActionDecoder, PolicySpec
 from pyes.networks.mlp import MLPConfig
+from pyes.tasks.envpool import EnvPoolConfig
+from pyes.tasks.gymnasium import GymnasiumConfig
 
 SIZES = (16, 64)
 NETWORK = MLPConfig()
@@ -43,11 +45,11 @@ class Case:
 
 
 CASES = {
-    "CartPole, untrained": Case("CartPole-v1", TaskConfig(env_id="CartPole-v1"), single=64, sizes=(16, 64, 256)),
-    "CartPole, balanced": Case("CartPole-v1", TaskConfig(env_id="CartPole-v1"), balance=True),
-    "Pendulum": Case("Pendulum-v1", TaskConfig(env_id="Pendulum-v1")),
-    "HalfCheetah": Case("HalfCheetah-v5", TaskConfig(env_id="HalfCheetah-v5"), rounds=3, single=4),
-    "Pong": Case("Pong-v5", TaskConfig(env_id="ALE/Pong-v5"), rounds=2, single=2, sizes=(16,)),
+    "CartPole, untrained": Case("CartPole-v1", GymnasiumConfig(env_id="CartPole-v1"), single=64, sizes=(16, 64, 256)),
+    "CartPole, balanced": Case("CartPole-v1", GymnasiumConfig(env_id="CartPole-v1"), balance=True),
+    "Pendulum": Case("Pendulum-v1", GymnasiumConfig(env_id="Pendulum-v1")),
+    "HalfCheetah": Case("HalfCheetah-v5", GymnasiumConfig(env_id="HalfCheetah-v5"), rounds=3, single=4),
+    "Pong": Case("Pong-v5", GymnasiumConfig(env_id="ALE/Pong-v5"), rounds=2, single=2, sizes=(16,)),
 }
 
 
@@ -62,7 +64,7 @@ def main(names: list[str]) -> None:
 
 def compare(case: Case, size: int) -> str:
     """Return both speeds and their ratio as a line."""
-    config = TaskConfig("envpool", env_id=case.env_id)
+    config = EnvPoolConfig(env_id=case.env_id)
     with tasks.make(config) as task:
         decoder = ActionDecoder.for_space(task.action_space)
         observations, limit = task.observation_size, task.max_timesteps

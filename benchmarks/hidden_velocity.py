@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 from pyes import tasks
-from pyes.config import TaskConfig
 from pyes.reports import replay
+from pyes.tasks.gymnasium import GymnasiumConfig
 
 SEEDS = range(5)
 TRAINING = (
@@ -43,7 +43,7 @@ def measure(run: Path, seed: int, overrides: list[str]) -> float:
     """Train once; return the mean of the center over 100 episodes."""
     command = [sys.executable, "-m", "pyes", "train", *TRAINING, f"seed={seed}", f"run_dir={run}", *overrides]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    with tasks.make(TaskConfig(env_id="Pendulum-v1", hide_observations=(2,))) as task:
+    with tasks.make(GymnasiumConfig(env_id="Pendulum-v1", hide_observations=(2,))) as task:
         return replay.run_episodes(replay.center(run), task, 100, UNSEEN).return_mean
 
 

@@ -26,8 +26,9 @@ from pyes.networks import ActionDecoder
 from pyes.networks.linear import LinearConfig
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable
+from pyes.tasks.gymnasium import GymnasiumConfig
 
-LANDER = TaskConfig()
+LANDER = GymnasiumConfig()
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ _HOMES = {
 }
 
 
-# What a library logs is for those who ask for it: a run's train.log, or a handler of the user's.
+# Log records of a library are shown where a handler is: in a run's train.log, or by one of the user's.
 logging.getLogger("pyes").addHandler(logging.NullHandler())
 
 

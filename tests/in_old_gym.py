@@ -13,18 +13,18 @@ from gymnasium import spaces
 import pyes
 import pyes.reports.replay
 from pyes import cli, tasks
-from pyes.config import TaskConfig
 from pyes.errors import ConfigError
 from pyes.reports import video
 from pyes.reports.replay import evaluate
 from pyes.run.metrics import read_rows
 from pyes.tasks import Task
+from pyes.tasks.gym import GymConfig
 
 OLD = "old_gym_envs:Corridor-v0"
 
 
 def make(env_id: str, render_mode: str | None = None, **settings: Any) -> Task:
-    return tasks.make(TaskConfig(name="gym", env_id=env_id, **settings), render_mode)
+    return tasks.make(GymConfig(env_id=env_id, **settings), render_mode)
 
 
 def action_of(task: Task, rng: np.random.Generator) -> Any:

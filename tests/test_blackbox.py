@@ -38,6 +38,8 @@ def test_maximize_says_why_when_everything_fails():
 def test_maximize_refuses_impossible_settings():
     with pytest.raises(ConfigError, match="population_size"):
         pyes.maximize(_paraboloid, np.zeros(3), population_size=3)
+    with pytest.raises(ConfigError, match=r"^unknown key 'algorithm\.averaging': it is a section of a run"):
+        pyes.maximize(_paraboloid, np.zeros(3), averaging={"episodes_max": 5})
 
 
 def test_optimizer_is_the_rule_that_moves_theta_in_any_form():

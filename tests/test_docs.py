@@ -104,7 +104,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my" / "experiment").mkdir(parents=True)
     mine = block_that("# @package", "docs/reference/configuration.md")
     (folder / "my" / "experiment" / "mine.yaml").write_text(mine)
+    shutil.copy(ROOT / "examples" / "own_algorithm.py", folder)
+    (folder / "my" / "algorithm").mkdir()
+    option = block_that("# my/algorithm", "docs/howto/own_algorithm.md")
+    (folder / "my" / "algorithm" / "one_plus_one.yaml").write_text(option)
     return folder
+
+
+def test_page_of_an_own_algorithm_shows_its_example():
+    shown = block_that("# own_algorithm.py", "docs/howto/own_algorithm.md").partition("\n")[2]
+    assert (ROOT / "examples" / "own_algorithm.py").read_text(encoding="utf-8").endswith(f'"""\n\n{shown}')
 
 
 def block_that(contains: str, page: str) -> str:
@@ -289,7 +298,7 @@ def rows(page: Path) -> dict[str, list[str]]:
 def keys(section: type[Section] = TrainConfig, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield every key of the configuration with its type and its default."""
     hints = typing.get_type_hints(section, include_extras=True)
-    default = section()
+    default = from_mapping({}) if section is TrainConfig else section()
     for field in dataclasses.fields(section):
         value = getattr(default, field.name)
         if isinstance(value, Section):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pyes import tasks
-from pyes.config import TaskConfig
 from pyes.reports import replay
+from pyes.tasks.gymnasium import GymnasiumConfig
 
 pytestmark = [pytest.mark.learning, pytest.mark.timeout(3600)]
 
@@ -36,6 +36,6 @@ def test_an_lstm_swings_up_a_pendulum_whose_velocity_it_does_not_see(tmp_path):
         tmp_path / "run", "experiment=pendulum_hidden_velocity", "task=envpool", "task.env_id=Pendulum-v1",
         "task.hide_observations=[2]", "task.action=tanh", "cluster.vector=30", "seed=0",
     )  # fmt: skip
-    with tasks.make(TaskConfig(env_id="Pendulum-v1", hide_observations=(2,))) as task:
+    with tasks.make(GymnasiumConfig(env_id="Pendulum-v1", hide_observations=(2,))) as task:
         evaluation = replay.run_episodes(replay.center(tmp_path / "run"), task, 100, UNSEEN)
     assert evaluation.return_mean >= -260  # below -700: it is caught at the top, but never swung up

@@ -1,6 +1,6 @@
 """The NumPy twins: they stand alone, and they cover every kernel that has arrays for results.
 
-That twins and kernels agree bit for bit is tested beside each kernel, in ``test_core_*.py``.
+That twins and kernels agree bit for bit is tested beside each kernel, in ``tests/core``.
 """
 
 import ast

@@ -7,4 +7,4 @@ source ./settings.sh
 aws ec2 describe-instances --filters "Name=tag:aws:autoscaling:groupName,Values=$name" \
     "Name=instance-state-name,Values=pending,running" --output table --query \
     'Reservations[].Instances[].[InstanceId, InstanceType, PrivateIpAddress, State.Name, LaunchTime]'
-pyes status "$head" --key "${PYES_KEY:-cluster.key}"
+pyes status "$head" --key "${PYES_KEY:-cluster.key.node}"

@@ -6,7 +6,7 @@ umask 077
 run=/run/pyes
 mkdir -p "$run"
 aws ssm get-parameter --region "@REGION@" --name "@PARAMETER@" --with-decryption \
-    --query Parameter.Value --output text > "$run/cluster.key"
+    --query Parameter.Value --output text > "$run/cluster.key.node"
 chown -R nobody "$run"
 systemd-run --unit pyes-worker --uid nobody --working-directory /opt/pyes --property Restart=always \
-    --property RestartSec=10 /opt/pyes/bin/pyes worker "@HEAD@" --key "$run/cluster.key"
+    --property RestartSec=10 /opt/pyes/bin/pyes worker "@HEAD@" --key "$run/cluster.key.node"

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pyes.algorithms.population import Population
 from pyes.config import AlgorithmConfig, OptimizerConfig
 from pyes.config.section import parse
-from pyes.numerics import streams
+from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable
 
 Vector = NDArray[np.float32]
@@ -146,7 +146,7 @@ class Algorithm(ABC):
         Parameters
         ----------
         returns : (n,)
-            NaN where a member failed.
+            Not finite where a member failed: NaN and both infinities mean the same.
         behaviours : (n, size)
             What characterises each member, for algorithms that need it.
 
@@ -159,7 +159,7 @@ class Algorithm(ABC):
         returns = np.asarray(returns, np.float64)
         if returns.shape != (len(population),):
             raise ValueError(f"returns: got shape {returns.shape}, expected ({len(population)},), one a member")
-        self._learn(population, returns)
+        self._learn(population, shaping.failed_as_nan(returns))
         self._population = None
         self.generation += 1
 

@@ -1,7 +1,7 @@
 """Lineages: an individual as the mutations that lead to it from the first one.
 
-Owns the compact form of Such et al. (2017, section 3.1): the offset and the scale of every mutation. Knows nothing of
-who is chosen. Invariant: a lineage is rebuilt to the vector that its mutations made one by one, bit for bit.
+Owns the compact form of Such et al. (2017, section 3.1): the offset and the scale of every mutation. Must not know how
+parents are chosen. Invariant: a lineage is rebuilt to the vector that its mutations made one by one, bit for bit.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,10 @@ class Lineage:
 
     Attributes
     ----------
-    offsets : int64 (n,)     start of each mutation's slice of the noise table
-    scales : float32 (n,)    its sigma
+    offsets : int64 (n,)
+        Start of each mutation's slice of the noise table.
+    scales : float32 (n,)
+        Its sigma.
     """
 
     offsets: NDArray[np.int64]
@@ -32,7 +34,7 @@ class Lineage:
 
     @classmethod
     def none(cls) -> Self:
-        """Return the lineage of the individual that everything begins with."""
+        """Return the lineage of the first individual."""
         return cls(np.empty(0, np.int64), np.empty(0, np.float32))
 
     def mutated(self, offset: int, scale: float) -> "Lineage":

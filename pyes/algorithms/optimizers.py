@@ -1,4 +1,4 @@
-"""Optimisers: how an ascent direction moves theta. The arithmetic is C; the state lives here.
+"""Optimisers: how an ascent direction moves theta. The kernels do the arithmetic; the state is here.
 
 Weight decay, one convention for all of them: *decoupled* decay (Loshchilov & Hutter 2019) takes
 ``learning_rate * weight_decay * theta`` off theta at each step, whatever the gradient's scale; *classic* decay adds
@@ -24,7 +24,7 @@ class Optimizer(Protocol):
         """Move theta in place; ``weight_decay`` is the decoupled one."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return everything that is needed to go on."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""

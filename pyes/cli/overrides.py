@@ -15,7 +15,7 @@ from pyes.errors import ConfigError
 
 GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
 #: Mappings that take any key as far as Hydra is concerned: the class that the keys are for checks them.
-_FREE = ("task.env_kwargs", "network.module_kwargs", "algorithm.")
+_FREE = ("task.env_kwargs", "network.", "algorithm.")
 
 
 def directed(arguments: list[str]) -> list[str]:
@@ -30,6 +30,8 @@ def directed(arguments: list[str]) -> list[str]:
     several = several or any(text.startswith("sweep=") and text != "sweep=null" for text in overrides)
     if path_of(overrides, "algorithm.factory") and path_of(overrides, "algorithm") is None:
         overrides = ["algorithm=plugin", *overrides]
+    if path_of(overrides, "network.name") and path_of(overrides, "network") is None:
+        overrides = ["~network", *overrides]  # its keys are those of its class
     overrides = [f"++{text}" if text.startswith(_FREE) else text for text in overrides]
     resumed, directory = path_of(overrides, "resume"), path_of(overrides, "run_dir")
     overrides = [_quoted(text) for text in overrides]
@@ -118,11 +120,11 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
         raise ConfigError(f"{group}: a resumed run keeps its configuration; override single keys, or start a new run")
     values = resume.kept(RunDirectory(run))
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
-    # Each algorithm and each kind of task has keys of its own: those of another one must not be there.
+    # Each algorithm, kind of task and network has keys of its own: those of another one must not be there.
     algorithm = ["algorithm=plugin"] if "algorithm" in kept else []
-    task = ["~task"] if "task" in kept else []
+    others = [f"~{group}" for group in ("task", "network") if group in kept and f"~{group}" not in chosen]
     directory = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
-    return [*algorithm, *task, *_overrides(kept), *directory]
+    return [*algorithm, *others, *_overrides(kept), *directory]
 
 
 def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:

@@ -20,7 +20,7 @@ from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.system.text import one_line
 
 #: Groups whose options have keys of their own, and a name among them.
-_NAMED_GROUPS = ("algorithm", "task", "network", "optimizer")
+_NAMED_GROUPS = ("algorithm", "task", "optimizer")
 
 
 def run(arguments: list[str]) -> None:

@@ -15,7 +15,7 @@ from pyes.system.lifetime import Closing, Interrupt
 
 
 class Abandoned(Exception):
-    """Nobody is there to evaluate a batch, and the user does not want to wait."""
+    """There are no workers to evaluate a batch, and the user does not want to wait."""
 
 
 class Cluster(Closing):
@@ -26,9 +26,12 @@ class Cluster(Closing):
 
     Attributes
     ----------
-    workers : int    that it has now
-    traffic : (int, int)    bytes sent to other machines and received from them
-    interrupt : Interrupt   whether the user wants the run to end
+    workers : int
+        Worker processes now.
+    traffic : (int, int)
+        Bytes sent to other machines and received from them.
+    interrupt : Interrupt
+        Whether the user wants the run to end.
     """
 
     Config: ClassVar[type[ClusterConfig]] = ClusterConfig
@@ -53,7 +56,8 @@ class Cluster(Closing):
 
         Parameters
         ----------
-        state : RunState    of the run, with which other machines are kept in step; None where they are not
+        state : RunState
+            Of the run, with which other machines are kept in step; None where they are not.
         """
         raise NotImplementedError
 
@@ -62,7 +66,8 @@ class Cluster(Closing):
 
         Raises
         ------
-        ClusterError    the workers are lost and cannot be replaced
+        ClusterError
+            The workers are lost and cannot be replaced.
         Abandoned       there are none for now, and the user wants the run to end
         """
         raise NotImplementedError
@@ -76,7 +81,7 @@ class Cluster(Closing):
         return []
 
     def advance(self, record: Generation) -> None:
-        """Tell other machines what a generation came to, before this one learns from it."""
+        """Send other machines the record of a generation, before this machine learns from it."""
 
 
 def check_sendable(config: ClusterConfig, workload: Workload) -> None:

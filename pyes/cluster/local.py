@@ -1,4 +1,4 @@
-"""The local cluster: the worker processes of this machine, and nobody else."""
+"""The local cluster: the worker processes of this machine alone."""
 
 from collections.abc import Callable
 from typing import Self

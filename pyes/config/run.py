@@ -149,8 +149,6 @@ DEFAULT_RUN: Mapping[str, Any] = {
     },
     "episode_limit": {"initial": 400},
 }
-#: What a run starts from if its task is a function of theta: one layer without bias, and every episode is the same.
-_FUNCTION_RUN: Mapping[str, Any] = {"network": {"bias": False, "init": "zero"}, "evaluation": {"episodes": 1}}
 
 #: Keys and sections that do not decide theta: they may change whenever a run is resumed.
 FREE = (
@@ -175,9 +173,10 @@ def _completed(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
     """Add the defaults of a run that depend on its task and its algorithm."""
     task, algorithm = mapping.get("task", {}), mapping.get("algorithm", {})
     base: Mapping[str, Any] = {}
-    if isinstance(task, Mapping):
-        unnamed = task.keys().isdisjoint(_NAMES_OF_TASKS)
-        base = DEFAULT_RUN if unnamed else _FUNCTION_RUN if task.get("name") == "function" else {}
+    if isinstance(task, Mapping) and task.keys().isdisjoint(_NAMES_OF_TASKS):
+        base = DEFAULT_RUN
+    elif isinstance(task, Mapping):
+        base = typing.cast(type[TaskConfig], TaskConfig.kind(task)).RUN_DEFAULTS
     if isinstance(algorithm, Mapping):
         kind = typing.cast(type[AlgorithmConfig], AlgorithmConfig.kind(algorithm))
         base = {**base, "optimizer": {"name": kind.default_optimizer}}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pyes.config.network import NetworkConfig
 from pyes.config.registry import TASKS
@@ -46,6 +46,8 @@ class TaskConfig(Section):
     """Base of the settings of every kind of task; a kind narrows ``name`` to its own and adds its keys."""
 
     PATH = "task"
+    #: Defaults of a run of such a task that differ from those of other runs, as nested mappings.
+    RUN_DEFAULTS: ClassVar[Mapping[str, Any]] = {}
 
     name: str = ""
     env_kwargs: dict[str, Any] = field(default_factory=dict)  # arguments of the environment or function

@@ -1,6 +1,7 @@
 """Shaping: from the returns of a generation to the weights of its members.
 
-A member that failed has the return NaN and counts as the worst under every shaping.
+A member failed if its return is not finite: NaN and both infinities mean the same, and count as the worst under every
+shaping.
 """
 
 from collections.abc import Callable
@@ -14,10 +15,24 @@ from pyes import _core
 Name = Literal["centered_ranks", "z_score", "none"]
 
 
+def failed_as_nan(returns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the returns with NaN for every member that failed: float64 (n,)."""
+    return np.where(np.isfinite(returns), returns, np.nan)
+
+
+def fill_failed(returns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the returns with the worst one for every member that failed: float64 (n,); zeros if all failed."""
+    finite = np.isfinite(returns)
+    return np.where(finite, returns, returns[finite].min() if finite.any() else 0.0)
+
+
 def centered_ranks(returns: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Ranks scaled to [-0.5, 0.5]: float32 (n,); ties share their mean rank (Salimans et al. 2017, section 2.1)."""
+    """Return ranks scaled to [-0.5, 0.5]: float32 (n,); ties share their mean rank (Salimans et al. 2017, section 2.1).
+
+    Members that failed share the lowest ranks.
+    """
     out = np.empty(len(returns), np.float32)
-    _core.centered_ranks(returns, out)
+    _core.centered_ranks(failed_as_nan(returns), out)
     return out
 
 
@@ -34,12 +49,6 @@ def none(returns: NDArray[np.float64]) -> NDArray[np.float32]:
     return fill_failed(returns).astype(np.float32)
 
 
-def mean(returns: NDArray[np.float64]) -> float:
-    """Mean return of the members that did not fail; -inf when all did."""
-    known = returns[~np.isnan(returns)]
-    return ordered_sum(known) / len(known) if len(known) else -np.inf
-
-
 SHAPINGS: dict[Name, Callable[[NDArray[np.float64]], NDArray[np.float32]]] = {
     "centered_ranks": centered_ranks,
     "z_score": z_score,
@@ -47,14 +56,23 @@ SHAPINGS: dict[Name, Callable[[NDArray[np.float64]], NDArray[np.float32]]] = {
 }
 
 
+def mean(returns: NDArray[np.float64]) -> float:
+    """Return the mean of the members that did not fail; -inf if all did."""
+    known = returns[np.isfinite(returns)]
+    return ordered_sum(known) / len(known) if len(known) else -np.inf
+
+
 def by_rank(returns: NDArray[np.float64], utilities: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Give every member the utility of its rank: float32 (n,).
+    """Return the utility of each member's rank: float32 (n,).
 
     Parameters
     ----------
-    returns : (n,)      NaN ranks lowest; equal ones share the mean of their utilities
-    utilities : (n,)    of the best, the second best, ...
+    returns : float64 (n,)
+        Equal ones share the mean of their utilities; those of members that failed are the lowest.
+    utilities : float64 (n,)
+        Of the best, the second best, ...
     """
+    returns = failed_as_nan(returns)
     order = np.lexsort((-returns, np.isnan(returns)))  # NaN last
     ordered = returns[order]
     starts = np.concatenate([[True], (ordered[1:] != ordered[:-1]) & ~np.isnan(ordered[1:])])
@@ -68,12 +86,6 @@ def by_rank(returns: NDArray[np.float64], utilities: NDArray[np.float64]) -> NDA
     return out
 
 
-def fill_failed(returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give members that failed the worst return of the others: float64 (n,)."""
-    finite = np.isfinite(returns)
-    return np.where(finite, returns, returns[finite].min() if finite.any() else 0.0)
-
-
 def standard_deviation(values: NDArray[np.float64]) -> float:
     """Return the root of the mean square deviation from the mean, with sums in index order."""
     deviations = values - ordered_sum(values) / len(values)
@@ -81,5 +93,5 @@ def standard_deviation(values: NDArray[np.float64]) -> float:
 
 
 def ordered_sum(values: NDArray[np.float64]) -> float:
-    """Add in index order: NumPy's own sum takes an order that depends on the build."""
+    """Return the sum in index order; the order of NumPy's own sum depends on the build."""
     return float(np.add.accumulate(values)[-1])

@@ -1,4 +1,4 @@
-"""A batch at the head while nodes evaluate it: who holds what, and the results that have come."""
+"""A batch at the head while nodes evaluate it: which node holds what, and the results so far."""
 
 from concurrent.futures import Future
 from typing import Any
@@ -12,17 +12,21 @@ from pyes.remote.scheduler import Scheduler
 
 
 class OpenBatch:
-    """A batch and what it has come to so far.
+    """A batch and its results so far.
 
     Parameters
     ----------
-    number : int            of the batch, counted by the head
-    theta_hash : str        of the center that it is drawn around
-    plan : Plan             of the job
+    number : int
+        Of the batch, counted by the head.
+    theta_hash : str
+        Of the center that the members are drawn around.
+    plan : Plan
+        Of the job.
 
     Attributes
     ----------
-    apart : bool           each member has a base of its own, which travels with its grant
+    apart : bool
+        Each member has a base of its own, which is sent with its grant.
     """
 
     def __init__(self, number: int, batch: Batch, theta_hash: str, plan: Plan) -> None:
@@ -32,7 +36,7 @@ class OpenBatch:
         self.apart = len(batch.population.bases) == count > 1 and bool((rows == np.arange(count)).all())
         self.scheduler = Scheduler(count)
         self.future: Future[Results] = Future()
-        self.packed_state: bytes | None = None  # that it follows from, once somebody needs it
+        self.packed_state: bytes | None = None  # that the batch follows from, once a node needs it
         self._returns = np.empty(count)
         self._lengths = np.empty(count, np.int64)
         self._status = np.empty(count, np.uint8)
@@ -43,13 +47,13 @@ class OpenBatch:
         self._errors: list[str] = []
 
     def opening(self) -> wire.Open:
-        """Return what opens it on a node that draws the members itself."""
+        """Return the message that opens it on a node that draws the members itself."""
         members = self.batch
         episodes = len(members.population) if members.evaluation else 0
         return wire.Open(self.number, members.generation, episodes, self.theta_hash)
 
     def vectors(self) -> wire.Vectors:
-        """Return what opens it on a node that is sent the members, but for bases that travel with the grants."""
+        """Return the message that opens it on a node that is sent the members, without bases that grants bring."""
         members, population = self.batch, self.batch.population
         return wire.Vectors(
             batch=self.number,
@@ -69,11 +73,12 @@ class OpenBatch:
         )
 
     def take(self, node: int, done: wire.Done, now: float) -> NDArray[np.int64]:
-        """Take a node's results; return the members that nobody had returned before.
+        """Take a node's results; return the members that had none yet.
 
         Raises
         ------
-        ValueError    they are not what the node was asked for
+        ValueError
+            They are not what the node was asked for.
         """
         if done.theta_hash != self.theta_hash:
             raise ValueError(f"its theta is {done.theta_hash}, expected {self.theta_hash}")
@@ -118,7 +123,7 @@ class OpenBatch:
 
 
 def _rows_of(name: str, got: NDArray[Any] | None, members: NDArray[np.int64], kept: NDArray[Any]) -> NDArray[Any]:
-    """Return what came of some members for an array that is kept of all; ValueError where it is of another shape."""
+    """Return the rows that were got for some members; ValueError where their shape differs from that of the rest."""
     rows = np.empty((len(members), 0)) if got is None else got
     expected = (len(members), kept.shape[1])
     if rows.shape != expected:

@@ -17,12 +17,12 @@ from pyes.remote.wire.protocol import HeadSide, State
 from pyes.run.journal import Generation
 from pyes.run.metrics import NodeRow
 
-_MOST_WAITING = 2**22  # bytes that may wait to be sent to who gets another batch
+_MOST_WAITING = 2**22  # bytes that may wait to be sent to a node that enters another batch
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a node has done since it is here."""
+    """What a node has done since it was let in."""
 
     members: int = 0
     timesteps: int = 0
@@ -31,7 +31,7 @@ class Figures:
     bytes_received: int = 0
 
     def since(self, before: "Figures") -> "Figures":
-        """Return what has been added to an earlier state."""
+        """Return the difference from earlier figures."""
         return Figures(*(getattr(self, each.name) - getattr(before, each.name) for each in fields(self)))
 
 
@@ -41,13 +41,20 @@ class Peer:
 
     Attributes
     ----------
-    number : int           of the connection
-    below : WriteTransport the connection's own, below TLS
-    standing : Standing    where it is, compared with the run
-    unable : str           why it cannot take part in the job; "" where it can
-    known : bool (n,)      members of the last generation's batch whose results are those that it reported
-    heard : float          monotonic seconds of the last sign of life
-    since : float          monotonic seconds at which it was first ready; 0: not yet
+    number : int
+        Of the connection.
+    below : WriteTransport
+        The connection's own transport, below TLS.
+    standing : Standing
+        Whether the node is in step with the run.
+    unable : str
+        Why it cannot take part in the job; empty if it can.
+    known : bool (n,)
+        Members of the last generation's batch whose results are those that this node reported.
+    heard : float
+        Monotonic seconds of the last sign of life.
+    since : float
+        Monotonic seconds at which it was first ready; 0: not yet.
     """
 
     number: int
@@ -120,7 +127,7 @@ class Peer:
 
     @property
     def name(self) -> str:
-        """What the node calls itself."""
+        """The name that the node has given itself."""
         return self.hello.node
 
     def send(self, message: wire.Message, encoded: bytes | None = None) -> None:
@@ -129,7 +136,7 @@ class Peer:
             self.writer.write(self.side.send(message, encoded))
 
     def teach(self, lesson: wire.Learn, encoded: bytes | None = None) -> None:
-        """Send what a generation came to; unless too much of that waits already: then the node needs a snapshot."""
+        """Send the record of a generation, unless too much waits to be sent: then the node needs a snapshot later."""
         if not self.congested:
             self._lessons = 0
         if self._lessons > _MOST_WAITING:

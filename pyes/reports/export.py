@@ -9,6 +9,9 @@
 
 Owns the translation; knows nothing of tasks or runs. Invariant: what is exported acts as the policy does, without
 action noise, to within rounding.
+
+The ONNX graph is built by hand, not by ``torch.onnx.export``: that needs torch and onnxscript, takes seconds, and gives
+opset 18 instead of 13 and a half larger file (32 KB, here 21 KB, for two layers of 64), no nearer to the policy (2e-7).
 """
 
 import io

@@ -6,8 +6,7 @@ episode whose return is reported: the same task, policy and seed, with a picture
 
 import importlib
 import os
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +20,8 @@ from pyes.reports import replay
 from pyes.reports.replay import EvaluationResult, Playback, center, open_task, run_episodes
 from pyes.system.files import replacing
 from pyes.tasks.base import Task, TaskAround
+
+_UNWRITTEN = "ffmpeg could not write the video; is there room for it on the disk?"
 
 
 def record(
@@ -46,9 +47,9 @@ def record(
     RunDirectoryError    the policy is missing or damaged
     PyesError            the environment gives no pictures, or the encoder failed
     """
-    encoder = _find_encoder(Path(output))
+    _check_encoder(Path(output))
     policy = center(run, generation)
-    with _filmed(policy, encoder, Path(output)) as task:
+    with _filmed(policy, Path(output)) as task:
         return run_episodes(policy, task, episodes, seed)
 
 
@@ -71,21 +72,21 @@ def record_member(run: str | Path, output: str | Path, generation: int, member: 
     RunDirectoryError    the journal is missing or damaged
     PyesError            the environment gives no pictures or raised, or the encoder failed
     """
-    encoder = _find_encoder(Path(output))
+    _check_encoder(Path(output))
     with replay.open(run) as individuals:
         policy = individuals.policy(generation)
-        with _filmed(policy, encoder, Path(output)) as task:
+        with _filmed(policy, Path(output)) as task:
             return individuals.play(generation, member, task)
 
 
 @contextmanager
-def _filmed(policy: Policy, encoder: str, output: Path) -> Iterator["_FilmedTask"]:
+def _filmed(policy: Policy, output: Path) -> Iterator["_FilmedTask"]:
     """Lend the task of a policy, with every timestep going on film; the film is at ``output`` when all is well."""
     with (
         _no_window(),
         open_task(policy, render_mode="rgb_array") as task,
         replacing(output) as beside,
-        _Film(encoder, beside, task.render_fps) as film,
+        _Film(beside, task.render_fps) as film,
     ):
         yield _FilmedTask(task, film)
 
@@ -93,57 +94,55 @@ def _filmed(policy: Policy, encoder: str, output: Path) -> Iterator["_FilmedTask
 class _Film:
     """Frames on their way into a file; the first one sets the size."""
 
-    def __init__(self, encoder: str, path: Path, frames_per_second: float) -> None:
-        self._encoder = encoder
-        self._path = path
+    def __init__(self, path: Path, frames_per_second: float) -> None:
+        self._encoder = importlib.import_module("imageio_ffmpeg")
+        self._path = str(path)
         self._frames_per_second = frames_per_second
-        self._process: subprocess.Popen[bytes] | None = None
+        self._writer: Generator[None, Any, None] | None = None
+        self._frames = 0
 
     def add(self, frame: Any) -> None:
         """Append a frame: uint8 (height, width, 3)."""
         pixels = _even(frame)
-        if self._process is None:
-            self._process = self._open(height=pixels.shape[0], width=pixels.shape[1])
-        assert self._process.stdin is not None
+        if self._writer is None:
+            self._writer = self._open(pixels.shape[1], pixels.shape[0])
         try:
-            self._process.stdin.write(pixels.data)
-        except BrokenPipeError:
-            self._finish(self._process)
+            self._writer.send(pixels)
+        except OSError as error:
+            raise PyesError(_UNWRITTEN) from error
+        self._frames += 1
 
-    def _open(self, height: int, width: int) -> subprocess.Popen[bytes]:
-        pictures = [
-            "-f",
-            "rawvideo",
-            "-pix_fmt",
-            "rgb24",
-            "-s",
-            f"{width}x{height}",
-            "-r",
-            f"{self._frames_per_second:g}",
-        ]
-        # yuv420p is what browsers and phones play, and faststart lets them begin before they have all of it.
-        film = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(self._path)]
-        command = [self._encoder, "-loglevel", "error", "-y", *pictures, "-i", "-", *film]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-
-    def _finish(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait until the encoder has written the file."""
-        _, complaints = process.communicate()
-        if process.returncode:
-            reason = " ".join(complaints.decode(errors="replace").split()) or f"exit status {process.returncode}"
-            raise PyesError(f"ffmpeg could not write the video: {reason}")
+    def _open(self, width: int, height: int) -> Generator[None, Any, None]:
+        writer: Generator[None, Any, None] = self._encoder.write_frames(
+            self._path,
+            (width, height),
+            fps=self._frames_per_second,
+            codec="libx264",
+            quality=None,  # the encoder's own
+            macro_block_size=2,
+            ffmpeg_log_level="quiet",
+            output_params=["-movflags", "+faststart"],  # players begin before they have all of it
+        )
+        next(writer)
+        return writer
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        if self._process is None:
-            return
-        if kind is None:
-            self._finish(self._process)
-        elif self._process.returncode is None:
-            self._process.kill()
-            self._process.communicate()
+        if self._writer is not None:
+            self._writer.close()  # waits for the encoder
+            if kind is None:
+                self._check()
+
+    def _check(self) -> None:
+        """Count the frames in the file: the library does not say when its encoder has failed."""
+        try:
+            written, _ = self._encoder.count_frames_and_secs(self._path)
+        except RuntimeError as error:
+            raise PyesError(_UNWRITTEN) from error
+        if written != self._frames:
+            raise PyesError(_UNWRITTEN)
 
 
 class _FilmedTask(TaskAround):
@@ -190,15 +189,20 @@ def _no_window() -> Iterator[None]:
             del os.environ["SDL_VIDEODRIVER"]
 
 
-def _find_encoder(output: Path) -> str:
-    """Return the path of ffmpeg; ConfigError says how to get one, or that it writes no such file."""
+def _check_encoder(output: Path) -> None:
+    """Reject an output that is no .mp4; make sure that there is an encoder.
+
+    Raises
+    ------
+    ConfigError
+        It says how to get one.
+    """
     if output.suffix != ".mp4":
         raise ConfigError(f"cannot write a video to {output}: suffix {output.suffix!r}, expected .mp4")
     try:
-        path: str = importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
+        importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
     except ImportError as error:
         raise missing("a video", "imageio-ffmpeg", "video", error) from error
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"imageio-ffmpeg found no ffmpeg ({reason}); set IMAGEIO_FFMPEG_EXE to one") from error
-    return path

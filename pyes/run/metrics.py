@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import logging
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -111,7 +112,7 @@ class MetricsWriter(Closing):
         self.last_evaluation: tuple[float, float] | None = None
         if last.get("eval_return_mean"):
             self.last_evaluation = float(last["eval_return_mean"]), float(last["eval_return_std"])
-        self._tensorboard = None if tensorboard is None else _open_tensorboard(tensorboard, last)
+        self._tensorboard = None if tensorboard is None else _Events(tensorboard, last)
         self._file = _open_table(path, COLUMNS, sum(len(line) for line, _ in lines))
 
     def write(self, row: MetricsRow) -> None:
@@ -127,9 +128,7 @@ class MetricsWriter(Closing):
         self.generation += 1
         self.seconds = row.seconds
         if self._tensorboard is not None:
-            for key, value in asdict(row).items():
-                if isinstance(value, int | float) and key != "timesteps":
-                    self._tensorboard.add_scalar(key, value, row.timesteps)
+            self._tensorboard.write(row)
 
     def sync(self) -> None:
         """Force the rows to disk."""
@@ -246,10 +245,36 @@ def _line(values: Iterable[Any]) -> bytes:
     return text.getvalue().encode()
 
 
-def _open_tensorboard(path: Path, last: dict[str, str]) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise missing("logger.tensorboard", "tensorboard", "tensorboard", error) from error
-    # What an earlier part of the run has told of rows that were dropped since is not shown.
-    return SummaryWriter(str(path), purge_step=int(last["timesteps"]) + 1 if last else None)
+class _Events:
+    """Rows as TensorBoard's events, by TensorBoard's own writer: torch's is the same one behind an import of torch.
+
+    Events that an earlier part of the run has written behind its last whole row are marked as void.
+    """
+
+    def __init__(self, path: Path, last: dict[str, str]) -> None:
+        try:
+            from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+            from tensorboard.compat.proto.summary_pb2 import Summary
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        except ImportError as error:
+            raise missing("logger.tensorboard", "tensorboard", "tensorboard", error) from error
+        self._event, self._summary = Event, Summary
+        self._writer = EventFileWriter(str(path))
+        if last:
+            self._add(int(last["timesteps"]) + 1, session_log=SessionLog(status=SessionLog.START))
+
+    def write(self, row: MetricsRow) -> None:
+        """Add the numbers of a row, by the timesteps so far."""
+        values = [
+            self._summary.Value(tag=key, simple_value=value)
+            for key, value in asdict(row).items()
+            if isinstance(value, int | float) and key != "timesteps"
+        ]
+        self._add(row.timesteps, summary=self._summary(value=values))
+
+    def _add(self, step: int, **what: Any) -> None:
+        self._writer.add_event(self._event(wall_time=time.time(), step=step, **what))
+
+    def close(self) -> None:
+        """Write what is pending and close the file."""
+        self._writer.close()

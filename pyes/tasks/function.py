@@ -4,9 +4,10 @@ Owns what makes it an environment of one timestep, whose action is theta: a line
 a 1 has theta as its output. All that runs, records and replays policies then serves functions, too.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -29,6 +30,12 @@ _NETWORK = {"name": "linear", "bias": False, "output_activation": "identity"}
 @dataclass(frozen=True)
 class FunctionConfig(TaskConfig):
     """Settings of a function of theta."""
+
+    #: A layer without bias is theta itself; one call of the function says all about a center.
+    RUN_DEFAULTS: ClassVar[Mapping[str, Any]] = {
+        "network": {"bias": False, "init": "zero"},
+        "evaluation": {"episodes": 1},
+    }
 
     name: str = "function"
     factory: str = ""  # PACKAGE:FUNCTION, called as FUNCTION(theta, **env_kwargs); theta is float32 (dim,)

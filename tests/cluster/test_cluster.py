@@ -15,7 +15,7 @@ import pytest
 from pyes import tasks
 from pyes.algorithms.population import Population
 from pyes.cluster import open_cluster
-from pyes.config import ClusterConfig, TaskConfig
+from pyes.config import ClusterConfig
 from pyes.episodes.batch import Batch, Plan, Status
 from pyes.errors import ClusterError
 from pyes.networks import ActionDecoder, build
@@ -25,6 +25,7 @@ from pyes.node.pipes import open_pipe
 from pyes.node.process import state_of
 from pyes.node.supervisor import Site, run_worker
 from pyes.numerics.noise import NoiseTable
+from pyes.tasks.gymnasium import GymnasiumConfig
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills processes by /proc")
 
@@ -72,7 +73,7 @@ def _same(first, second):
 
 
 def test_batches_of_different_sizes_follow_each_other(table):
-    task = TaskConfig(env_id="LunarLanderContinuous-v3")
+    task = GymnasiumConfig(env_id="LunarLanderContinuous-v3")
     plan, theta = _plan(task, 12)
     with (
         open_cluster(ClusterConfig(name="inline"), task) as alone,
@@ -85,11 +86,11 @@ def test_batches_of_different_sizes_follow_each_other(table):
 
 
 def _faulty(**kwargs):
-    return TaskConfig(env_id="faulty:Faulty-v0", env_kwargs=kwargs)
+    return GymnasiumConfig(env_id="faulty:Faulty-v0", env_kwargs=kwargs)
 
 
 def _evaluate(task, config, table, members=16, generations=1):
-    plan, theta = _plan(TaskConfig(env_id="faulty:Faulty-v0"), members)
+    plan, theta = _plan(GymnasiumConfig(env_id="faulty:Faulty-v0"), members)
     with open_cluster(config, task) as cluster:
         cluster.start(plan, table)
         return [cluster.evaluate(_batch(theta, members, generation)) for generation in range(generations)]
@@ -195,7 +196,7 @@ def test_members_that_the_kernel_kills_for_want_of_memory_are_tried_again_then_r
 
 
 def test_workers_that_cannot_start_end_the_run_with_the_reason(table):
-    plan, theta = _plan(TaskConfig(env_id="faulty:Faulty-v0"), 4)
+    plan, theta = _plan(GymnasiumConfig(env_id="faulty:Faulty-v0"), 4)
     with open_cluster(ClusterConfig(workers=2), _faulty(fault="make")) as cluster:
         cluster.start(plan, table)
         with pytest.raises(ClusterError, match=r"workers die as soon as they start: .*cannot be made"):
@@ -203,7 +204,7 @@ def test_workers_that_cannot_start_end_the_run_with_the_reason(table):
 
 
 def test_workers_that_are_killed_as_they_start_end_the_run(table):
-    plan, theta = _plan(TaskConfig(env_id="faulty:Faulty-v0"), 4)
+    plan, theta = _plan(GymnasiumConfig(env_id="faulty:Faulty-v0"), 4)
     with open_cluster(ClusterConfig(workers=2), _faulty(fault="kill_at_start")) as cluster:
         cluster.start(plan, table)
         with pytest.raises(ClusterError, match="workers die as soon as they start"):

@@ -1,7 +1,8 @@
-"""conf/: every choice of every group makes a valid configuration, and the defaults are those of pyes.config."""
+"""conf/: every choice makes a valid configuration, the same as in Python; experiments are complete and extendable."""
 
-import dataclasses
+import functools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,13 @@ import yaml
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from pyes.config import TrainConfig, from_mapping, to_mapping
-from pyes.config.registry import NETWORKS
+from pyes.config import EnvironmentConfig, TrainConfig, algorithm_config, from_mapping, to_mapping
 from pyes.training import loop
 
 CONF = Path(__file__).parents[2] / "conf"
-GROUPS = ("algorithm", "task", "network", "optimizer", "noise", "cluster", "logger", "sweep", "debug")
-OPTIONS = [f"{group}={path.stem}" for group in GROUPS for path in sorted((CONF / group).glob("*.yaml"))]
+GROUPS = ("algorithm", "task", "network", "optimizer", "noise", "cluster", "logger")
 EXPERIMENTS = [path.stem for path in sorted((CONF / "experiment").glob("*.yaml"))]
+QUICK = ("ant_bullet", "bipedal_walker", "lander_cma", "maze_novelty", "pendulum_hidden_velocity", "quadratic")
 #: What a choice cannot do without.
 NEEDS = {
     "algorithm=ns_es": ["task.behaviour=final_observation"],
@@ -25,6 +25,7 @@ NEEDS = {
     "algorithm=nsra_es": ["task.behaviour=final_observation"],
     "algorithm=plugin": ["algorithm.factory=pyes.algorithms.openai_es:OpenAIES"],
     "task=atari": ["task.env_id=ALE/Breakout-v5"],
+    "task=environment": ["task.name=gymnasium"],
     "task=gymnasium": ["task.env_id=Acrobot-v1"],
     "task=gym": ["task.env_id=CartPole-v1"],
     "task=function": ["task.factory=pyes.tasks.functions:quadratic", "task.dim=3"],
@@ -40,75 +41,141 @@ def hydra() -> Iterator[None]:
         yield
 
 
+def options(group: str) -> list[str]:
+    # A task of the kind "environment" is no choice: other files include it.
+    return [path.stem for path in sorted((CONF / group).glob("*.yaml")) if path.stem != "environment"]
+
+
+@functools.cache
 def composed(*overrides: str) -> dict[str, Any]:
-    values: Any = OmegaConf.to_container(compose("train", ["run_dir=x", *overrides]), resolve=True)
+    more = [need for override in overrides for need in NEEDS.get(override, [])]
+    values: Any = OmegaConf.to_container(compose("train", ["run_dir=x", *overrides, *more]), resolve=True)
     return values
 
 
+@functools.cache
 def config(*overrides: str) -> TrainConfig:
     return from_mapping(composed(*overrides))
 
 
-def test_defaults_of_conf_and_of_the_dataclasses_are_equal():
-    made = config("task=gymnasium", "task.env_id=LunarLanderContinuous-v3")
-    assert made == dataclasses.replace(TrainConfig(), run_dir="x")
+def in_file(path: Path) -> dict[str, Any]:
+    """Return what a file itself sets, without what it includes."""
+    return {key: value for key, value in yaml.safe_load(path.read_text()).items() if key != "defaults"}
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted((CONF / "cluster").glob("*.yaml"))])
-def test_cluster_of_conf_is_what_python_makes_of_its_name(name: str):
-    made = from_mapping({"cluster": {"name": name}}).cluster
-    assert made == config(f"cluster={name}").cluster
-    assert made.name == name
+# Python and the command line
 
 
-@pytest.mark.parametrize("name", [name for name in NETWORKS.names() if name != "torch"])
-def test_network_of_conf_has_all_keys_of_its_dataclass_and_their_defaults(name: str):
-    assert composed(f"network={name}")["network"] == to_mapping(NETWORKS.get(name).Config())
+def test_without_arguments_python_and_the_command_line_train_the_same():
+    assert config() == from_mapping({"run_dir": "x"})
+    assert config() == config("experiment=lunar_lander")
+    assert config("task.episodes=3") == from_mapping({"task": {"episodes": 3}, "run_dir": "x"})
 
 
-def test_default_choices_have_every_key_but_those_of_other_choices():
+def test_every_task_is_the_same_in_python_and_on_the_command_line():
+    for name in options("task"):
+        values = composed(f"task={name}")
+        if name != "default":
+            assert from_mapping(values) == from_mapping({"task": values["task"], "run_dir": "x"}), name
+
+
+@pytest.mark.parametrize("group", ["algorithm", "network", "optimizer", "noise", "cluster", "logger"])
+def test_every_option_is_the_same_in_python_and_on_the_command_line(group: str):
+    for name in set(options(group)) - {"plugin", "torch"}:
+        key = {"noise": "dtype", "logger": "tensorboard"}.get(group, "name")
+        value = name == "tensorboard" if group == "logger" else name
+        needs = {"task": {"behaviour": "final_observation"}} if f"algorithm={name}" in NEEDS else {}
+        assert config(f"{group}={name}") == from_mapping({group: {key: value}, "run_dir": "x", **needs}), name
+
+
+def test_every_algorithm_of_conf_lists_all_of_its_keys():
+    for name in set(options("algorithm")) - {"plugin"}:
+        keys = composed(f"algorithm={name}")["algorithm"] | {"factory": None}
+        assert keys == to_mapping(algorithm_config({"name": name})), name
+
+
+def test_default_choices_list_every_key_but_those_of_other_choices():
     def keys(values: dict[str, Any], prefix: str = "") -> set[str]:
         nested = (keys(value, f"{prefix}{key}.") if isinstance(value, dict) else set() for key, value in values.items())
         return {f"{prefix}{key}" for key in values}.union(*nested)
 
-    others = {
-        "algorithm.factory",
-        "optimizer.momentum",
-        "optimizer.max_speed",
-        "task.factory",
-        "task.dim",
-        "cluster.listen",
-        "cluster.key",
-        "cluster.address",
-        "cluster.sync",
-    }
-    assert keys(composed()) == keys(to_mapping(TrainConfig())) - others
+    others = {"algorithm.factory", "optimizer.momentum", "optimizer.max_speed"}
+    assert keys(composed()) == keys(to_mapping(from_mapping({}))) - others
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-def test_option_composes_to_a_valid_configuration(option: str):
-    assert config(option, *NEEDS.get(option, []), "debug=default").algorithm.population_size == 4
+# Options
+
+
+@pytest.mark.parametrize("group", [*GROUPS, "sweep"])
+def test_every_option_makes_a_valid_configuration_and_goes_with_debug(group: str):
+    for name in options(group):
+        assert config(f"{group}={name}", "debug=default").algorithm.population_size == 4, name
+
+
+def test_every_file_opens_with_a_comment_that_says_what_it_is():
+    for path in sorted(CONF.rglob("*.yaml")):
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @package")]
+        assert lines[0].startswith("# "), path
+        assert isinstance(yaml.safe_load("\n".join(lines)), dict), path
+
+
+def test_a_task_is_only_a_task():
+    """Choosing one changes neither seeds nor rewards nor episodes; task=default is the choice of an experiment."""
+    plain = EnvironmentConfig()
+    for name in set(options("task")) - {"default"}:
+        task = config(f"task={name}").task
+        for key in ("episodes", "common_random_numbers", "reward_offset_per_step", "normalize_observations"):
+            assert getattr(task, key) == getattr(plain, key), (name, key)
+        if name != "function":  # theta itself is its policy, and one evaluation says all
+            assert "@package" not in (CONF / "task" / f"{name}.yaml").read_text(), name
+
+
+@pytest.mark.parametrize("choice", ["algorithm=pgpe", "experiment=lander_pgpe"])
+def test_pgpe_takes_clipup_unless_an_optimizer_is_chosen(choice: str):
+    assert config(choice).optimizer.name == "clipup"
+    assert config(choice, "optimizer=adam").optimizer.name == "adam"
+
+
+# Experiments
+
+
+def test_every_experiment_differs_from_the_default_run_and_runs_on_any_cluster():
+    for name in EXPERIMENTS:
+        made = config(f"experiment={name}")
+        assert (made == config()) is (name == "lunar_lander"), name
+        assert made.cluster == config().cluster, name
+
+
+def test_experiment_says_whose_keys_it_sets():
+    """The keys of an algorithm come with its name: `pyes train` refuses to give them to another one."""
+    for name in EXPERIMENTS:
+        keys = in_file(CONF / "experiment" / f"{name}.yaml").get("algorithm", {})
+        if keys.keys() - {"population_size"}:
+            assert keys["name"] == config(f"experiment={name}").algorithm.name, name
+    for path in (CONF / "sweep").glob("*.yaml"):
+        assert in_file(path).get("algorithm", {}).keys() <= {"population_size"}
+
+
+def test_an_extension_of_every_experiment_has_all_of_its_settings(tmp_path: Path):
+    (tmp_path / "experiment").mkdir()
+    for name in EXPERIMENTS:
+        text = f"# @package _global_\ndefaults:\n  - {name}\n  - _self_\n\nseed: 7\n"
+        (tmp_path / "experiment" / f"my_{name}.yaml").write_text(text)
+    search = f"hydra.searchpath=[file://{tmp_path}]"
+    for name in EXPERIMENTS:
+        assert config(f"experiment=my_{name}", search) == replace(config(f"experiment={name}"), seed=7), name
+
+
+def test_extension_may_choose_another_task(tmp_path: Path):
+    (tmp_path / "experiment").mkdir()
+    text = "# @package _global_\ndefaults:\n  - quadratic\n  - override /task: cart_pole\n  - _self_\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(text.replace("quadratic", "cart_pole"))
+    assert config("experiment=mine", f"hydra.searchpath=[file://{tmp_path}]") == config("experiment=cart_pole")
 
 
 @pytest.mark.parametrize(
-    "option", [option for option in OPTIONS if not option.startswith(("task=", "sweep=", "debug="))]
+    "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in EXPERIMENTS]
 )
-def test_option_says_its_own_name(option: str):
-    group, name = option.split("=")
-    values = composed(option, *NEEDS.get(option, []) if name == "plugin" else [])[group]
-    assert name in (
-        values.get("name", "plugin"),
-        values.get("dtype"),
-        {True: "tensorboard", False: "none"}[bool(values.get("tensorboard"))],
-    )
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_experiment_composes_to_a_valid_configuration(name: str):
-    assert config(f"experiment={name}") != config()
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiment_runs_in_debug(name: str, tmp_path: Path):
     if "bullet" in name:
         pytest.importorskip("pybullet_envs_gymnasium")  # it has no wheels past Python 3.11
@@ -118,64 +185,25 @@ def test_experiment_runs_in_debug(name: str, tmp_path: Path):
     assert result.objective is not None
 
 
-@pytest.mark.parametrize("path", sorted(CONF.rglob("*.yaml")), ids=lambda path: path.relative_to(CONF).as_posix())
-def test_file_opens_with_a_comment_that_says_what_it_is(path: Path):
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @package")]
-    assert lines[0].startswith("# ")
-    assert isinstance(yaml.safe_load("\n".join(lines)), dict)
+# Sweeps
 
 
 @pytest.mark.parametrize("name", ["compare_lander", "compare_ant", "compare_pendulum"])
 def test_sweeps_that_compare_are_on_equal_terms(name: str):
-    sweep = OmegaConf.load(CONF / "sweep" / f"{name}.yaml")
-    assert sweep.hydra.mode == "MULTIRUN"
-    assert dict(sweep.hydra.sweeper.params) == {
-        "algorithm": "openai_es,cma_es,nevergrad",
-        "task.episodes": "1,5",
-        "seed": "0,1,2,3,4",
-    }
-    made = config(f"sweep={name}")
-    assert made.generations is made.time_limit is made.target_return is None
-    assert made.timesteps is not None  # the one budget, the same for all
-    assert made.task.common_random_numbers != "pair"  # not every algorithm has pairs
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        *("sweep=compare_lander", "sweep=compare_ant", "sweep=compare_pendulum"),
-        *(f"experiment={name}" for name in EXPERIMENTS),
-    ],
-)
-def test_option_sets_nothing_that_another_algorithm_may_not_have(option: str, tmp_path: Path):
-    (tmp_path / "algorithm").mkdir()
-    (tmp_path / "algorithm" / "plain.yaml").write_text("name: plain\npopulation_size: 7\n")
-    algorithm = composed(option, "algorithm=plain", f"hydra.searchpath=[file://{tmp_path}]")["algorithm"]
-    assert algorithm.keys() <= {"name", "population_size", "episode_limit", "averaging"}
-    assert algorithm["population_size"] >= 7
-
-
-def test_settings_of_an_experiment_for_one_algorithm_are_its_own_with_that_algorithm():
-    files = sorted((CONF / "experiment" / "tuned").glob("*.yaml"))
-    assert files
-    for path in files:
-        experiment, algorithm = path.stem.split("-")
-        made = composed(f"experiment={experiment}", f"algorithm={algorithm}")["algorithm"]
-        assert made.items() >= yaml.safe_load(path.read_text()).items()
-
-
-@pytest.mark.parametrize("experiment", ["bipedal_walker", "quadratic"])
-def test_experiment_with_an_optimizer_goes_without_one_too(experiment: str):
-    assert not config(f"experiment={experiment}", "algorithm=cma_es", "optimizer=adam").algorithm.optimized
-
-
-@pytest.mark.parametrize("choice", ["algorithm=pgpe", "experiment=lander_pgpe"])
-def test_pgpe_takes_clipup_unless_an_optimizer_is_chosen(choice: str):
-    assert config(choice).optimizer.name == "clipup"
-    assert config(choice, "optimizer=adam").optimizer.name == "adam"
+    sweep = OmegaConf.load(CONF / "sweep" / f"{name}.yaml").hydra
+    assert sweep.mode == "MULTIRUN"
+    (group, choices), *rest = sweep.sweeper.params.items()
+    assert rest == [("task.episodes", "1,5"), ("seed", "0,1,2,3,4")]
+    made = [config(f"sweep={name}", f"{group}={choice}") for choice in choices.split(",")]
+    assert [each.algorithm.name for each in made] == ["openai_es", "cma_es", "nevergrad"]
+    assert len({each.algorithm.population_size for each in made}) == 1
+    for each in made:
+        assert (each.task, each.network, each.evaluation) == (made[0].task, made[0].network, made[0].evaluation)
+        assert (each.generations, each.time_limit, each.target_return) == (None, None, None)
+        assert each.timesteps == made[0].timesteps is not None  # the one budget, the same for all
+        assert each.task.common_random_numbers != "pair"  # not every algorithm has pairs
 
 
 def test_sweep_seeds_runs_several_seeds():
-    sweep = OmegaConf.load(CONF / "sweep" / "seeds.yaml")
-    assert sweep.hydra.mode == "MULTIRUN"
-    assert sweep.hydra.sweeper.params.seed == "0,1,2,3,4"
+    sweep = OmegaConf.load(CONF / "sweep" / "seeds.yaml").hydra
+    assert (sweep.mode, dict(sweep.sweeper.params)) == ("MULTIRUN", {"seed": "0,1,2,3,4"})

@@ -6,6 +6,7 @@ import pytest
 
 from pyes.config.registry import Registry
 from pyes.errors import ConfigError
+from pyes.system import lookup
 
 
 @pytest.fixture
@@ -72,6 +73,17 @@ class Bare: ...
         registry.get("bare")
     with pytest.raises(ConfigError, match=r"^thing.name=broken: elsewhere:Missing of an installed package cannot be"):
         registry.get("broken")
+
+
+def test_from_factory_needs_permission_for_the_users_package_alone():
+    registry = Registry("thing", "some_kinds", "pyes.algorithms.base:Algorithm")
+    lookup.allow_only(["pyes.algorithms.ars"])
+    try:
+        assert registry.from_factory("pyes.algorithms.ars:ARS", "my:Kind").title == "ARS"
+        with pytest.raises(ConfigError, match=r"^thing.factory: this worker may not run 'json:dumps'; allow it with"):
+            registry.from_factory("json:dumps", "my:Kind")
+    finally:
+        lookup.allow_only(None)
 
 
 def test_title_is_that_of_the_class_or_the_name(registry: Registry):

@@ -62,7 +62,7 @@ def test_contract_is_kept(name: str, table: NoiseTable):
 def test_population_size_is_a_number_and_may_change_where_it_grows(name: str, table: NoiseTable):
     algorithm = make(name, table)
     before = len(algorithm.ask())
-    assert (algorithm.population_size, algorithm.config.capacity) == (8, before)
+    assert (algorithm.population_size, algorithm.config.capacity(8)) == (8, before)
     tell(algorithm, 0.0)
     if algorithm.config.grows:
         algorithm.population_size = 14
@@ -99,6 +99,15 @@ def test_theta_stays_finite_when_all_members_fail_or_are_equal(name: str, value:
         tell(algorithm, value)
     assert np.isfinite(algorithm.theta).all()
     assert np.isfinite(algorithm.member(0)).all()
+
+
+@each_algorithm
+def test_infinite_returns_are_those_of_failed_members(name: str, table: NoiseTable):
+    infinite, failed = make(name, table), make(name, table)
+    for _ in range(3):
+        tell(infinite, lambda members: np.where(members[:, 0] > 1, np.inf, np.where(members[:, 1] > 1, -np.inf, 0.5)))
+        tell(failed, lambda members: np.where((members[:, 0] > 1) | (members[:, 1] > 1), np.nan, 0.5))
+    np.testing.assert_array_equal(infinite.theta, failed.theta)
 
 
 @pytest.mark.parametrize("name", ON_TABLE)
@@ -158,6 +167,14 @@ def test_constructor_shows_its_settings_and_refuses_others(name: str, table: Noi
         ConfigError, match=r"^unknown key 'algorithm\.population_sise': did you mean 'algorithm\.population_size'\?"
     ):
         kind(np.ones(2), table, population_sise=4)
+
+
+@each_algorithm
+@pytest.mark.parametrize("section", ["growth", "averaging", "episode_limit"])
+def test_sections_of_a_run_are_refused_by_ask_and_tell(name: str, section: str, table: NoiseTable):
+    message = rf"^unknown key 'algorithm\.{section}': it is a section of a run, .* not available to ask-and-tell"
+    with pytest.raises(ConfigError, match=message):
+        ALGORITHMS.get(name)(np.ones(2), table, **{section: {}})
 
 
 @each_algorithm

@@ -76,6 +76,7 @@ def test_act_equals_the_runners_one_by_one(op, mode, size, dtype, slots, normali
 
 
 def test_act_with_a_network_that_torch_runs_equals_the_runners_one_by_one():
+    pytest.importorskip("torch")
     head = ActionDecoder("identity", 2, shape=(2,), low=(-np.inf,) * 2, high=(np.inf,) * 2)
     named = NamedModule("torch.nn:Linear", {}, 3, 2, 8)
     alone, together = ([PolicySpec(named, head, 5.0).runner() for _ in range(3)] for _ in range(2))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import pyes
 import pyes.reports.replay
 from pyes import cli
-from pyes.config import TaskConfig, from_mapping
+from pyes.config import from_mapping
 from pyes.episodes.reference_batch import draw_reference_batch
 from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
 from pyes.networks import Policy, Program
@@ -27,6 +27,8 @@ from pyes.run import journal
 from pyes.run.directory import RunDirectory
 from pyes.run.metrics import read_rows
 from pyes.system.packing import array_hash
+from pyes.tasks.gymnasium import GymnasiumConfig
+from pyes.tasks.python import PythonConfig
 
 TASK: dict[str, Any] = {"name": "python", "factory": "user_tasks:pixels"}
 NETWORK: dict[str, Any] = {
@@ -73,7 +75,7 @@ def images(count: int = 10) -> NDArray[np.uint8]:
 
 
 def test_draw_follows_the_seed_and_keeps_bytes() -> None:
-    first, again, other = (draw_reference_batch(TaskConfig(**TASK), seed) for seed in (1, 1, 2))
+    first, again, other = (draw_reference_batch(PythonConfig(**TASK), seed) for seed in (1, 1, 2))
     assert (first.shape, first.dtype) == ((128, 240), np.uint8)
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
@@ -82,13 +84,13 @@ def test_draw_follows_the_seed_and_keeps_bytes() -> None:
 
 def test_draw_sees_different_moments_of_many_episodes() -> None:
     """The second channel is the time: 0 to 10 timesteps."""
-    batch = draw_reference_batch(TaskConfig(**TASK), 0).reshape(-1, 2, 120)
+    batch = draw_reference_batch(PythonConfig(**TASK), 0).reshape(-1, 2, 120)
     assert set(np.unique(batch[:, 1])) == {20 * time for time in range(11)}
     assert len(np.unique(batch[:, 0], axis=0)) > 5
 
 
 def test_draw_makes_float32_of_all_but_bytes_and_heeds_the_limit() -> None:
-    batch = draw_reference_batch(TaskConfig(env_id="CartPole-v1", max_timesteps=1), 0)
+    batch = draw_reference_batch(GymnasiumConfig(env_id="CartPole-v1", max_timesteps=1), 0)
     assert (batch.shape, batch.dtype) == ((128, 4), np.float32)
     assert np.abs(batch).max() < 0.5  # nothing falls in a timestep
 
@@ -96,7 +98,7 @@ def test_draw_makes_float32_of_all_but_bytes_and_heeds_the_limit() -> None:
 def test_draw_leaves_the_action_space_of_the_environment_alone() -> None:
     user_tasks.Pixels.action_space.seed(5)
     before = str(user_tasks.Pixels.action_space.np_random.bit_generator.state)
-    draw_reference_batch(TaskConfig(**TASK), 0)
+    draw_reference_batch(PythonConfig(**TASK), 0)
     assert str(user_tasks.Pixels.action_space.np_random.bit_generator.state) == before
 
 
@@ -105,7 +107,7 @@ def test_draw_names_the_task_that_raised(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(
         TaskError, match=r"^user_tasks:pixels raised while the reference batch was drawn: Overflow.*256"
     ):
-        draw_reference_batch(TaskConfig(**TASK), 0)
+        draw_reference_batch(PythonConfig(**TASK), 0)
 
 
 # Runs
@@ -150,7 +152,7 @@ def test_every_member_plays_again_exactly(run: Path) -> None:
 
 def test_the_journal_proves_the_batch(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = journal.read(run / "journal.bin")[0]
-    batch = draw_reference_batch(TaskConfig(**TASK), SETTINGS["seed"])
+    batch = draw_reference_batch(PythonConfig(**TASK), SETTINGS["seed"])
     assert isinstance(start, journal.Start)
     assert start.reference == array_hash(batch)
     trained(tmp_path / "run")

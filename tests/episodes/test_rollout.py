@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 
 from pyes import networks, tasks
-from pyes.config import TaskConfig
 from pyes.episodes.rollout import Rollout
 from pyes.networks import ActionDecoder
 from pyes.networks.linear import LinearConfig
+from pyes.tasks.gymnasium import GymnasiumConfig
 
 
 @pytest.mark.parametrize("env_id", ["LunarLanderContinuous-v3", "CartPole-v1", "BipedalWalker-v3"])
@@ -16,7 +16,7 @@ def test_rollout_equals_a_plain_loop_with_torch(env_id):
 
     from pyes.networks.torch.modules import policy_module
 
-    with tasks.make(TaskConfig(env_id=env_id)) as task:
+    with tasks.make(GymnasiumConfig(env_id=env_id)) as task:
         head = ActionDecoder.for_space(task.action_space)
         spec, theta = networks.build(LinearConfig(), task.observation_size, head, seed=1, observation_clip=5.0)
         rollout = Rollout(task, spec.runner())
@@ -39,7 +39,7 @@ def test_rollout_equals_a_plain_loop_with_torch(env_id):
 
 
 def test_limit_cuts_the_episode():
-    with tasks.make(TaskConfig(env_id="Pendulum-v1")) as task:
+    with tasks.make(GymnasiumConfig(env_id="Pendulum-v1")) as task:
         head = ActionDecoder.for_space(task.action_space)
         spec, theta = networks.build(LinearConfig(), 3, head, seed=1, observation_clip=5.0)
         rollout = Rollout(task, spec.runner())

@@ -31,3 +31,13 @@ def test_failed_members_weigh_no_more_than_the_worst(name):
 @pytest.mark.parametrize("name", shaping.SHAPINGS)
 def test_all_failed_weigh_nothing(name):
     np.testing.assert_array_equal(shaping.SHAPINGS[name](np.full(4, np.nan)), 0)
+
+
+@pytest.mark.parametrize("name", [*shaping.SHAPINGS, "by_rank", "fill_failed", "mean"])
+@pytest.mark.parametrize("failed", [np.inf, -np.inf])
+def test_infinite_returns_are_those_of_failed_members(name, failed):
+    shape = shaping.SHAPINGS.get(name) or getattr(shaping, name)
+    arguments = [np.linspace(1, -1, 6)] if name == "by_rank" else []
+    returns = np.array([3.0, np.nan, -1.0, failed, 3.0, 10.0])
+    expected = shape(np.where(np.isfinite(returns), returns, np.nan), *arguments)
+    np.testing.assert_array_equal(shape(returns, *arguments), expected)

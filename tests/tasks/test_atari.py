@@ -1,71 +1,40 @@
 """Atari tasks: the episodes of Gymnasium's own wrappers, bit for bit, whatever went before, and in silence."""
 
-import hashlib
 import itertools
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from pyes import networks, tasks
-from pyes.config import TaskConfig, from_mapping
+from pyes.config import from_mapping
 from pyes.errors import ConfigError, TaskError
 from pyes.networks import ActionDecoder
-from pyes.run.metrics import read_rows
 from pyes.tasks import Task
-from pyes.training import loop
+from pyes.tasks.gymnasium import GymnasiumConfig
+from pyes.tasks.parity import first_difference
+from tests.conformance.test_tasks import actions, episode
+from tests.task_options import option
 
 ale_py = pytest.importorskip("ale_py")
 
-from pyes.tasks import atari  # noqa: E402
+from pyes.tasks.atari import AtariTask  # noqa: E402
 
 ACTIONS = {"seaquest": 18, "beam_rider": 9}
 PONG = "ALE/Pong-v5"
 
 
-def config(name: str, **keys: Any) -> TaskConfig:
-    with initialize_config_module("pyes.conf", version_base="1.3"):
-        composed = OmegaConf.to_container(compose("train", [f"task={name}"]).task, resolve=True)
-    assert isinstance(composed, dict)
-    return TaskConfig(**{**composed, **keys})
+def config(env_id: str = PONG, frame_skip: int | str = "auto", **options: Any) -> GymnasiumConfig:
+    return GymnasiumConfig(env_id=env_id, frame_skip=frame_skip, env_kwargs=options)  # type: ignore[arg-type]
 
 
-def made(env_id: str = PONG, frame_skip: int | str = "auto", **options: Any) -> Task:
-    return tasks.make(TaskConfig(env_id=env_id, frame_skip=frame_skip, env_kwargs=options))  # type: ignore[arg-type]
-
-
-def episode(reset: Callable[[], Any], step: Callable[[int], Any], given: Any) -> list[tuple[Any, ...]]:
-    """Return all that an episode gives, to its end or as long as there are actions."""
-    trace: list[tuple[Any, ...]] = [(digest(reset()),)]
-    for action in given:
-        observation, reward, terminated, truncated, _ = step(int(action))
-        trace.append((digest(observation), reward, terminated, truncated))
-        if terminated or truncated:
-            break
-    return trace
-
-
-def digest(observation: Any) -> str:
-    return f"{observation.dtype} {observation.shape} {hashlib.sha256(observation.tobytes()).hexdigest()}"
-
-
-def actions(space: Any, seed: int, length: int) -> Any:
-    """Random actions, each held for a random while."""
-    rng = np.random.default_rng(seed)
-    return np.repeat(rng.integers(space.n, size=length), rng.integers(1, 6, size=length))[:length]
-
-
-def played(task: Task, seed: int, length: int) -> list[tuple[Any, ...]]:
-    # A reset may make a new environment, and with it another step.
-    return episode(lambda: task.reset(seed), lambda action: task.step(action), actions(task.action_space, seed, length))
+def made(*arguments: Any, **options: Any) -> Task:
+    return tasks.make(config(*arguments, **options))
 
 
 @pytest.fixture(scope="module")
@@ -78,48 +47,41 @@ def task() -> Iterator[Task]:
 
 
 @pytest.mark.parametrize(
-    ("env_id", "frame_skip", "sticky", "noop_max", "length"),
+    ("env_id", "frame_skip", "options", "length"),
     [
-        (PONG, 4, 0.0, 30, None),
-        ("ALE/Seaquest-v5", 4, 0.25, 30, None),
-        ("BreakoutNoFrameskip-v4", 3, 0.0, 0, None),
-        ("ALE/BeamRider-v5", 1, 0.25, 5, 100),
+        (PONG, 4, {}, 300),
+        ("ALE/Seaquest-v5", 4, {"repeat_action_probability": 0.25}, None),
+        ("BreakoutNoFrameskip-v4", 3, {"noop_max": 0}, None),
+        ("ALE/BeamRider-v5", 1, {"repeat_action_probability": 0.25, "noop_max": 5}, 100),
     ],
 )
 def test_every_timestep_of_a_game_is_that_of_gymnasiums_wrappers(
-    env_id: str, frame_skip: int, sticky: float, noop_max: int, length: int | None
+    env_id: str, frame_skip: int, options: dict[str, Any], length: int | None
 ):
-    bare = gymnasium.make(env_id, frameskip=1, repeat_action_probability=sticky)
-    env = FrameStackObservation(AtariPreprocessing(bare, noop_max=noop_max, frame_skip=frame_skip), 4)
-    with made(env_id, frame_skip, repeat_action_probability=sticky, noop_max=noop_max) as task:
-        assert task.action_space == env.action_space
-        given = actions(task.action_space, 1, length or 3000)
-        expected = episode(lambda: env.reset(seed=7)[0], env.step, given)
-        assert episode(lambda: task.reset(7), task.step, given) == expected
-        assert expected[-1][2] == (length is None)  # the game is over
-    env.close()
+    """To the end of the game where no length is given."""
+    settings = config(env_id, frame_skip, **options)
+    original = AtariTask.original(settings)
+    with tasks.make(settings) as task:
+
+        def given() -> Iterator[Any]:
+            """Yield actions until the game is over: the task's step comes first."""
+            for action in actions(task.action_space, 1, length or 3000):
+                if task._env._ale.game_over():  # type: ignore[attr-defined]
+                    return
+                yield action
+
+        assert first_difference(task, original, 7, given()) is None
+        ended = task._env._ale.game_over()  # type: ignore[attr-defined]
+    assert ended == (length is None)
+    original.close()
 
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_options_have_the_declared_sizes(name: str):
-    with tasks.make(config(name)) as task:
+    with tasks.make(option(name)) as task:
         assert (type(task).__name__, task.observation_size, task.max_timesteps) == ("AtariTask", 4 * 84 * 84, 27_000)
         assert task.action_space == gymnasium.spaces.Discrete(ACTIONS[name])
         assert task.render_fps == 15
-
-
-def test_thousand_steps_have_the_declared_shapes(task: Task):
-    observation = task.reset(0)
-    total = 0.0
-    for seed, action in enumerate(actions(task.action_space, 0, 1000)):
-        assert (observation.shape, observation.dtype) == ((4, 84, 84), np.uint8)
-        assert observation.flags.c_contiguous
-        observation, reward, terminated, truncated, _ = task.step(action)
-        assert (type(reward), type(terminated), truncated) == (float, bool, False)
-        total += reward
-        if terminated:
-            observation = task.reset(seed)
-    assert -42 <= total < 0
 
 
 def test_observations_stack_the_newest_frame_last_and_are_not_written_to_again(task: Task):
@@ -139,17 +101,14 @@ def test_observations_stack_the_newest_frame_last_and_are_not_written_to_again(t
 
 
 @pytest.mark.parametrize(
-    ("env_id", "sticky", "lengths"), [("ALE/Seaquest-v5", 0.0, (30, 2000)), ("ALE/BeamRider-v5", 0.25, (60, 1))]
+    ("env_id", "sticky", "length"), [("ALE/Seaquest-v5", 0.0, 2000), ("ALE/BeamRider-v5", 0.25, 60)]
 )
-def test_every_reset_is_a_clean_slate(env_id: str, sticky: float, lengths: tuple[int, ...]):
-    """An episode after others, which end in the middle or with the game, is what it is in a fresh task."""
-    with made(env_id, repeat_action_probability=sticky) as other:
-        expected = played(other, 77, 60)
+def test_every_reset_is_a_clean_slate(env_id: str, sticky: float, length: int):
+    """Also after a game that is over, and where what sticks is drawn."""
     with made(env_id, repeat_action_probability=sticky) as task:
-        for seed, length in enumerate(lengths):
-            before = played(task, seed, length)
-            assert before[-1][-2] == (length == 2000)  # whether the game is over
-            assert played(task, 77, 60) == expected
+        expected = episode(task, 77, 60)
+        assert episode(task, 0, length)[-1][-1] == (length == 2000)  # whether the game is over
+        assert episode(task, 77, 60) == expected
 
 
 @pytest.mark.parametrize(
@@ -173,43 +132,11 @@ def test_cartridge_is_loaded_again_only_where_it_must_be(env_id: str, options: d
 def test_seeds_choose_the_number_of_noops_and_what_sticks():
     def traces(**options: Any) -> int:
         with made(**options) as task:
-            given = [2, 3] * 15
-            return len({repr(episode(lambda s=seed: task.reset(s), task.step, given)) for seed in range(2)})
+            return len({repr(episode(task, seed, 30)) for seed in range(2)})
 
     assert traces(noop_max=1) == 1
     assert traces(noop_max=30) > 1
     assert traces(noop_max=1, repeat_action_probability=0.25) == 2
-
-
-def test_another_process_plays_the_same_episode_and_says_nothing(tmp_path: Path, task: Task):
-    program = (
-        "from pyes import tasks\n"
-        "from pyes.config import TaskConfig\n"
-        f"with tasks.make(TaskConfig(env_id={PONG!r})) as task:\n"
-        "    task.reset(5)\n"
-        "    print([int(task.step(action)[0].sum()) for action in (2, 3, 5, 0) * 10])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
-    task.reset(5)
-    assert done.stdout == f"{[int(task.step(action)[0].sum()) for action in (2, 3, 5, 0) * 10]}\n"
-    assert done.stderr == ""
-
-
-def test_workers_change_nothing(tmp_path: Path):
-    def hashes(run: str, **cluster: Any) -> list[str]:
-        settings = {
-            "run_dir": str(tmp_path / run),
-            "generations": 2,
-            "task": {"env_id": PONG, "max_timesteps": 10, "env_kwargs": {"repeat_action_probability": 0.25}},
-            "algorithm": {"population_size": 4, "sigma": 0.1},
-            "noise": {"entries": 400_000},
-            "evaluation": {"every": 0},
-            "cluster": cluster,
-        }
-        loop.train(settings, display=False)
-        return [row["theta_hash"] for row in read_rows(tmp_path / run / "metrics.csv")]
-
-    assert hashes("inline", name="inline") == hashes("local", name="local", workers=2)
 
 
 # Options
@@ -244,9 +171,9 @@ def test_fire_start_begins_games_that_wait_for_it():
 
 
 def test_remade_games_are_the_same(task: Task):
-    expected = played(task, 5, 20)
-    with tasks.make(TaskConfig(env_id=PONG, remake=True)) as remade:
-        assert [played(remade, seed, 20) == expected for seed in (6, 5)] == [False, True]
+    expected = episode(task, 5, 20)
+    with tasks.make(GymnasiumConfig(env_id=PONG, remake=True)) as remade:
+        assert [episode(remade, seed, 20) == expected for seed in (6, 5)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +208,7 @@ def test_mode_that_a_game_does_not_have_is_named():
     with made(mode=1, difficulty=1, full_action_space=True) as task:
         assert task.action_space == gymnasium.spaces.Discrete(18)
         task.reset(0)
-    with pytest.raises(TaskError, match="making 'ALE/Pong-v5' failed: RuntimeError: Invalid game mode requested"):
+    with pytest.raises(TaskError, match="Pong-v5' cannot be made: RuntimeError: Invalid game mode requested"):
         made(mode=77)
 
 
@@ -302,8 +229,8 @@ def test_missing_package_is_refused_with_what_to_install(monkeypatch: pytest.Mon
 
 
 def test_other_versions_and_names_are_left_to_gymnasium():
-    assert all(map(atari.knows, (PONG, "PongNoFrameskip-v4")))
-    assert not any(map(atari.knows, ("Pong-v4", "PongNoFrameskip-v0", "Ant-v5", "ALE/Pong-v6")))
+    assert all(map(AtariTask.knows, (PONG, "PongNoFrameskip-v4")))
+    assert not any(map(AtariTask.knows, ("Pong-v4", "PongNoFrameskip-v0", "Ant-v5", "ALE/Pong-v6")))
 
 
 # Use
@@ -331,7 +258,7 @@ def test_policies_take_observations_as_they_come(task: Task):
 
 
 def test_frames_show_the_game_in_colour():
-    with tasks.make(TaskConfig(env_id=PONG), "rgb_array") as task:
+    with tasks.make(config(), "rgb_array") as task:
         task.reset(0)
         first = task.render()
         for _ in range(5):
@@ -340,10 +267,3 @@ def test_frames_show_the_game_in_colour():
     assert (first.shape, first.dtype) == ((210, 160, 3), np.uint8)
     assert (first != last).any()
     assert (first[..., 0] != first[..., 2]).any()
-
-
-def test_closing_twice_does_no_harm():
-    task = made()
-    task.reset(0)
-    task.close()
-    task.close()

@@ -17,7 +17,7 @@ import pytest
 import pyes
 from pyes import networks, tasks
 from pyes.cluster import open_cluster
-from pyes.config import ClusterConfig, NetworkConfig, TaskConfig
+from pyes.config import ClusterConfig, NetworkConfig
 from pyes.episodes.batch import Batch, Plan, Results, Status
 from pyes.errors import ConfigError, TaskError
 from pyes.networks import ActionDecoder
@@ -27,6 +27,7 @@ from pyes.networks.recurrent import LSTMConfig
 from pyes.numerics.noise import NoiseTable
 from pyes.reports import replay
 from pyes.run.metrics import read_rows
+from pyes.tasks.envpool import EnvPoolConfig
 from tests.cluster.test_cluster import _batch, _same, _until, _workers
 
 envpool = pytest.importorskip("envpool")
@@ -41,11 +42,11 @@ def table():
         yield table
 
 
-def _config(env_id: str = "CartPole-v1", **keys: Any) -> TaskConfig:
-    return TaskConfig("envpool", env_id=env_id, **keys)
+def _config(env_id: str = "CartPole-v1", **keys: Any) -> EnvPoolConfig:
+    return EnvPoolConfig(env_id=env_id, **keys)
 
 
-def _plan(config: TaskConfig, vector: int, network: NetworkConfig | None = None, noise: float = 0.0):
+def _plan(config: EnvPoolConfig, vector: int, network: NetworkConfig | None = None, noise: float = 0.0):
     with tasks.make(config) as task:
         head, size = ActionDecoder.for_space(task.action_space, noise=noise), task.observation_size
     spec, theta = networks.build(network or LinearConfig(), size, head, seed=0, observation_clip=5.0)
@@ -63,7 +64,7 @@ def _plan(config: TaskConfig, vector: int, network: NetworkConfig | None = None,
 
 
 def _evaluate(
-    table: NoiseTable, config: TaskConfig, plan: Plan, batch: Batch, cluster: ClusterConfig = INLINE
+    table: NoiseTable, config: EnvPoolConfig, plan: Plan, batch: Batch, cluster: ClusterConfig = INLINE
 ) -> Results:
     with open_cluster(cluster, config) as opened:
         opened.start(plan, table)
@@ -75,47 +76,6 @@ def _threads() -> int:
 
 
 # --- the task
-
-
-@pytest.mark.parametrize(
-    ("env_id", "size", "actions", "limit"),
-    [("CartPole-v1", 4, 2, 500), ("Pendulum-v1", 3, (1,), 200), ("HalfCheetah-v5", 17, (6,), 1000)],
-)
-def test_task_has_spaces_and_limit_and_runs_a_thousand_timesteps(env_id, size, actions, limit):
-    with tasks.make(_config(env_id)) as task:
-        space = task.action_space
-        assert (task.observation_size, task.max_timesteps) == (size, limit)
-        assert (int(space.n) if isinstance(actions, int) else space.shape) == actions
-        space.seed(0)
-        ended, seed = True, 0
-        for _ in range(1000):
-            if ended:
-                observation = task.reset(seed := seed + 1)
-            assert np.asarray(observation).size == size
-            observation, reward, ended, truncated, _ = task.step(space.sample())
-            assert np.isfinite(reward)
-            assert not truncated
-
-
-@pytest.mark.parametrize("env_id", IDS)
-def test_every_reset_is_a_clean_slate(env_id):
-    """An episode after others is, bit for bit, what it is in a fresh environment; another seed gives another."""
-    with tasks.make(_config(env_id)) as used, tasks.make(_config(env_id)) as fresh:
-        used.action_space.seed(1)
-        actions = [used.action_space.sample() for _ in range(60)]
-
-        def episode(task, seed):
-            trace = [task.reset(seed)]
-            for action in actions:
-                observation, reward, ended, _, _ = task.step(action)
-                trace += [observation, reward]
-                if ended:
-                    break
-            return np.concatenate([np.ravel(part) for part in trace]).tolist()
-
-        others = [episode(used, seed) for seed in range(3)]
-        assert episode(used, 77) == episode(fresh, 77)
-        assert episode(used, 77) not in others
 
 
 def test_the_largest_seed_of_a_run_is_one_that_envpool_takes():
@@ -333,15 +293,6 @@ def test_hidden_numbers_are_hidden_in_a_vector_as_in_one_environment(hide_by):
         for slot, seed in enumerate([5, 6, 7]):
             np.testing.assert_array_equal(first[slot], task.reset(seed))
             np.testing.assert_array_equal(then[slot], task.step(actions[slot])[0])
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "default"),
-    [("frame_skip", 4, "'auto'"), ("action_levels", 3, "0"), ("remake", True, "false")],
-)
-def test_what_is_done_to_one_environment_at_a_time_is_refused(key, value, default):
-    with pytest.raises(ConfigError, match=rf"task.{key}: got .*, expected {default} with task.name=envpool"):
-        _config(**{key: value})
 
 
 def test_an_environment_that_envpool_cannot_draw_is_said_to_be_one():

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pyes import tasks
-from pyes.config import TaskConfig
 from pyes.errors import ConfigError
+from pyes.tasks.gym import GymConfig
 
 TESTS = Path(__file__).parents[1]
 #: What the extra installs, and a NumPy that Gym was written for.
@@ -72,4 +72,4 @@ def test_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "gym", None)  # as Python has it for what cannot be imported
     expected = r"^task.env_id: 'X-v0' needs the packages gym and shimmy: pip install 'pyes-rl\[gym\]' \(.*\)$"
     with pytest.raises(ConfigError, match=expected):
-        tasks.make(TaskConfig(name="gym", env_id="X-v0"))
+        tasks.make(GymConfig(env_id="X-v0"))

@@ -1,7 +1,7 @@
 """What the fields of a message may hold, and how each is written.
 
-Owns the checks of single fields and the form of arrays; knows no message. Invariant: whatever MessagePack values come
-from outside, a field is either what its type says, within its bounds, or ValueError says in one line what it is not.
+Owns the checks of single fields and the form of arrays; knows no message. Invariant: whatever MessagePack values arrive
+from outside, a field is either of its type and within its bounds, or ValueError says in one line what is wrong.
 
 An array is an extension. Its code is ``16 * dimensions + number of the dtype``; its data are the entries, little-endian
 in C order, then the length of each dimension but the first, which follows from the others, as uint32 little-endian. The
@@ -94,7 +94,7 @@ class Plain(Field):
 
 @dataclass(frozen=True)
 class Text(Field):
-    """Text that is not to be cut."""
+    """Text that must not be cut."""
 
     limit: int  # bytes of UTF-8
 
@@ -192,7 +192,7 @@ class Values(Field):
     """A mapping of JSON values, which travels as MessagePack of its own within bounds of its own."""
 
     def check(self, value: Any) -> None:
-        """Refuse what JSON does not have, and nesting that could exhaust whoever walks it."""
+        """Reject values that JSON does not have, and nesting that is too deep to walk."""
         expect(dict, value)
         _check_json(value, _NESTING)
 
@@ -299,7 +299,7 @@ def array_from(code: int, data: bytes) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Lengths(Array):
-    """Timesteps, as unsigned integers of any width, which int64 can hold."""
+    """Numbers of timesteps: unsigned integers of any width that int64 can hold."""
 
     dtypes: tuple[str, ...] = ("|u1", "<u2", "<u4", "<u8")
 
@@ -338,7 +338,8 @@ def unpacked(data: bytes | memoryview, maximum: int, *, maps: bool = True) -> An
 
     Raises
     ------
-    ValueError    it is not MessagePack, or more than that
+    ValueError
+        It is not MessagePack, or has longer lists.
     """
     try:
         return msgpack.unpackb(

@@ -41,7 +41,8 @@ def encode(message: Message) -> bytes:
 
     Raises
     ------
-    ProtocolError    a field holds what the other end would refuse
+    ProtocolError
+        A field holds what the other end would refuse.
     """
     kind = type(message)
     packer = msgpack.Packer()
@@ -100,11 +101,12 @@ def _field_count(kind: type[Message], values: list[Any]) -> str:
 class Decoder:
     """Finds the messages in a stream of bytes, however it is cut.
 
-    After an error it is of no use: where the next frame begins is not known.
+    It cannot be used after an error: where the next frame begins is not known.
 
     Attributes
     ----------
-    limit : int    bytes of one frame's payload, at most; may be raised between two messages
+    limit : int
+        Bytes of one frame's payload, at most; may be raised between two messages.
     """
 
     def __init__(self) -> None:
@@ -117,7 +119,8 @@ class Decoder:
 
         Raises
         ------
-        ProtocolError    these bytes, or earlier ones, are no frames of ours
+        ProtocolError
+            These bytes, or earlier ones, are not frames of this protocol.
         """
         self.append(data)
         messages = []
@@ -134,7 +137,8 @@ class Decoder:
 
         Raises
         ------
-        ProtocolError    these bytes, or earlier ones, are no frames of ours
+        ProtocolError
+            These bytes, or earlier ones, are not frames of this protocol.
         """
         try:
             return self._next()

@@ -1,6 +1,6 @@
 """The messages of a head and its nodes: plain values, no code.
 
-Owns what may be said, field by field; knows neither who may say it when (`pyes.remote.wire.protocol`) nor how fields
+Owns the fields of each message; knows neither which end may send it when (`pyes.remote.wire.protocol`) nor how fields
 are written (`pyes.remote.wire.fields`). Fields travel in the order they have here. Arrays of a message from outside are
 read-only.
 
@@ -56,7 +56,7 @@ OptionalVector = Annotated[NDArray[np.float32] | None, Array(("<f4",), optional=
 
 @dataclass(frozen=True)
 class Message:
-    """What one end says to the other."""
+    """What one end sends to the other."""
 
     def check(self) -> None:
         """Refuse fields that do not fit each other; ValueError says why."""
@@ -71,14 +71,22 @@ class Hello(Message):
 
     Attributes
     ----------
-    protocol : int         its `PROTOCOL`
-    package, python : str  versions
-    node : str             its name
-    workers : int          its worker processes
-    cores : int            that it may use
-    memory : int           bytes available to it
-    kernels : str          digest of its kernels' self-test
-    job : str              the job it is still in; "" when in none
+    protocol : int
+        Its `PROTOCOL`.
+    package, python : str
+        Its versions of pyes-rl and Python.
+    node : str
+        Its name.
+    workers : int
+        Its worker processes.
+    cores : int
+        Cores that it may use.
+    memory : int
+        Bytes available to it.
+    kernels : str
+        Digest of its kernels' self-test.
+    job : str
+        The job it is still in; "" when in none.
     """
 
     protocol: UInt32
@@ -94,7 +102,7 @@ class Hello(Message):
 
 @dataclass(frozen=True)
 class Watch(Message):
-    """Somebody asks to be told how the head is doing."""
+    """A watcher asks for a report of the head."""
 
     protocol: UInt32
     package: Name
@@ -102,14 +110,18 @@ class Watch(Message):
 
 @dataclass(frozen=True)
 class Ready(Message):
-    """The node is in the job, and says where: as it comes, after each snapshot, and when it cannot follow.
+    """The node is prepared for the job and says where it is: at first, after each snapshot, and when it cannot follow.
 
     Attributes
     ----------
-    digest : str        of the settings, as the node has them
-    table : str         fingerprint of its noise table
-    theta_hash : str    of the center of ``generation``
-    snapshot : int      number of the last snapshot that came by this connection; 0: none
+    digest : str
+        Of the settings, as the node has them.
+    table : str
+        Fingerprint of its noise table.
+    theta_hash : str
+        Of the center of ``generation``.
+    snapshot : int
+        Number of the last snapshot that arrived over this connection; 0: none.
     """
 
     job: Name
@@ -130,15 +142,20 @@ class Unable(Message):
 
 @dataclass(frozen=True)
 class Done(Message):
-    """What some members of a batch came to; see `pyes.episodes.batch.Results`.
+    """Results of some members of a batch; see `pyes.episodes.batch.Results`.
 
     Attributes
     ----------
-    theta_hash : str                  of the center that they were drawn around
-    status : uint8 (n,)               None: all 0
-    sums : float64 (rows, 2, size)    of those members whose observations are summed; None: nobody's are
-    busy : float                      seconds that workers spent on them
-    errors : list of str              the first few
+    theta_hash : str
+        Of the center that they were drawn around.
+    status : uint8 (n,)
+        None: all 0.
+    sums : float64 (rows, 2, size)
+        Of those members whose observations are summed; None: there are no such members.
+    busy : float
+        Seconds that workers spent on them.
+    errors : list of str
+        The first few.
     """
 
     batch: UInt63
@@ -163,7 +180,7 @@ class Done(Message):
 
 @dataclass(frozen=True)
 class Log(Message):
-    """A line of the node's log, with its level as `logging` counts them."""
+    """A record of the node's log as one line, with its level as in `logging`."""
 
     level: Annotated[int, Whole(1000)]
     text: Annotated[str, Prose(8192)]
@@ -188,12 +205,14 @@ class Refused(Message):
 
 @dataclass(frozen=True)
 class Job(Message):
-    """What the node is to take part in.
+    """The job that the node is to take part in.
 
     Attributes
     ----------
-    settings : dict    the configuration, JSON values
-    sync : str         how theta reaches the nodes
+    settings : dict
+        The configuration, JSON values.
+    sync : str
+        How theta reaches the nodes.
     """
 
     job: Name
@@ -203,16 +222,22 @@ class Job(Message):
 
 @dataclass(frozen=True)
 class Learn(Message):
-    """What a generation came to, without the members that the node itself reported; see `pyes.run.journal.Generation`.
+    """The record of a generation without the members that the node itself reported; see `pyes.run.journal.Generation`.
 
     Attributes
     ----------
-    theta_hash : str                 of the center that they were drawn around
-    ranges : int64 (k, 2)            which members are here
-    status : uint8 (n,)              None: all 0
-    observations : int               counted so far, this generation included
-    sums : float64 (2 * size,)       their sums so far, then the sums of their squares
-    agreement : float                NaN: none
+    theta_hash : str
+        Of the center that they were drawn around.
+    ranges : int64 (k, 2)
+        The members in this message.
+    status : uint8 (n,)
+        None: all 0.
+    observations : int
+        Observations counted so far, including this generation.
+    sums : float64 (2 * size,)
+        Their sums so far, then the sums of their squares.
+    agreement : float
+        NaN: none.
     """
 
     generation: UInt32
@@ -233,9 +258,9 @@ class Learn(Message):
 
 @dataclass(frozen=True)
 class Snapshot(Message):
-    """The whole state at the begin of a generation, packed: for a node that is late, or out of step.
+    """The whole state at the beginning of a generation, packed: for a node that joins late or is out of step.
 
-    ``number`` counts those that one connection has brought, from 1.
+    ``number`` counts the snapshots of one connection, from 1.
     """
 
     number: UInt32
@@ -263,12 +288,15 @@ class Vectors(Message):
 
     Attributes
     ----------
-    bases : float32 (m, dim)       none where each member brings its own: these come with the grants, as `Bases`
+    bases : float32 (m, dim)
+        Empty where each member has its own: these follow with the grants, as `Bases`.
     rows, offsets : int64 (n,)
     scales : float32 (n,)
-    deviation : float32 (dim,)     or None
+    deviation : float32 (dim,)
+        Or None.
     seeds : int64 (n, episodes)
-    mean, inverse_std : float32 (observation_size,)    both or none
+    mean, inverse_std : float32 (observation_size,)
+        Both or none.
     """
 
     batch: UInt63
@@ -303,7 +331,7 @@ class Vectors(Message):
 
 @dataclass(frozen=True)
 class Bases(Message):
-    """What some members of a batch are, which are about to be granted: float32 (n, dim)."""
+    """The bases of some members of a batch, which are about to be granted: float32 (n, dim)."""
 
     batch: UInt63
     ranges: Ranges
@@ -356,7 +384,7 @@ class Report(Message):
 
 @dataclass(frozen=True)
 class Beat(Message):
-    """The sender lives; ``time`` is its own clock's."""
+    """A sign of life; ``time`` is of the sender's clock."""
 
     time: Real
 

@@ -1,12 +1,12 @@
-"""What head and node may say to each other, and when; bytes in and out, no input and no output.
+"""Which messages head and node may send to each other, and when; bytes in and out, no input and no output.
 
-Owns the states of a connection; knows neither sockets nor what messages do. Invariant: what ``receive`` gives is a
-message that the other end may send now, and until the head has let it in, no more than a kibibyte of it is kept.
+Owns the states of a connection; knows neither sockets nor what messages do. Invariant: ``receive`` returns messages
+that the other end may send now, and until the head has let it in, no more than a kibibyte of it is kept.
 
-    NEW      nothing has been said; the node speaks first
-    HELLO    a node has asked to be let in       WATCH      somebody has asked to watch
+    NEW      nothing has been sent; the node begins
+    HELLO    a node has asked to be let in       WATCH      a watcher has
     NODE     it is in: the job's messages        WATCHER    it is in: reports
-    OVER     the head has refused it; whatever comes is dropped
+    OVER     the head has refused it; further messages are dropped
 
 The head may refuse at any time. Both ends walk through the same states, each by what it sends and receives.
 """
@@ -77,7 +77,8 @@ class _Side:
 
     Parameters
     ----------
-    limit : int    bytes of a message from the other end, once the handshake is over
+    limit : int
+        Bytes of a message from the other end, once the handshake is over.
     """
 
     _says: Said
@@ -97,7 +98,8 @@ class _Side:
 
         Raises
         ------
-        ProtocolError    the other end may not send this, or not now; whatever comes afterwards is dropped
+        ProtocolError
+            The other end may not send this, or not now; further messages are dropped.
         """
         self.bytes_received += len(data)
         if self._failed or self.state is State.OVER:
@@ -122,11 +124,13 @@ class _Side:
 
         Parameters
         ----------
-        encoded : bytes    what ``wire.encode`` gave for it, where it goes to many
+        encoded : bytes
+            What ``wire.encode`` returned for it, where it is sent to many.
 
         Raises
         ------
-        ProtocolError    this end may not say that now, or a field holds what the other end would refuse
+        ProtocolError
+            This end may not send it now, or a field holds what the other end would refuse.
         """
         data = wire.encode(message) if encoded is None else encoded
         self._move(message, self._says, "cannot send")
@@ -161,7 +165,7 @@ class NodeSide(_Side):
 
 
 def check_hello(hello: Hello | Watch, package: str, kernels: str) -> str | None:
-    """Return why a head with this package version and digest of kernels refuses whoever said this; None: it does not.
+    """Return why a head with this package version and digest of kernels refuses a greeting; None: it accepts it.
 
     A watcher has no kernels of interest.
     """

@@ -37,11 +37,13 @@ def ranges_of(members: Int64Array) -> Int64Array:
 
     Parameters
     ----------
-    members : int64 (n,)    ascending, each once
+    members : int64 (n,)
+        Ascending, each once.
 
     Raises
     ------
-    ValueError    they are not ascending
+    ValueError
+        They are not ascending.
     """
     steps = np.diff(members)
     if (steps < 1).any():

@@ -1,0 +1,176 @@
+"""What every task promises, checked for every choice of ``task=``: a task enters by its file in conf/task.
+
+A kind of task has at least one choice. ``gym`` needs packages of its own; tests/in_old_gym.py checks its tasks.
+"""
+
+import dataclasses
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from pyes import tasks
+from pyes.config import EnvironmentConfig, TaskConfig, from_mapping, to_mapping
+from pyes.config.registry import TASKS
+from pyes.tasks import Task
+from tests import task_options
+
+#: Choices beside those of conf/task: environments of EnvPool with other actions, and of a simulator.
+MORE: dict[str, TaskConfig] = {
+    f"envpool {env_id}": task_options.option("envpool", env_id=env_id) for env_id in ("Pendulum-v1", "HalfCheetah-v5")
+}
+CONFIGS = {name: task_options.option(name) for name in task_options.NAMES if name != "gym"} | MORE
+#: Digests of the first episodes of those tasks that this process has made.
+FIRST: dict[str, str] = {}
+_SEED, _LENGTH = 77, 60
+_PACKAGES = {"bullet": "pybullet_envs_gymnasium", "envpool": "envpool"}  # not on every platform, nor for every Python
+
+
+def actions(space: spaces.Space[Any], seed: int, length: int) -> list[Any]:
+    """Actions of random strength, some beyond the bounds, each held for a random while."""
+    rng = np.random.default_rng(seed)
+    hold = int(rng.integers(1, 6))
+    if isinstance(space, spaces.Discrete):
+        return [int(action) for action in np.repeat(rng.integers(space.n, size=length // hold + 1), hold)[:length]]
+    assert isinstance(space, spaces.Box)
+    high = np.where(np.isfinite(space.high), space.high, 1)
+    drawn = rng.normal(0, rng.choice([0.3, 1.0, 3.0]), (length // hold + 1, *space.shape)) * high
+    return list(np.repeat(drawn.astype(space.dtype), hold, axis=0)[:length])
+
+
+def episode(task: Task, seed: int, length: int = _LENGTH) -> list[tuple[Any, ...]]:
+    """Return all that an episode gives; the actions are always the same."""
+    observation = np.array(task.reset(seed))
+    trace: list[tuple[Any, ...]] = [(str(observation.dtype), observation.shape, observation.tobytes())]
+    for action in actions(task.action_space, 1, min(length, task.max_timesteps or length)):
+        observation, reward, terminated, truncated, _ = task.step(action)
+        observation = np.array(observation)
+        trace.append((str(observation.dtype), observation.shape, observation.tobytes(), float(reward), terminated))
+        if terminated or truncated:
+            break
+    return trace
+
+
+def digest(trace: list[tuple[Any, ...]]) -> str:
+    return hashlib.sha256(repr(trace).encode()).hexdigest()
+
+
+@dataclasses.dataclass
+class Case:
+    """A choice, its task, and the first episode that the task has played."""
+
+    name: str
+    config: TaskConfig
+    task: Task
+    first: list[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def case(request: pytest.FixtureRequest) -> Iterator[Case]:
+    name: str = request.param
+    for part, package in _PACKAGES.items():
+        if part in name and importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+    with tasks.make(CONFIGS[name]) as task:
+        first = episode(task, _SEED)
+        FIRST[name] = digest(first)
+        yield Case(name, CONFIGS[name], task, first)
+
+
+def test_every_kind_has_a_choice():
+    assert {config.name for config in CONFIGS.values()} == set(TASKS.names()) - {"gym"}
+
+
+def test_settings_are_the_same_after_a_round_trip(case: Case):
+    network = {"network": {"bias": False}} if case.config.name == "function" else {}
+    assert from_mapping({"task": to_mapping(case.config), **network}).task == case.config
+
+
+def test_observations_rewards_and_ends_are_as_declared(case: Case):
+    task = case.task
+    assert isinstance(task.action_space, gymnasium.Space)
+    assert task.render_fps > 0
+    assert task.max_timesteps is None or task.max_timesteps > 0
+    first, kind = np.asarray(task.reset(0)), case.first[0][0]
+    assert (first.size, first.shape) == (task.observation_size, task.observation_shape)
+    for action in actions(task.action_space, 1, 200):
+        observation, reward, terminated, truncated, _ = task.step(action)
+        assert (str(observation.dtype), observation.shape) == (kind, task.observation_shape)
+        assert np.isfinite(observation).all()
+        assert np.isfinite(reward)
+        assert {type(terminated), type(truncated)} <= {bool, np.bool_}
+        if terminated or truncated:
+            task.reset(2)
+
+
+def test_every_reset_is_a_clean_slate(case: Case):
+    """An episode after others is, bit for bit, the first one: those others end at different times."""
+    others = []
+    for seed, length in ((0, 30), (1, 150), (2, 1)):
+        others.append(episode(case.task, seed, length))
+        assert episode(case.task, _SEED) == case.first
+    differ = [trace[:_LENGTH] != case.first[: len(trace)] for trace in others]
+    assert any(differ) != case.task.deterministic
+
+
+def test_settings_of_every_environment_hold(case: Case):
+    """Fewer timesteps, a hidden number, and the last observation as the behaviour; afterwards all is given back."""
+    changes: dict[str, Any] = {"max_timesteps": 7}
+    if isinstance(case.config, EnvironmentConfig):
+        changes |= {"hide_observations": (0, *case.config.hide_observations), "behaviour": "final_observation"}
+    before = held()
+    task = tasks.make(dataclasses.replace(case.config, **changes))
+    assert task.max_timesteps == min(7, case.task.max_timesteps or 7)
+    trace = episode(task, _SEED)
+    dtype, shape, content, *_ = case.first[len(trace) - 1]
+    whole = np.frombuffer(content, dtype).reshape(shape)
+    if isinstance(case.config, EnvironmentConfig):
+        whole = np.delete(whole.ravel(), 0)
+        assert task.behaviour_size == task.observation_size == whole.size
+        np.testing.assert_array_equal(task.behaviour(whole), whole)
+    np.testing.assert_array_equal(np.frombuffer(trace[-1][2], trace[-1][0]), whole.ravel())
+    task.close()
+    task.close()  # a second time does no harm
+    assert held() <= before
+
+
+def held() -> int:
+    """Count threads, open files and connections to a physics engine."""
+    engine: Any = sys.modules.get("pybullet")
+    connections = 0 if engine is None else sum(bool(engine.isConnected(client)) for client in range(16))
+    if sys.platform != "linux":
+        return connections + threading.active_count()
+    return connections + len(os.listdir("/proc/self/task")) + len(os.listdir("/proc/self/fd"))
+
+
+def test_another_process_plays_the_same_episodes_and_says_nothing(tmp_path: Path):
+    names = [name for name in CONFIGS if all(importlib.util.find_spec(p) for k, p in _PACKAGES.items() if k in name)]
+    program = (
+        f"import sys; sys.path[:0] = {[str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]!r}\n"
+        "import json\n"
+        "from tests.conformance.test_tasks import played\n"
+        f"print(json.dumps({{name: played(name) for name in {names!r}}}))\n"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100)
+    # PyBullet prints when it is imported and for every world; MuJoCo complains of models, in a file, too.
+    assert done.stderr == ""
+    assert os.listdir(tmp_path) == []
+    assert json.loads(done.stdout) == {name: FIRST.get(name) or played(name) for name in names}
+
+
+def played(name: str) -> str:
+    """Return a digest of an episode."""
+    with tasks.make(CONFIGS[name]) as task:
+        return digest(episode(task, _SEED))
