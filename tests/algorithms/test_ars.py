@@ -33,6 +33,7 @@ def test_equals_a_plain_numpy_implementation(table, top):
         np.testing.assert_allclose(ars.theta, theta, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "value"), [(functions.sphere, -1e-4), (functions.ellipsoid, -1e-3)])
 def test_solves(table, function, value):
     settings = {"population_size": 16, "top": 4, "sigma": 0.05, "learning_rate": 0.1, "learning_rate_decay": 0.98}

@@ -63,6 +63,7 @@ def test_cma_es_equals_pycmas_own_ask_and_tell(kind):
     assert es.sigma == pytest.approx(np.sqrt(np.mean(own.stds**2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "dim", "covariance", "generations"),
     [(sphere, 5, "full", 40), (sphere, 5, "diagonal", 40), (rotated_ellipsoid, 4, "full", 80)],

@@ -120,6 +120,7 @@ def test_lineages_pack_and_unpack():
         np.testing.assert_array_equal(ours.scales, same.scales)
 
 
+@pytest.mark.slow
 def test_ga_solves_the_sphere_and_a_rotated_ellipsoid():
     """From 1 in five dimensions; 100 generations of 40 members; ten seeds."""
     rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((5, 5)))[0]
@@ -159,6 +160,7 @@ def _config(path, **changes):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ga_run_goes_another_way_with_fewer_parents_and_another_seed(tmp_path):
     pyes.train(_config(tmp_path / "run"), display=False)
     changes = {"generations": 8, "seed": 9, "force": True, "algorithm": {"parents": 2, "elites": 1, "sigma": 0.05}}

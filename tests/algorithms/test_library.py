@@ -167,6 +167,7 @@ def test_journal_names_the_libraries_versions(tmp_path):
     assert read(tmp_path / "run" / "journal.bin")[0].versions["cma"] == cma.__version__
 
 
+@pytest.mark.slow
 def test_a_library_that_decides_otherwise_is_noticed_in_one_line(tmp_path, monkeypatch):
     _train(tmp_path / "run", CASES["full"], generations=3)
     for snapshot in (tmp_path / "run" / "snapshots").iterdir():
@@ -185,6 +186,7 @@ def test_settings_of_a_librarys_algorithm_stay_as_they_are(tmp_path):
         pyes.train({"resume": str(tmp_path / "run"), "force": True, "algorithm": {"sigma": 1.0}}, display=False)
 
 
+@pytest.mark.slow
 def test_a_run_goes_another_way_from_where_the_library_is(tmp_path):
     _train(tmp_path / "run", CASES["full"], generations=3)
     hashes = _hashes(tmp_path / "run")

@@ -52,6 +52,7 @@ def test_nevergrad_equals_the_optimisers_own_ask_and_tell(name, configured):
 ROTATION = np.linalg.qr(np.random.RandomState(3).standard_normal((3, 3)))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scales", "generations"), [([1, 1, 1], 20), ([1, 10, 100], 50)], ids=["sphere", "rotated ellipsoid"]
 )

@@ -167,6 +167,7 @@ def test_novelty_search_without_behaviours_is_refused(table):
         NSES(np.zeros(6), table, **(SETTINGS | {"parents": 2})).load_state_dict(search.state_dict())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [NSRES, NSRAES])
 def test_novelty_search_solves_the_sphere_and_a_rotated_ellipsoid(table, kind):
     """From 1 in six dimensions; 200 generations of 20 members and one; ten seeds."""

@@ -54,6 +54,7 @@ def test_openai_es_equals_a_plain_numpy_implementation(table, mirrored, mode):
         np.testing.assert_allclose(es.theta, theta, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adam", "sgd", "clipup"])
 def test_openai_es_solves_the_sphere(table, optimizer):
     rates = {"adam": 0.05, "sgd": 0.3, "clipup": 0.05}

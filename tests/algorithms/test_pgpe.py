@@ -46,6 +46,7 @@ def test_equals_a_plain_numpy_implementation(table, shaping):
     assert (np.abs(changes) < 0.02).any()  # ... and not always
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "value"), [(functions.sphere, -0.01), (functions.ellipsoid, -0.2)])
 def test_solves(table, function, value):
     settings = {

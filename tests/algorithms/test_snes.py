@@ -35,6 +35,7 @@ def test_equals_a_plain_numpy_implementation(table):
         np.testing.assert_allclose(es.deviation, sigma, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "value"), [(functions.sphere, -1e-6), (functions.ellipsoid, -0.02)])
 def test_solves(table, function, value):
     settings = {"population_size": 30, "sigma": 0.5}

@@ -58,11 +58,14 @@ def test_train_leaves_the_files_of_a_run(run: Path):
     [
         (["task=nope"], "unknown task 'nope': allowed: ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker,"),
         (["network=ml"], "unknown network 'ml': did you mean 'mlp'? allowed: dqn, gru, linear, lstm, mlp, rnn, torch"),
-        (["experiment=nope"], "unknown experiment 'nope': allowed: ant_bullet, atari_es, bipedal_walker, cart_pole"),
-        (["sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, debug, "),
-        (["+sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, cluster, evaluation"),
+        (["experiment=nope"], "unknown experiment 'nope': allowed: ant_bullet, "),
+        (["sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, averaging, cluster, debug, "),
+        (
+            ["+sede=1"],
+            "unknown key 'sede': did you mean 'seed'? allowed: algorithm, averaging, cluster, episode_limit, ",
+        ),
         (["experimen=x"], "unknown key 'experimen': did you mean 'experiment'?"),
-        (["algorithm.sigm=1"], "unknown key 'algorithm.sigm': did you mean 'algorithm.sigma'? allowed: averaging"),
+        (["algorithm.sigm=1"], "unknown key 'algorithm.sigm': did you mean 'algorithm.sigma'? allowed: "),
         (["optimizer.momentum=0.5"], "unknown key 'optimizer.momentum': allowed: beta1, beta2, epsilon, name"),
         (["task=gymnasium"], "task.env_id: missing; give it a value with task.env_id=VALUE"),
         (["algorithm.population_size=0"], "algorithm.population_size: got 0, expected an integer >= 2"),
@@ -92,7 +95,6 @@ def test_train_bad_input_is_refused_in_one_line(overrides: list[str], expected: 
     ("override", "hint"),
     [
         ("algorithm.name=ga", "(algorithm=ga chooses its keys, too; algorithm.name=ga does not)"),
-        ("network.name=mlp", "(network=mlp chooses its keys, too; network.name=mlp does not)"),
         ("task.name=python", "(task=python chooses its keys, too; task.name=python does not)"),
     ],
 )
@@ -107,15 +109,9 @@ def test_train_options_of_a_library_take_any_key(tmp_path: Path):
     assert "unknown key 'algorithm.options.CMA_activ': did you mean" in error_line(done, 2)
 
 
-def test_train_an_optimizer_that_an_experiment_chooses_is_for_those_that_take_one(tmp_path: Path):
-    chosen = ("experiment=quadratic", "algorithm=snes", "debug=default")
-    done = pyes("train", *chosen, "run_dir=run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["optimizer"]["name"] == "adam"
-    line = error_line(pyes("train", *chosen, "optimizer=sgd", cwd=tmp_path), 2)
-    assert line.startswith(
-        "optimizer.name: got 'sgd', expected 'adam' with algorithm.name=snes, which has no optimiser"
-    )
+def test_train_an_experiment_with_another_algorithm_than_its_own_is_refused(tmp_path: Path):
+    line = error_line(pyes("train", "experiment=quadratic", "algorithm=snes", "debug=default", cwd=tmp_path), 2)
+    assert line.startswith("algorithm: got snes, but experiment=quadratic sets the keys of openai_es; leave out")
 
 
 @pytest.mark.parametrize(
@@ -227,9 +223,7 @@ def test_train_sweep_that_compares_takes_the_command_line_first_and_leaves_jobs_
 def test_train_help_lists_the_choices(tmp_path: Path):
     done = pyes("train", "--help", cwd=tmp_path)
     assert done.returncode == 0
-    assert (
-        "task: ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker, cart_pole, envpool, frostbite" in done.stdout
-    )
+    assert "task: ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker, cart_pole, " in done.stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT from another process")

@@ -200,7 +200,9 @@ def test_docs_name_no_algorithm_that_does_not_exist():
 # Runs
 
 
-@each_algorithm
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in ("pgpe", "nevergrad") else pytest.mark.slow) for name in NAMES]
+)
 def test_runs_agree_on_any_cluster_resumed_and_replayed(name: str, tmp_path: Path):
     config = {
         "task": {"env_id": "CartPole-v1", "max_timesteps": 60, "normalize_observations": True},

@@ -31,6 +31,11 @@ MORE: dict[str, TaskConfig] = {
     f"envpool {env_id}": task_options.option("envpool", env_id=env_id) for env_id in ("Pendulum-v1", "HalfCheetah-v5")
 }
 CONFIGS = {name: task_options.option(name) for name in task_options.NAMES if name != "gym"} | MORE
+#: What `make test` runs: an environment of each kind and each simulator.
+QUICK = {
+    "cart_pole", "lunar_lander", "envpool Pendulum-v1", "function", "python", "maze", "pong", "hopper_bullet",
+    "hopper_mujoco",
+}  # fmt: skip
 #: Digests of the first episodes of those tasks that this process has made.
 FIRST: dict[str, str] = {}
 _SEED, _LENGTH = 77, 60
@@ -76,7 +81,9 @@ class Case:
     first: list[tuple[Any, ...]]
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CONFIGS]
+)
 def case(request: pytest.FixtureRequest) -> Iterator[Case]:
     name: str = request.param
     for part, package in _PACKAGES.items():
@@ -89,6 +96,7 @@ def case(request: pytest.FixtureRequest) -> Iterator[Case]:
 
 
 def test_every_kind_has_a_choice():
+    assert CONFIGS.keys() >= QUICK
     assert {config.name for config in CONFIGS.values()} == set(TASKS.names()) - {"gym"}
 
 
@@ -154,6 +162,7 @@ def held() -> int:
     return connections + len(os.listdir("/proc/self/task")) + len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.slow
 def test_another_process_plays_the_same_episodes_and_says_nothing(tmp_path: Path):
     names = [name for name in CONFIGS if all(importlib.util.find_spec(p) for k, p in _PACKAGES.items() if k in name)]
     program = (

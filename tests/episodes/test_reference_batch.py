@@ -113,6 +113,7 @@ def test_draw_names_the_task_that_raised(monkeypatch: pytest.MonkeyPatch) -> Non
 # Runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_do_not_change_a_run_on_images(run: Path, tmp_path: Path, workers: int) -> None:
     again = trained(tmp_path / "run", cluster={"name": "local", "workers": workers})
@@ -121,6 +122,7 @@ def test_workers_do_not_change_a_run_on_images(run: Path, tmp_path: Path, worker
     assert [row["eval_return_mean"] for row in ours] == [row["eval_return_mean"] for row in theirs]
 
 
+@pytest.mark.slow
 def test_a_killed_run_on_images_goes_on_exactly(tmp_path: Path) -> None:
     whole, killed = trained(tmp_path / "whole", generations=6), trained(tmp_path / "killed", generations=1)
     with Head(f"resume={killed}", "generations=100000") as head:
@@ -178,6 +180,7 @@ def test_a_run_without_normalisation_has_no_batch(tmp_path: Path) -> None:
     assert "reference_batch_hash" not in json.loads((plain / "policy.json").read_text())
 
 
+@pytest.mark.slow
 def test_another_way_from_here_keeps_the_network_and_draws_its_own_batch(tmp_path: Path) -> None:
     trained(tmp_path / "run")
     changes = {"resume": str(tmp_path / "run"), "force": True, "generations": 3, "seed": 4}

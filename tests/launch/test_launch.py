@@ -228,6 +228,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         yield found
 
 
+@pytest.mark.slow
 @posix
 def test_launch_ssh_goes_on_without_a_host_that_cannot_be_reached_and_leaves_nobody(sshd: Hosts, tmp_path: Path):
     with sshd.launch("closed one", tmp_path) as process:
@@ -242,6 +243,7 @@ def test_launch_ssh_goes_on_without_a_host_that_cannot_be_reached_and_leaves_nob
         assert not Path(config["cluster"]["key"]).exists()
 
 
+@pytest.mark.slow
 @posix
 def test_launch_ssh_interrupted_ends_after_a_generation_with_all_workers(sshd: Hosts, tmp_path: Path):
     with sshd.launch("one two", tmp_path, "generations=null", "algorithm.population_size=1000") as process:
@@ -262,6 +264,7 @@ def test_launch_ssh_interrupted_ends_after_a_generation_with_all_workers(sshd: H
         until(lambda: not sshd.processes(), "the end of the workers")
 
 
+@pytest.mark.slow
 @posix
 def test_launch_ssh_killed_takes_the_head_and_the_workers_with_it(sshd: Hosts, tmp_path: Path):
     with sshd.launch("one", tmp_path, "generations=null") as process:
@@ -339,6 +342,7 @@ def run_job(folder: Path, srun: str) -> "subprocess.CompletedProcess[str]":
     return done
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="Slurm runs on Linux")
 def test_slurm_job_trains_with_its_nodes_and_cleans_up(tmp_path: Path):
     done = run_job(tmp_path, SRUN)
@@ -347,6 +351,7 @@ def test_slurm_job_trains_with_its_nodes_and_cleans_up(tmp_path: Path):
     assert (tmp_path / "run" / "policy.safetensors").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="Slurm runs on Linux")
 def test_slurm_job_that_has_lost_its_nodes_lets_the_head_save_and_end(tmp_path: Path):
     """The head waits for nodes: a signal that cannot be caught would leave its last moments unwritten."""

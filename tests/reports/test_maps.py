@@ -103,6 +103,7 @@ def test_components_are_exact_to_rounding_where_few_directions_matter(monkeypatc
     np.testing.assert_allclose(found.scores.T @ found.scores, np.diag(sizes[:2] ** 2), atol=0.01)
 
 
+@pytest.mark.slow
 def test_components_of_a_flat_spectrum_miss_little_of_the_variance():
     # One generation in many dimensions: no direction stands out, and the walks end at their limit.
     thetas = np.random.default_rng(2).standard_normal((300, 600))
@@ -153,7 +154,9 @@ def test_run_ends_to_the_upper_right_of_the_mean(run):
 # Figure
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+@pytest.mark.parametrize(
+    "suffix", [".png", pytest.param(".svg", marks=pytest.mark.slow), pytest.param(".pdf", marks=pytest.mark.slow)]
+)
 def test_equal_runs_give_equal_files(run, tmp_path, suffix):
     first, second = (maps.draw(run, tmp_path / f"{name}{suffix}") for name in "ab")
     assert first.read_bytes() == second.read_bytes()
@@ -265,6 +268,7 @@ def test_umap_is_the_same_every_time(run, tmp_path):
     assert "UMAP, first dimension" in _svg_texts(first)
 
 
+@pytest.mark.slow
 def test_a_population_that_grows_is_on_the_map_whole(tmp_path):
     config = {
         "generations": 4, "run_dir": str(tmp_path / "run"), "task": {"env_id": "CartPole-v1"},

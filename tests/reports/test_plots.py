@@ -141,6 +141,7 @@ def test_plot_leaves_matplotlib_as_it_was(tmp_path):
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.slow
 def test_plot_needs_no_home_and_no_display(tmp_path):
     run = make_run(tmp_path / "run")
     environment = {key: value for key, value in os.environ.items() if key not in ("DISPLAY", "MPLBACKEND")}

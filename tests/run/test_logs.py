@@ -52,6 +52,7 @@ def _talk_until_killed(prepare, lines):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
 def test_killed_worker_does_not_silence_or_hang_the_head(tmp_path):
     path = tmp_path / "train.log"

@@ -46,6 +46,7 @@ def task() -> Iterator[Task]:
 # The reference's own episodes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env_id", "frame_skip", "options", "length"),
     [
@@ -100,6 +101,7 @@ def test_observations_stack_the_newest_frame_last_and_are_not_written_to_again(t
 # A clean slate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env_id", "sticky", "length"), [("ALE/Seaquest-v5", 0.0, 2000), ("ALE/BeamRider-v5", 0.25, 60)]
 )
@@ -129,6 +131,7 @@ def test_cartridge_is_loaded_again_only_where_it_must_be(env_id: str, options: d
     assert len(loads) == (not quick)
 
 
+@pytest.mark.slow
 def test_seeds_choose_the_number_of_noops_and_what_sticks():
     def traces(**options: Any) -> int:
         with made(**options) as task:

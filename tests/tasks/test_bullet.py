@@ -28,7 +28,10 @@ OPTIONS = [name for name in NAMES if name.endswith("_bullet")]
 COMPARED = {"ant_bullet": (8, 150), "half_cheetah_bullet": (8, 150)}
 
 
-@pytest.fixture(scope="module", params=OPTIONS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=() if name == "hopper_bullet" else pytest.mark.slow) for name in OPTIONS],
+)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -60,6 +63,7 @@ def test_every_timestep_is_a_fresh_environments(name: str, task: Task):
         env.close()
 
 
+@pytest.mark.slow
 def test_robot_that_is_thrown_about_stays_equal_for_a_thousand_steps():
     config = GymnasiumConfig(env_id="AntBulletEnv-v0")
     env = BulletTask.original(config)
@@ -68,6 +72,7 @@ def test_robot_that_is_thrown_about_stays_equal_for_a_thousand_steps():
     env.close()
 
 
+@pytest.mark.slow
 def test_restored_state_alone_is_no_clean_slate_for_a_humanoid(monkeypatch: pytest.MonkeyPatch):
     """The reason for making the engine forget pairs: drop it when this fails."""
     with tasks.make(option("humanoid_bullet")) as task:
@@ -118,6 +123,7 @@ def test_action_that_is_not_finite_is_refused_and_does_no_harm(name: str, task: 
         assert played(task, 4, 20) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ant_bullet", "reacher_bullet"])  # one whose camera follows the robot, and one not
 def test_frames_show_the_robot_and_change_nothing(name: str):
     with tasks.make(option(name)) as plain, tasks.make(option(name), "rgb_array") as filmed:

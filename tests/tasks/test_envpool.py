@@ -137,6 +137,7 @@ def test_closing_leaves_no_thread():
 # --- many members
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", IDS)
 def test_results_depend_neither_on_the_vector_nor_on_the_workers(env_id, table):
     """Nor on being evaluated by the task itself, one episode after the other; with memory, statistics and noise."""
@@ -184,6 +185,7 @@ def test_a_member_that_raises_fails_alone(table):
     _same(_evaluate(table, config, plan, batch), results)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="forks workers")
 @pytest.mark.parametrize("fault", ["exit", "hang"])
 def test_a_member_that_kills_or_hangs_its_worker_fails_alone(fault, table):
@@ -200,6 +202,7 @@ def test_a_member_that_kills_or_hangs_its_worker_fails_alone(fault, table):
     np.testing.assert_array_equal(results.sums[~guilty], expected.sums[~guilty])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="kills processes by /proc")
 def test_workers_killed_in_the_middle_of_their_waves_change_nothing(table):
     config = _config("Pendulum-v1")

@@ -150,6 +150,7 @@ def test_command_line_sets_the_plain_network(tmp_path, capsys):
     assert "network.name: got 'mlp', expected 'linear' with task.name=function" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_quadratic_ends_near_its_maximum_and_serves_every_command(tmp_path, capsys):
     run = str(tmp_path / "run")
     assert cli.main(["train", "experiment=quadratic", f"run_dir={run}"]) == 0

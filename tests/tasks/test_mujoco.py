@@ -31,7 +31,9 @@ OPTIONS = [name for name in NAMES if name.endswith("_mujoco")]
 FORCELESS = [name for name in OPTIONS if name != "ant_mujoco" and "humanoid" not in name]
 
 
-@pytest.fixture(params=OPTIONS)
+@pytest.fixture(
+    params=[pytest.param(name, marks=() if name == "hopper_mujoco" else pytest.mark.slow) for name in OPTIONS]
+)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -154,6 +156,7 @@ def draw(env_id: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is always a display")
 def test_frames_show_the_robot_without_a_display():
     done = draw("Hopper-v5")
@@ -162,6 +165,7 @@ def test_frames_show_the_robot_without_a_display():
     assert (done.returncode, done.stdout) == (0, "drawn\n"), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is always a display")
 @pytest.mark.parametrize("backend", ["crayons", "glfw"])
 def test_what_cannot_draw_is_named(backend: str):

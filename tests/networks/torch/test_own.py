@@ -156,6 +156,7 @@ def reference_run(request, tmp_path_factory):
     return request.param, folder / "run", result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_theta_does_not_depend_on_the_cluster(tmp_path, cluster, reference_run):
     name, run, _ = reference_run
