@@ -89,10 +89,11 @@ def _write_safetensors(policy: Policy, output: Path) -> None:
 
 
 def _write_torch(policy: Policy, output: Path) -> None:
+    tensors = state_dict(policy)  # says so where torch is missing
     import torch
 
     buffer = io.BytesIO()
-    torch.save(state_dict(policy), buffer)
+    torch.save(tensors, buffer)
     write_file(output, buffer.getvalue())
 
 
