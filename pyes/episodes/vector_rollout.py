@@ -58,8 +58,10 @@ class VectorEvaluator:
 
         Parameters
         ----------
-        members    whose policies the first slots hold
-        seeds      environment seed of each
+        members : Sequence[int]
+            Whose policies the first slots hold.
+        seeds : Sequence[int]
+            Environment seed of each.
         """
         for slot, member in enumerate(members):
             self._runners[slot].begin_episode(self._seed, self._generation, member, episode)

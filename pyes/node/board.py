@@ -27,9 +27,12 @@ class Board:
 
     Parameters
     ----------
-    plan : Plan        sizes of everything
-    workers : int      worker processes of this node
-    handle : Handle    of the block, when another process owns it
+    plan : Plan
+        Sizes of everything.
+    workers : int
+        Worker processes of this node.
+    handle : Handle
+        Of the block, when another process owns it.
     """
 
     def __init__(self, plan: Plan, workers: int, handle: memory.Handle | None = None) -> None:
@@ -84,7 +87,8 @@ class Board:
 
         Parameters
         ----------
-        offered : bool    whether all its members can be claimed from here on, or only those that `offer` names
+        offered : bool
+            Whether all its members can be claimed from here on, or only those that `offer` names.
         """
         population, header = batch.population, self._header
         count = len(population)
@@ -237,7 +241,9 @@ class Board:
 
         Parameters
         ----------
-        blame : str    what the member did to its worker; empty: the worker died of something else, which costs nothing
+        blame : str
+            What the member did to its worker; empty: the worker died of something else, which costs
+            nothing.
         """
         self.pids[worker], self.started[worker] = 0, 0.0
         members = self.held(worker)

@@ -35,7 +35,8 @@ class Nursery(Closing):
 
     Raises
     ------
-    ClusterError    no process can be started
+    ClusterError
+        No process can be started.
     """
 
     def __init__(self, supervisor: Supervisor) -> None:
@@ -84,7 +85,8 @@ class Nursery(Closing):
 
         Raises
         ------
-        ClusterError    it dies again and again, and no member gets done
+        ClusterError
+            It dies again and again, and no member gets done.
         """
         assert self._board is not None
         (silent,) = self._watch.look(time.monotonic(), [self._board.beat + 1])

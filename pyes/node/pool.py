@@ -34,13 +34,16 @@ class Pool(Closing):
     Parameters
     ----------
     config : ClusterConfig
-    workload : TaskConfig or function    what members are evaluated on
-    log : callable                       run first in every worker process (its logging)
+    workload : TaskConfig or function
+        What members are evaluated on.
+    log : callable
+        Run first in every worker process (its logging).
 
     Attributes
     ----------
     workers : int
-    done : Connection    becomes ready when a worker has nothing more to do; `drain` empties it
+    done : Connection
+        Becomes ready when a worker has nothing more to do; `drain` empties it.
     """
 
     def __init__(
@@ -134,7 +137,8 @@ class Pool(Closing):
 
         Raises
         ------
-        ClusterError    the workers are lost and cannot be replaced
+        ClusterError
+            The workers are lost and cannot be replaced.
         """
         assert self._parent is not None
         connection.wait([self.done, *self._parent.sentinels], POLL_SECONDS)
@@ -145,7 +149,8 @@ class Pool(Closing):
 
         Raises
         ------
-        ClusterError    the workers are lost and cannot be replaced
+        ClusterError
+            The workers are lost and cannot be replaced.
         """
         assert self._board is not None
         assert self._parent is not None

@@ -38,11 +38,15 @@ class Supervisor:
     Parameters
     ----------
     start_method : "fork" or "spawn"
-    wakes : pipes      (reader, writer) per worker; the head and the supervisor write, the worker reads
+    wakes : pipes
+        (reader, writer) per worker; the head and the supervisor write, the worker reads.
     done : Connection  the pipe on which the head waits for the end of a batch
-    episode_time_limit : float    seconds after which a worker's episode counts as hung
-    attempts : int     workers that a member may cost before it is recorded as failed
-    log : callable     run first in a new worker (its logging)
+    episode_time_limit : float
+        Seconds after which a worker's episode counts as hung.
+    attempts : int
+        Workers that a member may cost before it is recorded as failed.
+    log : callable
+        Run first in a new worker (its logging).
     """
 
     def __init__(

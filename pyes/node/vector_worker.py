@@ -54,7 +54,8 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
 
         Raises
         ------
-        MemoryError    there was too little memory; in a process of its own only
+        MemoryError
+            There was too little memory; in a process of its own only.
         """
         wave = _Wave(members, [self._sums(batch) for _ in members])
         try:

@@ -23,8 +23,10 @@ class Watch:
 
         Parameters
         ----------
-        now : float        monotonic seconds
-        doing : (n,)       a number that names what each process does; 0: nothing that may not last
+        now : float
+            Monotonic seconds.
+        doing : (n,)
+            A number that names what each process does; 0: nothing that may not last.
         """
         gap = min(now - self._last, _LONGEST_GAP)
         if len(doing) != len(self._before):
@@ -40,7 +42,8 @@ class OutOfMemory:
 
     Parameters
     ----------
-    kills : int or None    processes that the kernel has killed for memory so far; None: it does not say
+    kills : int or None
+        Processes that the kernel has killed for memory so far; None: it does not say.
     """
 
     def __init__(self, kills: int | None) -> None:

@@ -69,7 +69,8 @@ def read(paths: Iterable[str | Path]) -> list[Run]:
 
     Raises
     ------
-    RunDirectoryError    a run is missing, is damaged, or has no generations yet
+    RunDirectoryError
+        A run is missing, is damaged, or has no generations yet.
     """
     runs: dict[Path, Run] = {}
     for path in paths:

@@ -30,7 +30,8 @@ def write_file(path: Path, data: bytes) -> None:
 
     Raises
     ------
-    ConfigError    the file cannot be written (missing folder, no permission, full disk)
+    ConfigError
+        The file cannot be written (missing folder, no permission, full disk).
     """
     with replacing(path) as beside:
         beside.write_bytes(data)
@@ -44,7 +45,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Raises
     ------
-    ConfigError    an OSError in the block or while replacing (missing folder, no permission, full disk)
+    ConfigError
+        An OSError in the block or while replacing (missing folder, no permission, full disk).
     """
     if not path.parent.is_dir():
         # Seen now, not after the work whose result was to be written.
@@ -102,12 +104,15 @@ class AppendFile(Closing):
 
     Parameters
     ----------
-    path : Path    made if it is missing
-    size : int     bytes to keep of what is there; the rest is cut off
+    path : Path
+        Made if it is missing.
+    size : int
+        Bytes to keep of what is there; the rest is cut off.
 
     Raises
     ------
-    ConfigError    the file cannot be opened or cut
+    ConfigError
+        The file cannot be opened or cut.
     """
 
     def __init__(self, path: Path, size: int) -> None:
@@ -131,7 +136,8 @@ class AppendFile(Closing):
 
         Raises
         ------
-        ConfigError    it cannot be written, or the disk stayed full for some minutes; the file is as it was
+        ConfigError
+            It cannot be written, or the disk stayed full for some minutes; the file is as it was.
         """
         for delay in (*_DELAYS, None):
             try:
@@ -163,7 +169,8 @@ class AppendFile(Closing):
 
         Raises
         ------
-        ConfigError    the disk refuses; what it has by then is not known
+        ConfigError
+            The disk refuses; what it has by then is not known.
         """
         try:
             os.fsync(self._descriptor)
