@@ -1,6 +1,6 @@
-"""What the head and the nodes tell each other: plain values, no code.
+"""What the head and the nodes exchange: plain values, no code.
 
-A `Plan` is told once a run, a `Batch` goes out and `Results` come back once a generation or evaluation.
+A `Plan` is sent once a run; a `Batch` is sent, and `Results` are returned, once a generation or evaluation.
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Plan:
     bases: int = 1  # vectors that the members of a batch are perturbations of, at most
     scaled: bool = False  # whether populations have a deviation
     behaviour_size: int = 0  # numbers that characterise an episode; 0: none are wanted
-    halves: bool = False  # whether what each half of a member's episodes came to is wanted
+    halves: bool = False  # whether the mean return of each half of a member's episodes is wanted
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Batch:
     limit : int
         Timesteps of an episode, at most.
     statistics_stride : int
-        Every so-many-th member's observations are summed; 0: nobody's.
+        Observations are summed for every member whose index is a multiple of this; 0: for none.
     action_noise : bool
         Whether the policy's action noise is on.
     evaluation : bool
@@ -80,7 +80,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Results:
-    """What a batch, or some members of one, came to, in member order.
+    """Results of a batch, or of some members of one, in member order.
 
     Attributes
     ----------

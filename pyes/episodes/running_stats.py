@@ -38,7 +38,7 @@ class RunningStats:
         int, float64 (2, size)
         """
         count, total = self.count, self._sums.copy()
-        # One row after the other: the order of additions is the order of members, whoever computed them.
+        # One row after the other: additions are in member order, whichever worker computed the rows.
         for row, length in zip(sums, lengths.tolist(), strict=True):
             if np.isfinite(row).all():
                 total += row

@@ -19,7 +19,7 @@ from pyes.tasks import VectorTask
 
 @dataclass(frozen=True)
 class Ended:
-    """An episode that has ended: in which slot, what it came to, and what characterises it, if that is wanted."""
+    """An episode that has ended: its slot, return and length, and its behaviour if one is wanted."""
 
     slot: int
     return_: float

@@ -68,7 +68,7 @@ class Supervisor:
         self._board: Board | None = None
         self._looked = 0.0
         self._episodes, self._stops = Watch(), Watch()
-        self._fruitless = 0  # workers in a row that died without a member in hand, and nobody got one done
+        self._fruitless = 0  # workers in a row that died without holding a member, while no member was finished
         self._busy = 0.0
 
     def start(self, site: Site) -> None:
@@ -147,7 +147,7 @@ class Supervisor:
     def _cause(self, code: int) -> tuple[str, bool]:
         """Return why a worker ended, and whether the member in its hands may be to blame."""
         if sys.platform != "win32" and code == -signal.SIGKILL:
-            # Killed by somebody, as long as it was not the kernel for want of memory.
+            # Killed from outside, unless the kernel did it because memory ran out.
             if self._out_of_memory.look(time.monotonic(), kernel_memory_kills()):
                 return "killed: out of memory", True
             return "killed from outside", False

@@ -105,7 +105,7 @@ def center(run: str | Path, generation: int | None = None) -> Policy:
     Raises
     ------
     ConfigError
-        The run has not come that far.
+        The run has not reached that generation.
     RunDirectoryError
         There is no policy, or no whole journal.
     """
@@ -182,7 +182,7 @@ def _named(name: str, environment_seed: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Playback:
-    """What a member's episodes came to when they were run again.
+    """Results of a member's episodes when they were run again.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class TableRow:
-    """What a group came to; None where it has no evaluation."""
+    """Figures of a group; None where it has no evaluation."""
 
     label: str
     runs: list[str]  # their directories

@@ -36,7 +36,7 @@ class RunDirectory:
 
     lock                 held by the process that writes the run, and names it
     config.json          the resolved configuration
-    journal.bin          what the members of each generation came to: the run itself
+    journal.bin          returns of the members of each generation: the run itself
     train.log            what the head and its workers said
     nodes.csv            one row a generation and node, where there are several
     metrics.csv          one row a generation

@@ -82,7 +82,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Generation:
-    """What the members of a generation came to.
+    """Results of the members of a generation.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation of the center of ``generation`` came to.
+    """Results of an evaluation of the center of ``generation``.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Whole or not at all: how pyes puts bytes on disk.
 
-Owns the one way to replace a file and the one way to let one grow; knows nothing of what is in it. Invariant: whoever
-opens a replaced file, at any moment and after any crash, finds either the old bytes or all of the new ones.
+Owns the one way to replace a file and the one way to let one grow; knows nothing of its content. Invariant: a
+replaced file holds, at any moment and after any crash, either the old bytes or all of the new ones.
 """
 
 import errno
@@ -100,7 +100,7 @@ def _lives(pid: int) -> bool:
 class AppendFile(Closing):
     """A file that grows by whole pieces: each is in it entirely, or not at all.
 
-    A full disk is waited for, since somebody may make room; everything else that goes wrong is an error at once.
+    On a full disk, writing is tried again for some minutes; any other failure is an error at once.
 
     Parameters
     ----------

@@ -167,7 +167,7 @@ def test_records_in_another_order_are_damage(tmp_path):
     ("data", "expected"),
     [
         (b"generation,timesteps\n0,10\n", "is no journal of a pyes run"),
-        (b"pyesjnl\x63 and more", "has format 99, expected 1; update pyes-rl"),
+        (b"pyesjnl\x63 and more", "has format 99, expected 2; update pyes-rl"),
     ],
 )
 def test_a_foreign_or_newer_file_is_refused_in_one_line(data, expected, tmp_path):
