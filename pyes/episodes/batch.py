@@ -1,6 +1,6 @@
-"""What the head and the nodes tell each other: plain values, no code.
+"""What the head and the nodes exchange: plain values, no code.
 
-A `Plan` is told once a run, a `Batch` goes out and `Results` come back once a generation or evaluation.
+A `Plan` is sent once a run; a `Batch` is sent, and `Results` are returned, once a generation or evaluation.
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Plan:
     bases: int = 1  # vectors that the members of a batch are perturbations of, at most
     scaled: bool = False  # whether populations have a deviation
     behaviour_size: int = 0  # numbers that characterise an episode; 0: none are wanted
-    halves: bool = False  # whether what each half of a member's episodes came to is wanted
+    halves: bool = False  # whether the mean return of each half of a member's episodes is wanted
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,18 @@ class Batch:
     Attributes
     ----------
     population : Population
-    seeds : int64 (n, episodes)        environment seed of each member's episodes
-    mean, inverse_std : float32 (observation_size,) or None    how observations are normalised
-    limit : int                        timesteps of an episode, at most
-    statistics_stride : int            every so-many-th member's observations are summed; 0: nobody's
-    action_noise : bool                whether the policy's action noise is on
-    evaluation : bool                  whether these are evaluation episodes of the center
+    seeds : int64 (n, episodes)
+        Environment seed of each member's episodes.
+    mean, inverse_std : float32 (observation_size,) or None
+        How observations are normalised.
+    limit : int
+        Timesteps of an episode, at most.
+    statistics_stride : int
+        Observations are summed for every member whose index is a multiple of this; 0: for none.
+    action_noise : bool
+        Whether the policy's action noise is on.
+    evaluation : bool
+        Whether these are evaluation episodes of the center.
     """
 
     population: Population
@@ -74,20 +80,29 @@ class Batch:
 
 @dataclass(frozen=True)
 class Results:
-    """What a batch, or some members of one, came to, in member order.
+    """Results of a batch, or of some members of one, in member order.
 
     Attributes
     ----------
-    members : int64 (n,)               which of the batch these are
-    returns : float64 (n,)             mean undiscounted return over the member's episodes; NaN where it failed
-    lengths : int64 (n,)               timesteps of all its episodes together
-    status : uint8 (n,)                see `Status`
-    sums : float64 (rows, 2, observation_size)    sums of observations and of their squares
-    sum_lengths : int64 (rows,)        timesteps behind each row of sums
-    behaviours : float32 (n, behaviour_size)    mean behaviour over the member's episodes; NaN where it failed
-    halves : float64 (n, 2)            mean return over each half of the member's episodes, of which the second one may
-                                       be longer by one; NaN where it failed or has one episode; (n, 0): not wanted
-    busy_seconds : float               time that all workers together spent on members
+    members : int64 (n,)
+        Which of the batch these are.
+    returns : float64 (n,)
+        Mean undiscounted return over the member's episodes; NaN where it failed.
+    lengths : int64 (n,)
+        Timesteps of all its episodes together.
+    status : uint8 (n,)
+        See `Status`.
+    sums : float64 (rows, 2, observation_size)
+        Sums of observations and of their squares.
+    sum_lengths : int64 (rows,)
+        Timesteps behind each row of sums.
+    behaviours : float32 (n, behaviour_size)
+        Mean behaviour over the member's episodes; NaN where it failed.
+    halves : float64 (n, 2)
+        Mean return over each half of the member's episodes, of which the second one may be longer by one; NaN
+        where it failed or has one episode; (n, 0): not wanted.
+    busy_seconds : float
+        Time that all workers together spent on members.
     """
 
     members: NDArray[np.int64]

@@ -31,7 +31,8 @@ def draw_reference_batch(config: TaskConfig, seed: int) -> NDArray[Any]:
 
     Raises
     ------
-    ConfigError, TaskError    the environment cannot be made, or raised
+    ConfigError, TaskError
+        The environment cannot be made, or raised.
     """
     places = streams.reference_batch_places(seed, SIZE, INTERVAL)
     taken = iter(np.arange(SIZE) * INTERVAL + places)

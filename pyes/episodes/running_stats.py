@@ -13,7 +13,8 @@ class RunningStats:
 
     Parameters
     ----------
-    size : int    numbers in an observation
+    size : int
+        Numbers in an observation.
     """
 
     def __init__(self, size: int) -> None:
@@ -25,8 +26,10 @@ class RunningStats:
 
         Parameters
         ----------
-        sums : float64 (rows, 2, size)    sums of observations and of their squares, in member order
-        lengths : int64 (rows,)           observations behind each row
+        sums : float64 (rows, 2, size)
+            Sums of observations and of their squares, in member order.
+        lengths : int64 (rows,)
+            Observations behind each row.
 
         Rows that are not finite (an environment that observed NaN) are left out.
 
@@ -35,7 +38,7 @@ class RunningStats:
         int, float64 (2, size)
         """
         count, total = self.count, self._sums.copy()
-        # One row after the other: the order of additions is the order of members, whoever computed them.
+        # One row after the other: additions are in member order, whichever worker computed the rows.
         for row, length in zip(sums, lengths.tolist(), strict=True):
             if np.isfinite(row).all():
                 total += row

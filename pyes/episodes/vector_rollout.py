@@ -19,7 +19,7 @@ from pyes.tasks import VectorTask
 
 @dataclass(frozen=True)
 class Ended:
-    """An episode that has ended: in which slot, what it came to, and what characterises it, if that is wanted."""
+    """An episode that has ended: its slot, return and length, and its behaviour if one is wanted."""
 
     slot: int
     return_: float
@@ -58,8 +58,10 @@ class VectorEvaluator:
 
         Parameters
         ----------
-        members    whose policies the first slots hold
-        seeds      environment seed of each
+        members : Sequence[int]
+            Whose policies the first slots hold.
+        seeds : Sequence[int]
+            Environment seed of each.
         """
         for slot, member in enumerate(members):
             self._runners[slot].begin_episode(self._seed, self._generation, member, episode)

@@ -1,8 +1,8 @@
-"""The board: one block of shared memory through which a node's processes hand each other members and results.
+"""The board: one block of shared memory through which a node's processes exchange members and results.
 
 The head writes a batch and opens it; workers claim members by index, write each result into the member's own place and
-mark it done. No lock is held at any time, so a process may be killed between any two instructions: what it had claimed
-is set free again by the supervisor and evaluated by another, with the same result.
+mark it done. No lock is ever held, so a process may be killed between any two instructions: the supervisor frees the
+members that it had claimed, and another worker evaluates them with the same result.
 """
 
 from typing import Any
@@ -27,9 +27,12 @@ class Board:
 
     Parameters
     ----------
-    plan : Plan        sizes of everything
-    workers : int      worker processes of this node
-    handle : Handle    of the block, when another process owns it
+    plan : Plan
+        Sizes of everything.
+    workers : int
+        Worker processes of this node.
+    handle : Handle
+        Of the block, when another process owns it.
     """
 
     def __init__(self, plan: Plan, workers: int, handle: memory.Handle | None = None) -> None:
@@ -80,11 +83,12 @@ class Board:
     # --- the head's side
 
     def open(self, batch: Batch, *, offered: bool = True) -> None:
-        """Put up a batch. No member of the one before may be held.
+        """Open a batch. No member of the previous one may be held.
 
         Parameters
         ----------
-        offered : bool    whether all its members can be claimed from here on, or only those that `offer` names
+        offered : bool
+            Whether all its members can be claimed from here on, or only those that `offer` names.
         """
         population, header = batch.population, self._header
         count = len(population)
@@ -121,7 +125,7 @@ class Board:
         _core.board_offer(self._cursor, self._states, begin, end)
 
     def withdraw(self, begin: int, end: int) -> int:
-        """Take those of members begin .. end-1 back that nobody has claimed; return how many these were."""
+        """Withdraw those of members begin .. end-1 that no worker has claimed; return their number."""
         return _core.board_withdraw(self._states, begin, end)
 
     def end_holders(self) -> None:
@@ -131,11 +135,11 @@ class Board:
                 self._unwanted[worker] = self.ticket
 
     def collect(self) -> Results:
-        """Return what those members came to, in member order, that were done since the last call."""
+        """Return the results of the members finished since the last call, in member order."""
         return self._results(_core.board_collect(self._states, int(self._header[_COUNT])))
 
     def results(self) -> Results:
-        """Return what the batch came to, copied; call it when `remaining` is 0."""
+        """Return a copy of the results of the batch; to be called when `remaining` is 0."""
         return self._results(np.arange(int(self._header[_COUNT])))
 
     def _results(self, members: NDArray[np.int64]) -> Results:
@@ -232,12 +236,14 @@ class Board:
         """Settle the members that a dead worker had claimed; return them.
 
         They are set free for other workers. One that was alone is recorded as failed once it has cost ``attempts``
-        workers; of several, nobody knows which it was, so each is to be evaluated alone from here on. Those whose
-        results are not wanted count as failed.
+        workers; of several, it is not known which one it was, so each is to be evaluated alone from here on. Those
+        whose results are not wanted count as failed.
 
         Parameters
         ----------
-        blame : str    what the member did to its worker; empty: the worker died of something else, which costs nothing
+        blame : str
+            What the member did to its worker; empty: the worker died of something else, which costs
+            nothing.
         """
         self.pids[worker], self.started[worker] = 0, 0.0
         members = self.held(worker)
@@ -273,11 +279,11 @@ class Board:
 
     @property
     def beat(self) -> int:
-        """How often the supervisor has looked after the workers."""
+        """How often the supervisor has checked the workers."""
         return int(self._header[_BEAT])
 
     def count_beat(self) -> None:
-        """Tell the head that the supervisor is at work."""
+        """Show the head that the supervisor is running."""
         self._header[_BEAT] += 1
 
     def errors(self) -> list[str]:
@@ -285,7 +291,7 @@ class Board:
         return [text for text in map(_read_text, self._errors) if text]
 
     def close(self) -> None:
-        """Give the block back (the owner) or detach from it."""
+        """Release the block (its owner) or detach from it."""
         for name in [name for name, value in vars(self).items() if isinstance(value, np.ndarray)]:
             delattr(self, name)
         self._block.close()

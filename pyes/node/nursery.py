@@ -1,8 +1,8 @@
 """The nursery: the process that workers are forked from.
 
-Owns that process and its control pipe. The first one is forked early, while the head has neither threads nor torch; one
-that dies, or is at nothing, is replaced by another, which may have both. Knows nothing of batches. Invariant: no worker
-outlives its nursery (the kernel sees to it), and a new nursery waits for that before it frees what they had claimed.
+Owns that process and its control pipe. The first nursery is forked early, while the head has neither threads nor torch.
+One that dies or hangs is replaced; the new one may inherit both. Knows nothing of batches. Invariant: no worker
+outlives its nursery (the kernel kills it), and a new nursery waits for that before it frees their members.
 """
 
 import contextlib
@@ -35,7 +35,8 @@ class Nursery(Closing):
 
     Raises
     ------
-    ClusterError    no process can be started
+    ClusterError
+        No process can be started.
     """
 
     def __init__(self, supervisor: Supervisor) -> None:
@@ -61,7 +62,10 @@ class Nursery(Closing):
                 process.start()
             except OSError as error:
                 self._control.close()
-                raise ClusterError(f"cannot start the parent of the workers: {error.strerror}; free some") from error
+                raise ClusterError(
+                    f"cannot start the parent of the workers: {error.strerror}; raise the process limit (ulimit -u) or "
+                    "stop other processes"
+                ) from error
             self._process = process
 
     def start(self, site: Site) -> None:
@@ -76,7 +80,7 @@ class Nursery(Closing):
 
     @property
     def sentinels(self) -> list[int]:
-        """What becomes ready when the process dies."""
+        """Handles that become ready when the process dies."""
         return [self._process.sentinel]
 
     def check(self) -> None:
@@ -84,7 +88,8 @@ class Nursery(Closing):
 
         Raises
         ------
-        ClusterError    it dies again and again, and no member gets done
+        ClusterError
+            It dies again and again, and no member is finished.
         """
         assert self._board is not None
         (silent,) = self._watch.look(time.monotonic(), [self._board.beat + 1])
@@ -104,8 +109,8 @@ class Nursery(Closing):
         self._progress = progress
         if self._lost > _MOST_LOST:
             raise ClusterError(
-                f"the parent of the workers died {self._lost} times and no member got done; see train.log for who ends"
-                " it (is there enough memory?), and resume the run"
+                f"the parent of the workers died {self._lost} times and no member was finished; see train.log for what"
+                " ends it (is there enough memory?), and resume the run"
             )
         text = f"the parent of the workers ended (exit code {self._process.exitcode}): replaced"
         logger.warning(text, extra=repeated(text))

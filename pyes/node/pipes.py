@@ -1,7 +1,7 @@
 """The pipes through which the head, the supervisor and the workers wake each other.
 
-Owns the tokens and how they are written: one byte, whole or not at all, so that a process killed here leaves nothing
-half said. Knows nothing of what they are about. Invariant: nobody ever waits to write.
+Owns the tokens and how they are written: one byte, whole or not at all, so that a process that is
+killed here leaves no partial message. Knows nothing of what the tokens are about. Invariant: writing never blocks.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The pool: one machine's worker processes, whoever hands them their members.
+"""The pool: the worker processes of one machine.
 
 On Linux the workers are forked from a *nursery*, a process that is itself forked as soon as the pool is entered, before
 the head imports torch. Elsewhere, and on request, this process spawns them. Knows nothing of whole batches: members are
@@ -34,13 +34,16 @@ class Pool(Closing):
     Parameters
     ----------
     config : ClusterConfig
-    workload : TaskConfig or function    what members are evaluated on
-    log : callable                       run first in every worker process (its logging)
+    workload : TaskConfig or function
+        What members are evaluated on.
+    log : callable
+        Run first in every worker process (its logging).
 
     Attributes
     ----------
     workers : int
-    done : Connection    becomes ready when a worker has nothing more to do; `drain` empties it
+    done : Connection
+        Becomes ready when a worker has nothing more to do; `drain` empties it.
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class Pool(Closing):
         self._parent.start(Site(plan, self.workers, self._board.handle, table.handle, table.seed, table.dtype))
 
     def open(self, batch: Batch, *, offered: bool) -> None:
-        """Put up a batch, of which all members are offered, or none; no member of the one before may be held."""
+        """Open a batch and offer all of its members or none; no member of the previous batch may be held."""
         assert self._board is not None, "start comes first"
         self._board.open(batch, offered=offered)
         if offered:
@@ -102,7 +105,7 @@ class Pool(Closing):
         self._wake()
 
     def withdraw(self, begin: int, end: int) -> int:
-        """Take those of members begin .. end-1 back that nobody has claimed; return how many these were."""
+        """Withdraw those of members begin .. end-1 that no worker has claimed; return their number."""
         assert self._board is not None
         return self._board.withdraw(begin, end)
 
@@ -112,12 +115,12 @@ class Pool(Closing):
         self._board.end_holders()
 
     def collect(self) -> Results:
-        """Return what those members came to that were done since the last call."""
+        """Return the results of the members that were finished since the last call."""
         assert self._board is not None
         return self._board.collect()
 
     def results(self) -> Results:
-        """Return what all members of the open batch came to."""
+        """Return the results of all members of the open batch."""
         assert self._board is not None
         return self._board.results()
 
@@ -130,11 +133,12 @@ class Pool(Closing):
             send(writer, WAKE)
 
     def wait(self) -> None:
-        """Sleep until a worker or its parent has something to say, or for a moment; then `check`.
+        """Sleep until a worker or its parent signals, at most for a moment; then `check`.
 
         Raises
         ------
-        ClusterError    the workers are lost and cannot be replaced
+        ClusterError
+            The workers are lost and cannot be replaced.
         """
         assert self._parent is not None
         connection.wait([self.done, *self._parent.sentinels], POLL_SECONDS)
@@ -145,7 +149,8 @@ class Pool(Closing):
 
         Raises
         ------
-        ClusterError    the workers are lost and cannot be replaced
+        ClusterError
+            The workers are lost and cannot be replaced.
         """
         assert self._board is not None
         assert self._parent is not None
@@ -156,12 +161,12 @@ class Pool(Closing):
             raise ClusterError(f"workers die as soon as they start: {reasons[0]}")
 
     def drain(self) -> None:
-        """Forget what made `done` ready."""
+        """Empty `done`."""
         while self.done.poll():
             receive(self.done)
 
     def close(self) -> None:
-        """End the workers and their parent, and give the shared memory back."""
+        """End the workers and their parent, and release the shared memory."""
         if self._parent is not None:
             self._parent.close()
             self._parent = None

@@ -57,7 +57,7 @@ def die_with(parent: int) -> None:
 
 
 def _leave_output_to_the_head() -> None:
-    """Send all that is printed here to standard error, and lose it where nobody reads that.
+    """Send everything printed here to standard error, and drop it if that has no reader.
 
     An environment may print as it likes: a pipe that is full or broken neither makes it wait nor makes it fail.
     """
@@ -72,9 +72,9 @@ def _leave_output_to_the_head() -> None:
 
 
 def _never_waiting(descriptor: int) -> int:
-    """Return a descriptor of the same pipe or terminal that does not wait; others who have it open are not affected.
+    """Return a descriptor of the same pipe or terminal that never blocks; other users of it are not affected.
 
-    Files do not make anybody wait; sockets cannot be opened again and stay as they are.
+    Files do not block; sockets cannot be opened again and stay as they are.
     """
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         with contextlib.suppress(OSError, AttributeError):

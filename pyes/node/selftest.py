@@ -65,7 +65,7 @@ def _streams() -> Iterator[NDArray[Any]]:
 
 
 def _slices(table: NDArray[Any], level: str | None) -> Iterator[Float32Array]:
-    """Yield what perturbations and sums over slices of a table come to."""
+    """Yield perturbations and sums over slices of a table."""
     theta, deviation = _normals(_DIM), np.abs(_normals(_DIM, 5000)) + np.float32(0.5)
     offsets = np.empty(_SLICES, np.int64)
     _core.draw_offsets(_SEED, Purpose.OFFSET, 0, len(table) - _DIM + 1, offsets)

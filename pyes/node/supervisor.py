@@ -38,11 +38,15 @@ class Supervisor:
     Parameters
     ----------
     start_method : "fork" or "spawn"
-    wakes : pipes      (reader, writer) per worker; the head and the supervisor write, the worker reads
+    wakes : pipes
+        (reader, writer) per worker; the head and the supervisor write, the worker reads.
     done : Connection  the pipe on which the head waits for the end of a batch
-    episode_time_limit : float    seconds after which a worker's episode counts as hung
-    attempts : int     workers that a member may cost before it is recorded as failed
-    log : callable     run first in a new worker (its logging)
+    episode_time_limit : float
+        Seconds after which a worker's episode counts as hung.
+    attempts : int
+        Workers that a member may cost before it is recorded as failed.
+    log : callable
+        Run first in a new worker (its logging).
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class Supervisor:
         self._board: Board | None = None
         self._looked = 0.0
         self._episodes, self._stops = Watch(), Watch()
-        self._fruitless = 0  # workers in a row that died without a member in hand, and nobody got one done
+        self._fruitless = 0  # workers in a row that died without holding a member, while no member was finished
         self._busy = 0.0
 
     def start(self, site: Site) -> None:
@@ -143,7 +147,7 @@ class Supervisor:
     def _cause(self, code: int) -> tuple[str, bool]:
         """Return why a worker ended, and whether the member in its hands may be to blame."""
         if sys.platform != "win32" and code == -signal.SIGKILL:
-            # Killed by somebody, as long as it was not the kernel for want of memory.
+            # Killed from outside, unless the kernel did it because memory ran out.
             if self._out_of_memory.look(time.monotonic(), kernel_memory_kills()):
                 return "killed: out of memory", True
             return "killed from outside", False

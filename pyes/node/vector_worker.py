@@ -54,7 +54,8 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
 
         Raises
         ------
-        MemoryError    there was too little memory; in a process of its own only
+        MemoryError
+            There was too little memory; in a process of its own only.
         """
         wave = _Wave(members, [self._sums(batch) for _ in members])
         try:
@@ -90,7 +91,7 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
 
 
 class _Wave:
-    """Members that are evaluated together, and what each has come to so far."""
+    """Members that are evaluated together, and the sums of each so far."""
 
     def __init__(self, members: list[int], sums: list[Sums]) -> None:
         self.members, self.sums = members, sums

@@ -1,7 +1,7 @@
-"""Judgements about time: who has been at the same thing for too long, and whether the kernel ran out of memory.
+"""Rules about time: how long a process has been doing one thing, and whether the kernel recently ran out of memory.
 
-Owns no process and reads no clock: it is told what was seen and when. Invariant: only time that the watcher itself was
-awake for counts, so Ctrl-Z, a suspended machine and a starved one make nobody late.
+Owns no process and reads no clock: callers pass observations and their times. Invariant: only time during which the
+watching process itself ran counts, so that no worker is late after Ctrl-Z or on a suspended or overloaded machine.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _RECENT = 10.0  # seconds that a process of much memory may take to die after th
 
 
 class Watch:
-    """How long each of several processes has been at the same thing."""
+    """Measures how long each of several processes has been doing the same thing."""
 
     def __init__(self) -> None:
         self._last = 0.0
@@ -19,12 +19,14 @@ class Watch:
         self._seconds: list[float] = []
 
     def look(self, now: float, doing: Sequence[float]) -> list[float]:
-        """Take what each process does now; return for how many seconds each has been at it.
+        """Take what each process does now; return for how many seconds each has been doing it.
 
         Parameters
         ----------
-        now : float        monotonic seconds
-        doing : (n,)       a number that names what each process does; 0: nothing that may not last
+        now : float
+            Monotonic seconds.
+        doing : (n,)
+            A number that names what each process does; 0: nothing that may not last.
         """
         gap = min(now - self._last, _LONGEST_GAP)
         if len(doing) != len(self._before):
@@ -36,11 +38,12 @@ class Watch:
 
 
 class OutOfMemory:
-    """Whether a process that was killed just now may have been the kernel's choice for want of memory.
+    """Whether a process that was killed just now may have been killed by the kernel because memory ran out.
 
     Parameters
     ----------
-    kills : int or None    processes that the kernel has killed for memory so far; None: it does not say
+    kills : int or None
+        Processes that the kernel has killed for memory so far; None: it does not say.
     """
 
     def __init__(self, kills: int | None) -> None:

@@ -26,14 +26,19 @@ class Sums:
 
     Parameters
     ----------
-    episodes : int          that it will have
-    behaviour_size : int    numbers that characterise each
+    episodes : int
+        That it will have.
+    behaviour_size : int
+        Numbers that characterise each.
 
     Attributes
     ----------
-    total : float                             return
-    length : int                              timesteps
-    behaviour : float64 (behaviour_size,)     what characterises the episodes
+    total : float
+        Return.
+    length : int
+        Timesteps.
+    behaviour : float64 (behaviour_size,)
+        What characterises the episodes.
     """
 
     def __init__(self, episodes: int, behaviour_size: int) -> None:
@@ -79,10 +84,13 @@ class BaseWorker(ABC, Generic[E]):
 
     Parameters
     ----------
-    slot : int           this worker's number on the board
+    slot : int
+        This worker's number on the board.
     workload : Workload  a task's configuration, or a function of theta
-    table : array        the noise table
-    own_process : bool   whether want of memory ends the worker, since the process may be damaged, and not the member
+    table : array
+        The noise table.
+    own_process : bool
+        Whether want of memory ends the worker, since the process may be damaged, and not the member.
     """
 
     def __init__(
@@ -208,7 +216,8 @@ class Worker(BaseWorker[Evaluator]):
 
         Raises
         ------
-        MemoryError    there was too little memory; in a process of its own only
+        MemoryError
+            There was too little memory; in a process of its own only.
         """
         seeds = batch.seeds[member].tolist()
         episode = 0

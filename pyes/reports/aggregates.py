@@ -36,8 +36,10 @@ def align(
 
     Parameters
     ----------
-    curves    x, ascending, and y of each
-    kept      whether a curve that ends early keeps its last value
+    curves : Sequence[tuple[Float64Array, Float64Array]]
+        X, ascending, and y of each.
+    kept : Sequence[bool]
+        Whether a curve that ends early keeps its last value.
 
     Returns
     -------

@@ -42,8 +42,10 @@ def export(run: str | Path, output: str | Path) -> Path:
 
     Raises
     ------
-    ConfigError          the suffix is unknown, a package is missing, or the file cannot be written
-    RunDirectoryError    the policy is missing or damaged
+    ConfigError
+        The suffix is unknown, a package is missing, or the file cannot be written.
+    RunDirectoryError
+        The policy is missing or damaged.
     """
     output = Path(output)
     if output.suffix not in _WRITERS:
@@ -79,7 +81,8 @@ def onnx_model(policy: Policy) -> "onnx.ModelProto":
 
     Raises
     ------
-    ConfigError    the package onnx is not installed, or torch runs the network
+    ConfigError
+        The package onnx is not installed, or torch runs the network.
     """
     return _Graph(policy).model()
 

@@ -57,7 +57,8 @@ def check_output(output: str | Path) -> Path:
 
     Raises
     ------
-    ConfigError    the suffix names no format that figures have, or there is no such folder
+    ConfigError
+        The suffix names no format that figures have, or there is no such folder.
     """
     output = Path(output)
     if output.suffix not in SUFFIXES:
@@ -72,7 +73,8 @@ def write(output: Path, draw: "Callable[[Figure], None]") -> None:
 
     Raises
     ------
-    ConfigError    the figure cannot be written
+    ConfigError
+        The figure cannot be written.
     """
     import matplotlib
     from matplotlib.figure import Figure

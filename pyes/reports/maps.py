@@ -83,14 +83,20 @@ def draw(run: str | Path, output: str | Path, method: Method = "pca") -> Path:
 
     Parameters
     ----------
-    run       run directory
-    output    .png, .svg or .pdf file to write
-    method    pca: the two principal components of the individuals; umap: near individuals stay near, distances are lost
+    run : str or Path
+        Run directory.
+    output : str or Path
+        .png, .svg or .pdf file to write.
+    method : Method
+        Pca: the two principal components of the individuals; umap: near individuals stay near, distances are
+        lost.
 
     Raises
     ------
-    ConfigError          ``method`` or the suffix is unknown, umap-learn is missing, or the figure cannot be written
-    RunDirectoryError    the run is missing or damaged, or has no generations yet
+    ConfigError
+        ``method`` or the suffix is unknown, umap-learn is missing, or the figure cannot be written.
+    RunDirectoryError
+        The run is missing or damaged, or has no generations yet.
     """
     output = figures.check_output(output)
     if method not in get_args(Method):

@@ -35,15 +35,21 @@ def plot(runs: Sequence[str | Path], output: str | Path, x: XAxis = "timesteps",
 
     Parameters
     ----------
-    runs      run directories, or folders with runs somewhere below (of a multirun)
-    output    .png, .svg or .pdf file to write
-    x         timesteps, seconds, generation or episodes: what the horizontal axis counts
-    band      range: mean, least and greatest; iqm: interquartile mean and its bootstrap interval
+    runs : Sequence[str or Path]
+        Run directories, or folders with runs somewhere below (of a multirun).
+    output : str or Path
+        .png, .svg or .pdf file to write.
+    x : XAxis
+        Timesteps, seconds, generation or episodes: what the horizontal axis counts.
+    band : BandKind
+        Range: mean, least and greatest; iqm: interquartile mean and its bootstrap interval.
 
     Raises
     ------
-    ConfigError          no runs given, ``x``, ``band`` or the suffix is unknown, or the figure cannot be written
-    RunDirectoryError    a run is missing, or has no metrics yet
+    ConfigError
+        No runs given, ``x``, ``band`` or the suffix is unknown, or the figure cannot be written.
+    RunDirectoryError
+        A run is missing, or has no metrics yet.
     """
     output = figures.check_output(output)
     for name, value, allowed in (("x", x, X_AXES), ("band", band, BANDS)):

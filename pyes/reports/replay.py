@@ -74,16 +74,23 @@ def evaluate(
 
     Parameters
     ----------
-    run           run directory, or an exported .safetensors file
-    episodes      1 or more; the first ones are the same whatever their number; None: 100, or 1 of a function
-    seed          of the evaluation episodes; None takes the run's own, and so the episodes of its own evaluations
-    generation    whose center, rebuilt from the journal; None takes the policy that the run has saved last
+    run : str or Path
+        Run directory, or an exported .safetensors file.
+    episodes : int or None
+        1 or more; the first ones are the same whatever their number; None: 100, or 1 of a function.
+    seed : int or None
+        Of the evaluation episodes; None takes the run's own, and so the episodes of its own evaluations.
+    generation : int or None
+        Whose center, rebuilt from the journal; None takes the policy that the run has saved last.
 
     Raises
     ------
-    ConfigError         episodes, seed or generation is impossible
-    RunDirectoryError   the policy is missing, damaged, or does not fit its task
-    TaskError           the environment failed
+    ConfigError
+        Episodes, seed or generation is impossible.
+    RunDirectoryError
+        The policy is missing, damaged, or does not fit its task.
+    TaskError
+        The environment failed.
     """
     policy = center(run, generation)
     with open_task(policy) as task:
@@ -97,8 +104,10 @@ def center(run: str | Path, generation: int | None = None) -> Policy:
 
     Raises
     ------
-    ConfigError          the run has not come that far
-    RunDirectoryError    there is no policy, or no whole journal
+    ConfigError
+        The run has not reached that generation.
+    RunDirectoryError
+        There is no policy, or no whole journal.
     """
     if generation is None:
         return Policy.load(run)
@@ -111,8 +120,10 @@ def open_task(policy: Policy, render_mode: str | None = None) -> Task:
 
     Raises
     ------
-    ConfigError          the environment is not installed here, or its configuration is no longer valid
-    RunDirectoryError    the policy names no task, or observes something else
+    ConfigError
+        The environment is not installed here, or its configuration is no longer valid.
+    RunDirectoryError
+        The policy names no task, or observes something else.
     """
     if not policy.task:
         raise RunDirectoryError("the policy names no task; save it with task=..., or run it in an environment of yours")
@@ -133,8 +144,10 @@ def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) ->
 
     Raises
     ------
-    ConfigError    episodes or seed is impossible
-    TaskError      the environment raised
+    ConfigError
+        Episodes or seed is impossible.
+    TaskError
+        The environment raised.
     """
     if episodes < 1:
         raise ConfigError(f"episodes is {episodes}, expected 1 or more")
@@ -169,14 +182,18 @@ def _named(name: str, environment_seed: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Playback:
-    """What a member's episodes came to when they were run again.
+    """Results of a member's episodes when they were run again.
 
     Attributes
     ----------
-    return_ : float             mean over its episodes
-    length : int                timesteps of all of them together
-    seeds : tuple of int        environment seed of each
-    recorded_return, recorded_length    what the journal has; a return of NaN where the member failed
+    return_ : float
+        Mean over its episodes.
+    length : int
+        Timesteps of all of them together.
+    seeds : tuple of int
+        Environment seed of each.
+    recorded_return, recorded_length
+        What the journal has; a return of NaN where the member failed.
     """
 
     return_: float
@@ -203,8 +220,10 @@ def open(run: str | Path) -> "Replay":
 
     Raises
     ------
-    RunDirectoryError    there is no journal (a JournalError when it is damaged or empty)
-    ConfigError          its task or its noise table cannot be made on this machine
+    RunDirectoryError
+        There is no journal (a JournalError when it is damaged or empty).
+    ConfigError
+        Its task or its noise table cannot be made on this machine.
     """
     return Replay(run)
 
@@ -281,12 +300,15 @@ class Replay(Closing):
 
         Parameters
         ----------
-        task    where to play, closed afterwards; None makes the run's own
+        task : Task or None
+            Where to play, closed afterwards; None makes the run's own.
 
         Raises
         ------
-        ConfigError    there is no such generation or member
-        TaskError      the environment raised, as it may have done in the run
+        ConfigError
+            There is no such generation or member.
+        TaskError
+            The environment raised, as it may have done in the run.
         """
         record = self._check_member(generation, index)
         state = self._history.seek(generation)

@@ -24,7 +24,7 @@ from pyes.run.metrics import read_rows
 XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
 X_AXES: tuple[XAxis, ...] = get_args(XAxis)
 
-#: Of what does not decide theta: where a run lies and what it leaves there tell nobody anything.
+#: Of what does not decide theta: keys about where a run lies and what it writes say nothing about its results.
 _SILENT = ("run_dir", "resume", "force", "logger", "snapshot")
 
 Float64Array = NDArray[np.float64]
@@ -69,7 +69,8 @@ def read(paths: Iterable[str | Path]) -> list[Run]:
 
     Raises
     ------
-    RunDirectoryError    a run is missing, is damaged, or has no generations yet
+    RunDirectoryError
+        A run is missing, is damaged, or has no generations yet.
     """
     runs: dict[Path, Run] = {}
     for path in paths:

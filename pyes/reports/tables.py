@@ -41,7 +41,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class TableRow:
-    """What a group came to; None where it has no evaluation."""
+    """Figures of a group; None where it has no evaluation."""
 
     label: str
     runs: list[str]  # their directories
@@ -80,13 +80,17 @@ def table(runs: Sequence[str | Path], targets: Iterable[float] = ()) -> Table:
 
     Parameters
     ----------
-    runs       run directories, or folders with runs somewhere below (of a multirun); finished or in progress
-    targets    returns, of which to say when evaluations first reached them
+    runs : Sequence[str or Path]
+        Run directories, or folders with runs somewhere below (of a multirun); finished or in progress.
+    targets : Iterable[float]
+        Returns, of which to say when evaluations first reached them.
 
     Raises
     ------
-    ConfigError          no runs given
-    RunDirectoryError    a run is missing, or has no metrics yet
+    ConfigError
+        No runs given.
+    RunDirectoryError
+        A run is missing, or has no metrics yet.
     """
     if not runs:
         raise ConfigError("no runs to tabulate; name one or more run directories")

@@ -31,21 +31,30 @@ def record(
 
     Parameters
     ----------
-    run           run directory, or an exported .safetensors file
-    output        .mp4 file to write: H.264, yuv420p, in real time by the task's frame rate
-    episodes      1 or more
-    seed          of the evaluation episodes; None takes the run's own
-    generation    whose center, rebuilt from the journal; None takes the policy that the run has saved last
+    run : str or Path
+        Run directory, or an exported .safetensors file.
+    output : str or Path
+        .mp4 file to write: H.264, yuv420p, in real time by the task's frame rate.
+    episodes : int
+        1 or more.
+    seed : int or None
+        Of the evaluation episodes; None takes the run's own.
+    generation : int or None
+        Whose center, rebuilt from the journal; None takes the policy that the run has saved last.
 
     Returns
     -------
-    EvaluationResult    return and length of each episode that is seen
+    EvaluationResult
+        Return and length of each episode that is seen.
 
     Raises
     ------
-    ConfigError          the package imageio-ffmpeg is missing, or the file cannot be written or is no .mp4
-    RunDirectoryError    the policy is missing or damaged
-    PyesError            the environment gives no pictures, or the encoder failed
+    ConfigError
+        The package imageio-ffmpeg is missing, or the file cannot be written or is no .mp4.
+    RunDirectoryError
+        The policy is missing or damaged.
+    PyesError
+        The environment gives no pictures, or the encoder failed.
     """
     _check_encoder(Path(output))
     policy = center(run, generation)
@@ -58,19 +67,26 @@ def record_member(run: str | Path, output: str | Path, generation: int, member: 
 
     Parameters
     ----------
-    run                   run directory
-    output                .mp4 file to write
-    generation, member    which one
+    run : str or Path
+        Run directory.
+    output : str or Path
+        .mp4 file to write.
+    generation, member : int
+        Which one.
 
     Returns
     -------
-    Playback    what is seen
+    Playback
+        What is seen.
 
     Raises
     ------
-    ConfigError          as `record`, or there is no such generation or member
-    RunDirectoryError    the journal is missing or damaged
-    PyesError            the environment gives no pictures or raised, or the encoder failed
+    ConfigError
+        As `record`, or there is no such generation or member.
+    RunDirectoryError
+        The journal is missing or damaged.
+    PyesError
+        The environment gives no pictures or raised, or the encoder failed.
     """
     _check_encoder(Path(output))
     with replay.open(run) as individuals:

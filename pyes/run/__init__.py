@@ -1,4 +1,4 @@
 """A run as data: its state, its journal, its metrics, and the directory that holds them.
 
-Must not know who evaluates the members.
+Must not know where members are evaluated.
 """

@@ -36,7 +36,7 @@ class RunDirectory:
 
     lock                 held by the process that writes the run, and names it
     config.json          the resolved configuration
-    journal.bin          what the members of each generation came to: the run itself
+    journal.bin          returns of the members of each generation: the run itself
     train.log            what the head and its workers said
     nodes.csv            one row a generation and node, where there are several
     metrics.csv          one row a generation
@@ -63,7 +63,8 @@ class RunDirectory:
 
         Raises
         ------
-        RunDirectoryError    another process holds it, or it cannot be made
+        RunDirectoryError
+            Another process holds it, or it cannot be made.
         """
         try:
             self.snapshots.mkdir(parents=True, exist_ok=True)
@@ -109,7 +110,8 @@ class RunDirectory:
 
         Raises
         ------
-        RunDirectoryError    it cannot be made or written, or it holds another run
+        RunDirectoryError
+            It cannot be made or written, or it holds another run.
         """
         self.check_free()
         try:
@@ -124,7 +126,8 @@ class RunDirectory:
 
         Raises
         ------
-        RunDirectoryError    it holds no run
+        RunDirectoryError
+            It holds no run.
         """
         if not self.config.exists() and not self.journal.exists():
             raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it")
@@ -134,7 +137,8 @@ class RunDirectory:
 
         Raises
         ------
-        RunDirectoryError    it holds a run
+        RunDirectoryError
+            It holds a run.
         """
         if (self.journal.exists() and self.journal.stat().st_size > 0) or self.has_results():
             raise RunDirectoryError(
@@ -151,7 +155,8 @@ class RunDirectory:
 
         Raises
         ------
-        ConfigError    it cannot be written; the one before it stays
+        ConfigError
+            It cannot be written; the one before it stays.
         """
         write_file(self.config, (json.dumps(configuration.to_mapping(config), indent=2) + "\n").encode())
 
@@ -160,7 +165,8 @@ class RunDirectory:
 
         Raises
         ------
-        RunDirectoryError    there is no run, or its configuration is damaged
+        RunDirectoryError
+            There is no run, or its configuration is damaged.
         """
         try:
             return configuration.from_mapping(json.loads(self.config.read_bytes()))
@@ -174,7 +180,8 @@ class RunDirectory:
 
         Raises
         ------
-        ConfigError    it cannot be written; the older snapshots are as they were
+        ConfigError
+            It cannot be written; the older snapshots are as they were.
         """
         write_file(self.snapshots / f"generation-{generation:08d}.safetensors", packing.pack(state))
         for path in self._snapshots()[:-_SNAPSHOTS_KEPT]:

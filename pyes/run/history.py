@@ -20,7 +20,8 @@ def setup_of(recording: Recording) -> Setup:
 
     Raises
     ------
-    JournalError    nothing has been recorded yet
+    JournalError
+        Nothing has been recorded yet.
     """
     if not len(recording):
         raise JournalError(f"{recording.path} holds no generation yet; train first")
@@ -39,14 +40,19 @@ class History:
 
     Parameters
     ----------
-    recording : Recording     with at least one record
-    setup : Setup             the one that the run began with
-    table : NoiseTable        the one that the setup describes
-    snapshots                 states to begin at, the best one first; one that is not of this journal is passed over
+    recording : Recording
+        With at least one record.
+    setup : Setup
+        The one that the run began with.
+    table : NoiseTable
+        The one that the setup describes.
+    snapshots : Iterable[dict[str, Any]]
+        States to begin at, the best one first; one that is not of this journal is passed over.
 
     Raises
     ------
-    JournalError    the table is another one than the run's
+    JournalError
+        The table is another one than the run's.
     """
 
     def __init__(
@@ -74,7 +80,8 @@ class History:
 
         Raises
         ------
-        JournalError    it was made with another theta than the one that is rebuilt here
+        JournalError
+            It was made with another theta than the one that is rebuilt here.
         """
         record = self._recording[self._applied]
         if isinstance(record, Start) and self._applied:
@@ -88,8 +95,10 @@ class History:
 
         Raises
         ------
-        ConfigError     the run has not come that far
-        JournalError    a record on the way was made with another theta than the one that is rebuilt here
+        ConfigError
+            The run has not come that far.
+        JournalError
+            A record on the way was made with another theta than the one that is rebuilt here.
         """
         if not 0 <= generation <= self._recording.generations:
             raise ConfigError(

@@ -58,12 +58,18 @@ class Start:
 
     Attributes
     ----------
-    generation : int    the first one under these settings
-    settings : dict     every setting that decides theta, as `pyes.config.deciding` gives them
-    table : str         fingerprint of the noise table
-    theta_hash : str    of the center of ``generation``
-    versions : dict     of Python and of the packages that decide numbers
-    reference : str     digest of the reference batch; None without virtual batch normalisation
+    generation : int
+        The first one under these settings.
+    settings : dict
+        Every setting that decides theta, as `pyes.config.deciding` gives them.
+    table : str
+        Fingerprint of the noise table.
+    theta_hash : str
+        Of the center of ``generation``.
+    versions : dict
+        Of Python and of the packages that decide numbers.
+    reference : str
+        Digest of the reference batch; None without virtual batch normalisation.
     """
 
     generation: int
@@ -76,18 +82,26 @@ class Start:
 
 @dataclass(frozen=True)
 class Generation:
-    """What the members of a generation came to.
+    """Results of the members of a generation.
 
     Attributes
     ----------
-    theta_hash : str             of the center they were drawn around
-    returns : float64 (n,)       the task's own, in member order; NaN where a member failed
-    lengths : uint (n,)          timesteps of all episodes of a member
-    status : uint8 (n,)          see `pyes.episodes.batch.Status`
-    observations : int           counted so far, this generation included; 0 where they are not normalised
-    sums : float64 (2 * size,)   their sums so far, then the sums of their squares; empty where they are not normalised
-    behaviours : float32 (n * behaviour_size,)    in member order, NaN where a member failed; None: none are wanted
-    agreement : float            of the halves of the members' episodes; None: not wanted, or there is none
+    theta_hash : str
+        Of the center they were drawn around.
+    returns : float64 (n,)
+        The task's own, in member order; NaN where a member failed.
+    lengths : uint (n,)
+        Timesteps of all episodes of a member.
+    status : uint8 (n,)
+        See `pyes.episodes.batch.Status`.
+    observations : int
+        Counted so far, this generation included; 0 where they are not normalised.
+    sums : float64 (2 * size,)
+        Their sums so far, then the sums of their squares; empty where they are not normalised.
+    behaviours : float32 (n * behaviour_size,)
+        In member order, NaN where a member failed; None: none are wanted.
+    agreement : float
+        Of the halves of the members' episodes; None: not wanted, or there is none.
     """
 
     generation: int
@@ -103,14 +117,18 @@ class Generation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation of the center of ``generation`` came to.
+    """Results of an evaluation of the center of ``generation``.
 
     Attributes
     ----------
-    theta_hash : str          of the center
-    returns : float64 (n,)    of each episode
-    status : uint8 (n,)       see `pyes.episodes.batch.Status`
-    timesteps : int           of all episodes; None: ``evaluation.share`` is null, so they are not counted
+    theta_hash : str
+        Of the center.
+    returns : float64 (n,)
+        Of each episode.
+    status : uint8 (n,)
+        See `pyes.episodes.batch.Status`.
+    timesteps : int
+        Of all episodes; None: ``evaluation.share`` is null, so they are not counted.
     """
 
     generation: int
@@ -155,8 +173,10 @@ class Recording:
     ----------
     path : Path
     entries : list of Entry
-    size : int                  bytes up to the end of the last whole record
-    torn : int                  bytes after that
+    size : int
+        Bytes up to the end of the last whole record.
+    torn : int
+        Bytes after that.
     """
 
     path: Path
@@ -202,7 +222,8 @@ def read(path: Path) -> Recording:
 
     Raises
     ------
-    JournalError    the file cannot be read, is no journal, is of another format, or is damaged before its end
+    JournalError
+        The file cannot be read, is no journal, is of another format, or is damaged before its end.
     """
     try:
         with open(path, "rb") as file:
@@ -324,11 +345,13 @@ class Journal(Closing):
 
     Parameters
     ----------
-    recording : Recording    what is there; a torn end after it is cut off
+    recording : Recording
+        What is there; a torn end after it is cut off.
 
     Raises
     ------
-    ConfigError    the file cannot be written
+    ConfigError
+        The file cannot be written.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -352,7 +375,8 @@ class Journal(Closing):
 
         Raises
         ------
-        ConfigError    it cannot be written, or what was written before could not be forced to disk
+        ConfigError
+            It cannot be written, or what was written before could not be forced to disk.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -366,7 +390,8 @@ class Journal(Closing):
 
         Raises
         ------
-        ConfigError    the disk refuses, or has refused before
+        ConfigError
+            The disk refuses, or has refused before.
         """
         if self._refusal is None:
             self._dirty = False  # before the sync: what is appended during it counts for the next one

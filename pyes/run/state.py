@@ -42,10 +42,13 @@ class Interface:
     Attributes
     ----------
     observation_size : int
-    shape : tuple of int    of one observation
+    shape : tuple of int
+        Of one observation.
     decoder : ActionDecoder
-    max_timesteps : int     timesteps of an episode, at most
-    behaviour_size : int    numbers that characterise an episode; 0: none are wanted
+    max_timesteps : int
+        Timesteps of an episode, at most.
+    behaviour_size : int
+        Numbers that characterise an episode; 0: none are wanted.
     """
 
     observation_size: int
@@ -60,8 +63,10 @@ class Interface:
 
         Raises
         ------
-        ConfigError    the environment is unknown, or its spaces do not fit the settings
-        TaskError      it could not be made
+        ConfigError
+            The environment is unknown, or its spaces do not fit the settings.
+        TaskError
+            It could not be made.
         """
         with tasks.make(config) as task:
             decoder = ActionDecoder.for_space(
@@ -77,12 +82,16 @@ class Setup:
 
     Attributes
     ----------
-    config : TrainConfig    with every "auto" that decides theta resolved
+    config : TrainConfig
+        With every "auto" that decides theta resolved.
     spec : PolicySpec
     theta : float32 (dim,)  the parameters that the run starts from
-    max_timesteps : int     timesteps of an episode, at most
-    behaviour_size : int    numbers that characterise an episode; 0: none are wanted
-    reference_batch : (n, observation_size) or None    of virtual batch normalisation
+    max_timesteps : int
+        Timesteps of an episode, at most.
+    behaviour_size : int
+        Numbers that characterise an episode; 0: none are wanted.
+    reference_batch : (n, observation_size) or None
+        Of virtual batch normalisation.
     """
 
     config: TrainConfig
@@ -98,7 +107,8 @@ class Setup:
 
         Raises
         ------
-        ConfigError, TaskError    the task, the network or the noise table cannot be made
+        ConfigError, TaskError
+            The task, the network or the noise table cannot be made.
         """
         interface = interface or Interface.of(config.task)
         spec, theta = networks.build(
@@ -166,7 +176,8 @@ class RunState:
     Parameters
     ----------
     setup : Setup
-    table : NoiseTable    the one that the setup describes
+    table : NoiseTable
+        The one that the setup describes.
     """
 
     def __init__(self, setup: Setup, table: NoiseTable) -> None:
@@ -280,7 +291,8 @@ class RunState:
 
         Raises
         ------
-        JournalError    the record was made in another state: this one does not lead to its theta
+        JournalError
+            The record was made in another state: this one does not lead to its theta.
         """
         if (record.generation, record.theta_hash) != (self.generation, self.theta_hash):
             raise JournalError(
@@ -320,7 +332,8 @@ class RunState:
 
         Raises
         ------
-        JournalError    the task gives other observations here
+        JournalError
+            The task gives other observations here.
         """
         digest = array_hash(self.setup.reference_batch)
         if record.reference != digest:

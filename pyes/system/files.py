@@ -1,7 +1,7 @@
 """Whole or not at all: how pyes puts bytes on disk.
 
-Owns the one way to replace a file and the one way to let one grow; knows nothing of what is in it. Invariant: whoever
-opens a replaced file, at any moment and after any crash, finds either the old bytes or all of the new ones.
+Owns the one way to replace a file and the one way to let one grow; knows nothing of its content. Invariant: a
+replaced file holds, at any moment and after any crash, either the old bytes or all of the new ones.
 """
 
 import errno
@@ -30,7 +30,8 @@ def write_file(path: Path, data: bytes) -> None:
 
     Raises
     ------
-    ConfigError    the file cannot be written (missing folder, no permission, full disk)
+    ConfigError
+        The file cannot be written (missing folder, no permission, full disk).
     """
     with replacing(path) as beside:
         beside.write_bytes(data)
@@ -44,7 +45,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Raises
     ------
-    ConfigError    an OSError in the block or while replacing (missing folder, no permission, full disk)
+    ConfigError
+        An OSError in the block or while replacing (missing folder, no permission, full disk).
     """
     if not path.parent.is_dir():
         # Seen now, not after the work whose result was to be written.
@@ -98,16 +100,19 @@ def _lives(pid: int) -> bool:
 class AppendFile(Closing):
     """A file that grows by whole pieces: each is in it entirely, or not at all.
 
-    A full disk is waited for, since somebody may make room; everything else that goes wrong is an error at once.
+    On a full disk, writing is tried again for some minutes; any other failure is an error at once.
 
     Parameters
     ----------
-    path : Path    made if it is missing
-    size : int     bytes to keep of what is there; the rest is cut off
+    path : Path
+        Made if it is missing.
+    size : int
+        Bytes to keep of what is there; the rest is cut off.
 
     Raises
     ------
-    ConfigError    the file cannot be opened or cut
+    ConfigError
+        The file cannot be opened or cut.
     """
 
     def __init__(self, path: Path, size: int) -> None:
@@ -131,7 +136,8 @@ class AppendFile(Closing):
 
         Raises
         ------
-        ConfigError    it cannot be written, or the disk stayed full for some minutes; the file is as it was
+        ConfigError
+            It cannot be written, or the disk stayed full for some minutes; the file is as it was.
         """
         for delay in (*_DELAYS, None):
             try:
@@ -163,7 +169,8 @@ class AppendFile(Closing):
 
         Raises
         ------
-        ConfigError    the disk refuses; what it has by then is not known
+        ConfigError
+            The disk refuses; what it has by then is not known.
         """
         try:
             os.fsync(self._descriptor)

@@ -19,7 +19,8 @@ def pack(state: dict[str, Any]) -> bytes:
 
     Parameters
     ----------
-    state : dict    of arrays, JSON values and such dicts, whose keys have no dots
+    state : dict
+        Of arrays, JSON values and such dicts, whose keys have no dots.
     """
     arrays: dict[str, Any] = {}
     values = json.dumps(_split(state, "", arrays))
@@ -31,7 +32,8 @@ def unpack(data: bytes) -> dict[str, Any]:
 
     Raises
     ------
-    ValueError    the bytes are not what was packed
+    ValueError
+        The bytes are not what was packed.
     """
     try:
         arrays = safetensors.numpy.load(data)
@@ -81,7 +83,8 @@ def theta_hash(theta: NDArray[np.float32]) -> str:
 
     Parameters
     ----------
-    theta : float32 (dim,)    flat parameters
+    theta : float32 (dim,)
+        Flat parameters.
     """
     return hashlib.blake2b(np.ascontiguousarray(theta, dtype="<f4").tobytes(), digest_size=8).hexdigest()
 

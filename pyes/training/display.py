@@ -32,8 +32,10 @@ class Display(Closing):
 
     Parameters
     ----------
-    config : TrainConfig    the budgets
-    enabled : bool          False shows nothing
+    config : TrainConfig
+        The budgets.
+    enabled : bool
+        False shows nothing.
     """
 
     def __init__(self, config: TrainConfig, *, enabled: bool = True) -> None:
@@ -61,8 +63,10 @@ class Display(Closing):
 
         Parameters
         ----------
-        nodes : sequence of NodeRow    what other machines did for it; seen on a terminal, like the remarks
-        remarks : sequence of str      what was out of the ordinary so far
+        nodes : sequence of NodeRow
+            What other machines did for it; seen on a terminal, like the remarks.
+        remarks : sequence of str
+            What was out of the ordinary so far.
         """
         evaluated = row.eval_return_mean is not None
         if row.eval_return_mean is not None:

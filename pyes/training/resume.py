@@ -35,8 +35,10 @@ def settings(values: Mapping[str, Any]) -> TrainConfig:
 
     Raises
     ------
-    ConfigError          an unknown key, a wrong type or an impossible value
-    RunDirectoryError    there is no run to go on with
+    ConfigError
+        An unknown key, a wrong type or an impossible value.
+    RunDirectoryError
+        There is no run to go on with.
     """
     if values.get("resume") is None:
         return configuration.from_mapping(values)
@@ -48,7 +50,8 @@ def kept(directory: RunDirectory) -> dict[str, Any]:
 
     Raises
     ------
-    RunDirectoryError    there is no run, or its journal is damaged
+    RunDirectoryError
+        There is no run, or its journal is damaged.
     """
     start = last_start(journal.read(directory.journal))
     try:
@@ -65,7 +68,8 @@ def recording_of(directory: RunDirectory) -> Recording:
 
     Raises
     ------
-    JournalError    it is damaged, or gone though the run has begun
+    JournalError
+        It is damaged, or gone though the run has begun.
     """
     recording = journal.read(directory.journal)
     if not len(recording) and directory.has_results():
@@ -90,8 +94,9 @@ def going_on(recording: Recording, config: TrainConfig) -> tuple[TrainConfig, bo
 
     Raises
     ------
-    ConfigError    settings that decide theta have changed, without force (the message has old and new values), or in a
-                   way that no journal can go on with
+    ConfigError
+        Settings that decide theta have changed, without force (the message has old and new values), or in a way
+        that no journal can go on with.
     """
     start = last_start(recording)
     if start is None:
