@@ -19,7 +19,7 @@ help: ## list the targets
 # --- use ---
 
 demo: DEMO := runs/demo-$(shell date +%Y-%m-%d-%H-%M-%S)
-demo: $(VENV)/.installed-video ## train the default policy; draw its learning curve and film it
+demo: $(VENV)/.installed-box2d,video ## train the default policy; draw its learning curve and film it
 	$(BIN)/pyes train run_dir=$(DEMO)
 	$(BIN)/pyes video $(DEMO) -o $(DEMO)/video.mp4
 	@printf '\nthe run:             %s\nits learning curve:  %s\nits video:           %s\n' \
@@ -68,11 +68,12 @@ $(VENV)/.installed-%: $(SOURCES)
 		echo "pyes needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is $$($(PYTHON) --version 2>&1); try make PYTHON=python3.11" >&2; \
 		exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -c 'import torch; assert torch.__version__.split("+")[0] == "$(TORCH)"' 2>/dev/null || $(install-torch)
+	$(if $(filter dev torch all,$*),$(has-torch) 2>/dev/null || $(install-torch))
 	$(install) -e '.[$*]'
 	@touch $@
 
 # A module is compiled when it is first imported; pip would compile all of them, in one process, and most are never used.
 install := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
+has-torch := $(BIN)/python -c 'import torch; assert torch.__version__.split("+")[0] == "$(TORCH)"'
 # The CPU build where pip has it (its version then ends in +cpu); else the version alone, as the platform's own.
 install-torch = $(install) 'torch==$(TORCH)+cpu' 2>/dev/null || $(install) 'torch==$(TORCH)'

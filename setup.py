@@ -1,11 +1,13 @@
-"""The parts of the build that pyproject.toml cannot say: the extension module, and ``conf/`` as ``pyes.conf``.
+"""What pyproject.toml cannot say of the build: the extension module, ``conf/`` as ``pyes.conf``, the README's links.
 
 ``PYES_DEBUG_BUILD=1`` builds without optimisation, with debug symbols and with warnings as errors.
 """
 
 import os
+import re
 import sys
 import sysconfig
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -86,7 +88,23 @@ def conf_packages() -> list[str]:
     return sorted(".".join(("pyes", "conf", *parts)) for parts in relative)
 
 
+def description() -> str:
+    """Return the README with links to this version's files in the repository: relative ones lead nowhere on PyPI."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    repository, tag = project["urls"]["Homepage"], f"v{project['version']}"
+    raw = repository.replace("https://github.com/", "https://raw.githubusercontent.com/")
+
+    def absolute(link: re.Match[str]) -> str:
+        path = link[1]
+        return f"]({raw}/{tag}/{path})" if path.endswith(".png") else f"]({repository}/blob/{tag}/{path})"
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"\]\((?![a-z]+:|#)([^)\s]+)\)", absolute, readme)
+
+
 setup(
+    long_description=description(),
+    long_description_content_type="text/markdown",
     packages=[*find_packages(include=["pyes", "pyes.*"]), *conf_packages()],
     package_dir={"pyes.conf": "conf"},
     package_data={"pyes": ["py.typed", "*.pyi"], **{name: ["*.yaml"] for name in conf_packages()}},

@@ -5,6 +5,7 @@ that runs the tests; pyes itself is not.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,14 +13,17 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
+from email.message import Message
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
-SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "csrc", "pyes", "conf")
 EXTRAS = {
+    "box2d",
+    "torch",
     "bullet",
     "mujoco",
     "atari",
@@ -35,6 +39,8 @@ EXTRAS = {
     "dev",
     "all",
 }
+#: What git does not track, where there is no git to say so: in an unpacked sdist.
+UNTRACKED = {"__pycache__", "build", "dist", "runs", "multirun", "outputs", "PKG-INFO", "setup.cfg", "_core.c"}
 TINY = ("debug=default", "task=cart_pole")
 
 pytestmark = [
@@ -44,23 +50,45 @@ pytestmark = [
 ]
 
 
+def tracked() -> set[str]:
+    """Return the project's files: those that git tracks or would, or in an unpacked sdist all that are no output."""
+    if (ROOT / ".git").exists():
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+        return {name for name in listed if name and (ROOT / name).is_file()}
+    files = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
+    return {
+        path.as_posix()
+        for path in files
+        if not UNTRACKED & {*path.parts}
+        and not any(part.startswith(".") or part.endswith(".egg-info") for part in path.parts)
+        and path.suffix not in (".so", ".pyc")
+    }
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build sdist and wheel from a copy of the sources, unoptimised, which is soon done; returns their folder."""
     copy = tmp_path_factory.mktemp("source")
-    for name in SOURCES:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(
-                source, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "_core.c", "build")
-            )
-        else:
-            shutil.copy(source, copy / name)
+    for name in tracked():
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy / name)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(copy / "dist"), str(copy)]
     environment = {**os.environ, "PYES_DEBUG_BUILD": "1"}
     done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return copy / "dist"
+
+
+@pytest.fixture(scope="module")
+def unpacked(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpack the sdist; returns its folder."""
+    (path,) = built.glob("*.tar.gz")
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(path) as archive:
+        archive.extractall(folder, filter="data")
+    (project,) = folder.iterdir()
+    return project
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +106,9 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)]
     subprocess.run(install, check=True, capture_output=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    # The folders alone: their own .pth files, which would bring an editable pyes, are not read.
+    borrowed = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    (packages / "borrowed.pth").write_text("".join(f"{path}\n" for path in borrowed))
     return folder / "bin"
 
 
@@ -117,22 +147,77 @@ def test_wheel_holds_every_module_and_every_configuration(wheel: Path):
     assert modules | configurations | {"pyes/conf/__init__.py", "pyes/py.typed"} <= contents(wheel)
 
 
-def test_wheel_metadata_names_extras_licence_and_program(wheel: Path):
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
-        (folder,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
-        metadata = Parser().parsestr(archive.read(f"{folder}/METADATA").decode())
-        programs = archive.read(f"{folder}/entry_points.txt").decode()
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return Parser().parsestr(archive.read(name).decode())
+
+
+def test_wheel_metadata_names_extras_licence_and_program(wheel: Path, metadata: Message):
     assert set(metadata.get_all("Provides-Extra", [])) == EXTRAS
     assert (metadata["Name"], metadata["License-Expression"]) == ("pyes-rl", "MIT")
-    assert "pyes = pyes.cli:main" in programs
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt"))
+        assert "pyes = pyes.cli:main" in archive.read(name).decode()
 
 
-def test_sdist_holds_what_a_build_needs(built: Path):
-    (path,) = built.glob("*.tar.gz")
-    with tarfile.open(path) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    kernels = {path.relative_to(ROOT).as_posix() for path in (ROOT / "csrc" / "kernels").iterdir()}
-    assert kernels | {"csrc/_core.pyx", "csrc/pyes_kernels.h", "setup.py", "LICENSE", "conf/train.yaml"} <= names
+def test_wheel_needs_neither_torch_nor_a_simulator(metadata: Message):
+    needed = {re.split("[<>]", each)[0] for each in metadata.get_all("Requires-Dist", []) if "extra ==" not in each}
+    base = {"cryptography", "gymnasium", "hydra-core", "matplotlib", "msgpack", "numpy", "rich", "safetensors"}
+    assert needed == base
+
+
+def test_dev_has_every_extra_that_tests_use(metadata: Message):
+    (dev,) = (each for each in metadata.get_all("Requires-Dist", []) if re.match(r"pyes-rl\[.*extra == .dev.", each))
+    named = set(re.search(r"\[(.*?)\]", dev)[1].split(","))
+    assert named == EXTRAS - {"dev", "all", "gym"}  # the tests of gym make an environment of their own
+
+
+def test_description_has_the_readmes_links_and_images_for_any_site(metadata: Message):
+    links = re.findall(r"\]\(([^)\s]+)\)", metadata.get_payload())
+    assert not [link for link in links if not link.startswith(("https://", "#"))]
+    images = {link for link in links if link.endswith(".png")}
+    assert images
+    for image in images:
+        place = f"https://raw.githubusercontent.com/pyes-rl/pyes/v{metadata['Version']}/"
+        assert image.startswith(place)
+        assert (ROOT / image.removeprefix(place)).is_file()
+    assert {"Homepage", "Documentation", "Changelog", "Issues"} == {
+        each.split(",")[0] for each in metadata.get_all("Project-URL", [])
+    }
+
+
+def test_sdist_holds_what_git_has(unpacked: Path):
+    """All of it but what only the forge reads, so that one can build, test and read; and nothing that was built."""
+    names = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()}
+    made = {name for name in names if name in ("PKG-INFO", "setup.cfg") or ".egg-info/" in name}
+    assert names - made == {name for name in tracked() if not name.startswith(".")}
+
+
+def test_sdists_own_tests_are_collected_from_it(unpacked: Path, programs: Path):
+    """Every helper and every file that they read on import is there. -P: not the pyes beside the tests."""
+    collect = ("-P", "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider")
+    printed = run(programs / "python", *collect, cwd=unpacked)
+    assert re.search(r"^\d+ tests collected", printed, re.MULTILINE)
+
+
+def test_check_of_a_wheel_passes(unpacked: Path, programs: Path, tmp_path: Path):
+    """As release jobs run it, but for a few of its tests."""
+    check = (unpacked / "tests" / "check_wheel.py", "-k", "digest or centered_ranks or float_control")
+    printed = run(programs / "python", *check, cwd=tmp_path)
+    assert f"pyes in {programs.parent}" in printed
+    assert " passed" in printed
+
+
+@pytest.mark.skipif(not (ROOT / ".github").exists(), reason="an sdist has no workflows")
+def test_nothing_is_published_before_all_jobs_have_passed():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "wheels.yml").read_text(encoding="utf-8"))
+    jobs = workflow["jobs"]
+    assert set(jobs["publish"]["needs"]) == jobs.keys() - {"publish"}
+    assert jobs["ci"]["uses"] == "./.github/workflows/ci.yml"
+    ci = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    assert "workflow_call" in ci[True]  # YAML 1.1 reads the key `on` as true
 
 
 def test_installed_package_is_the_one_of_the_wheel(programs: Path, tmp_path: Path):
