@@ -410,7 +410,7 @@ def test_nurseries_that_die_without_any_progress_end_the_run(table):
     plan, theta = _plan(_faulty(), 4)
     with open_cluster(ClusterConfig(workers=2), _faulty(fault="kill_parent_at_start")) as cluster:
         cluster.start(plan, table)
-        with pytest.raises(ClusterError, match=r"^the parent of the workers died \d+ times and no member got done"):
+        with pytest.raises(ClusterError, match=r"^the parent of the workers died \d+ times and no member was finished"):
             cluster.evaluate(_batch(theta, 4))
 
 

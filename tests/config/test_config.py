@@ -147,7 +147,7 @@ IMPOSSIBLE = [
     ("algorithm.restart.after", 0, "an integer >= 1 or null"),
     ("episode_limit.initial", 0, "an integer >= 1 or null"),
     ("optimizer.beta1", 1, "a finite number >= 0 and < 1"),
-    ("task.env_id", "", "the id of an environment"),
+    ("task.env_id", "", "the id of a Gymnasium environment"),
     ("task.env_kwargs", [1], "a mapping with string keys"),
     ("task.env_kwargs", {1: 2}, "a mapping with string keys"),
     ("task.common_random_numbers", "all", "one of 'none', 'pair', 'generation'"),

@@ -49,7 +49,7 @@ SETTINGS: dict[str, Any] = {
     "algorithm": {"population_size": 6},
     "noise": {"entries": 50_000},
     "cluster": {"name": "inline"},
-    "evaluation": {"every": 1, "episodes": 2},
+    "evaluation": {"every": 1, "episodes": 2, "share": None},
 }
 
 

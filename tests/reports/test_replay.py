@@ -24,10 +24,10 @@ def _config(run_dir, **task):
         "run_dir": str(run_dir),
         "algorithm": {"population_size": 4},
         "task": task,
-        "network": {"name": "mlp", "hidden": [8], "init": "torch"},
+        "network": {"name": "mlp", "hidden": [8], "init": "uniform"},
         "noise": {"entries": 10_000},
         "cluster": {"name": "inline"},
-        "evaluation": {"every": 1, "episodes": 4},
+        "evaluation": {"every": 1, "episodes": 4, "share": None},
     }
 
 

@@ -141,8 +141,8 @@ def test_head_gathers_the_halves_that_nodes_report():
     )  # fmt: skip
     batch = Batch(Population.center(0, np.zeros(1, np.float32), 3), np.zeros((3, 2), np.int64), limit=1)
     gathered = OpenBatch(1, batch, "hash", plan)
-    gathered.schedule.join(0, Pace(3))
-    granted = np.concatenate([members for _, members in gathered.schedule.grants(0.0)])
+    gathered.scheduler.join(0, Pace(3))
+    granted = np.concatenate([members for _, members in gathered.scheduler.grants(0.0)])
     assert granted.tolist() == [0, 1, 2]
     halves = np.array([[1.0, 2.0], [3.0, 4.0], [NAN, NAN]])
 
@@ -245,7 +245,7 @@ def test_runs_with_growth_agree(tmp_path):
 
 
 def test_episode_limit_grows_when_enough_members_reach_it():
-    limit = EpisodeLimit(EpisodeLimitConfig(initial=100, threshold=0.5, growth=2.0), most=300)
+    limit = EpisodeLimit(EpisodeLimitConfig(initial=100, threshold=0.5, growth=2.0), max_timesteps=300)
     limit.update(np.array([100, 20, 30, 40]), episodes=1)
     assert limit.value == 100
     limit.update(np.array([100, 100, 30, 40]), episodes=1)
@@ -255,8 +255,8 @@ def test_episode_limit_grows_when_enough_members_reach_it():
 
 
 def test_episode_limit_is_the_tasks_own_without_an_initial_one():
-    assert EpisodeLimit(EpisodeLimitConfig(), most=500).value == 500
-    assert EpisodeLimit(EpisodeLimitConfig(initial=900), most=500).value == 500
+    assert EpisodeLimit(EpisodeLimitConfig(), max_timesteps=500).value == 500
+    assert EpisodeLimit(EpisodeLimitConfig(initial=900), max_timesteps=500).value == 500
 
 
 def test_ask_and_tell_refuses_what_only_a_run_adapts():
@@ -265,5 +265,5 @@ def test_ask_and_tell_refuses_what_only_a_run_adapts():
             pyes.maximize(lambda theta: 0.0, np.zeros(2), **{key: {}})
         with pytest.raises(ConfigError, match=f"unknown key 'algorithm.{key}': it is a section of a run, beside algor"):
             from_mapping({"algorithm": {key: {}}})
-        with pytest.raises(TypeError, match=key):
+        with pytest.raises(ConfigError, match=f"unknown key 'algorithm.{key}': it is a section of a run, beside algor"):
             pyes.OpenAIES(np.zeros(2), **{key: {}})

@@ -50,7 +50,7 @@ _PLAIN = {"bias": False, "init": "zero"}
         ({"task": {"dim": None}}, "task.dim: got null, expected an integer >= 1"),
         ({"task": {"dim": 0}}, "task.dim: got 0, expected an integer >= 1"),
         ({"task": {"frame_skip": 2}}, "unknown key 'task.frame_skip': allowed: dim, env_kwargs, episodes, factory"),
-        ({"network": {}}, "network.bias: got true, expected false with task.name=function"),
+        ({"network": {"bias": True}}, "network.bias: got true, expected false with task.name=function"),
         ({"network": {**_PLAIN, "name": "mlp", "hidden": [3]}}, "network.name: got 'mlp', expected 'linear' with"),
         (
             {"network": {**_PLAIN, "output_activation": "tanh"}},
