@@ -195,7 +195,7 @@ def test_workers_that_die_or_hang_change_nothing(faulty, tmp_path, reference):
 @pytest.mark.parametrize("name", ["five workers", "spawned workers", "two nodes"])
 def test_members_that_always_kill_or_hang_are_recorded_alike(name, tmp_path, reference, request):
     settings = {
-        "task": {"env_kwargs": {"fault": "exit,hang,segfault", "every": 11}, "common_random_numbers": "none"},
+        "task": {"env_kwargs": {"fault": "exit,hang,segfault", "every": 5}, "common_random_numbers": "none"},
         "evaluation": {"every": 0},
         "generations": 2,
     }
