@@ -628,7 +628,7 @@ def test_user_code_that_is_on_the_head_alone_is_named(tmp_path):
     """The head's own node has it, too."""
     (tmp_path / "only_here.py").write_text("from user_tasks import point as make\n")
     run, address, path = tmp_path / "run", new_address(), (str(tmp_path),)
-    task = {"name": "python", "factory": "only_here:make", "env_id": ""}
+    task = {"name": "python", "factory": "only_here:make"}
     settings = {"task": task, "generations": 4, "noise": {"entries": 10_000}}
     with Host(address, environment=SLOW) as host, Trainer(settings | over(address, run, workers=1), path=path) as head:
         head.succeed()
