@@ -138,10 +138,12 @@ def work(membership: Membership, *, tied: bool = False) -> None:
     Raises
     ------
     ConfigError
-        This system cannot be a node.
+        This system cannot be a node, or the key cannot be used.
     """
     if os.name != "posix":
         raise ConfigError("pyes worker: this system cannot wait for pipes and connections at once; use Linux or macOS")
+    if membership.key is not None:
+        keys.of_node(membership.key)  # a file that can never be used is refused now, and not by each job's process
     before = signal.signal(signal.SIGTERM, _end)
     try:
         with Agent(membership) as agent:
