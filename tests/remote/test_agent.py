@@ -14,6 +14,7 @@ from hosts import new_address
 
 from pyes.errors import ConfigError
 from pyes.remote import agent
+from pyes.remote.wire import keys
 from pyes.system import addresses
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="nodes run on Linux and macOS")
@@ -81,3 +82,10 @@ def test_each_record_is_one_message_to_the_head_and_those_of_one_place_become_fe
     assert all("\n" not in text for text in sent)
     assert sent[0].endswith("RuntimeError: the simulator is unhappy, 0")
     assert handler._repeats.left_out()["place:7"].total == 10_000
+
+
+def test_a_key_that_can_never_be_used_is_refused_before_any_process_starts(tmp_path, monkeypatch):
+    keys.generate(tmp_path / "key")
+    monkeypatch.setattr(agent.Agent, "serve", lambda *_, **__: pytest.fail("it serves with the head's key"))
+    with pytest.raises(ConfigError, match="is the head's key and stays with the head; expected the nodes' key"):
+        agent.work(agent.Membership(addresses.parse(new_address()), str(tmp_path / "key"), 1))
