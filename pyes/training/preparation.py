@@ -147,7 +147,11 @@ class Preparation:
         self._cluster.start(self._setup.plan(self._config.evaluation.episodes), self._table, self._state)
 
     def record_start(self) -> None:
-        """Open the journal, and record the settings in it if they are new."""
+        """Open the journal, and record the settings in it if they are new.
+
+        From the first record on there is a run to go on with, so that a signal is a request to end it.
+        """
+        self._interrupt = self._cluster.interrupt = self._stack.enter_context(interruptible())
         self._journal = self._stack.enter_context(Journal(self._recording))
         if self._changed or not len(self._recording):
             self._journal.append(self._state.start())
@@ -155,8 +159,7 @@ class Preparation:
         self._directory.write_config(settings)
 
     def run(self) -> Run:
-        """Return what has been made; from here on, the first Ctrl-C is a request to end the run."""
-        interrupt = self._cluster.interrupt = self._stack.enter_context(interruptible())
+        """Return what has been made."""
         return Run(
             self._config,
             self._directory,
@@ -166,7 +169,7 @@ class Preparation:
             self._metrics,
             self._nodes,
             self._display,
-            interrupt,
+            self._interrupt,
             self._pending,
         )
 
