@@ -32,6 +32,8 @@ class Cluster(Closing):
         Bytes sent to other machines and received from them.
     interrupt : Interrupt
         Whether the user wants the run to end.
+    watch : callable
+        Called now and then while a batch is evaluated, with the number of its members that are still to be done.
     """
 
     Config: ClassVar[type[ClusterConfig]] = ClusterConfig
@@ -39,6 +41,7 @@ class Cluster(Closing):
     workers: int
     traffic = (0, 0)
     interrupt = Interrupt()
+    watch: Callable[[int], None] = staticmethod(lambda left: None)
 
     @classmethod
     def open(

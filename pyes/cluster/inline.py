@@ -9,10 +9,21 @@ from pyes.config.registry import CLUSTERS
 from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.rollout import Workload
 from pyes.node.board import Board
-from pyes.node.worker import BaseWorker
+from pyes.node.worker import BaseWorker, Result
 from pyes.node.worker_process import open_worker
 from pyes.numerics.noise import NoiseTable
 from pyes.run.state import RunState
+
+
+class _WatchedBoard(Board):
+    """A board that tells how many members are left whenever one is done: nobody else looks at it meanwhile."""
+
+    watch: Callable[[int], None]
+
+    def finish(self, worker: int, member: int, result: Result) -> None:
+        """Write a member's result and mark it done."""
+        super().finish(worker, member, result)
+        self.watch(self.remaining())
 
 
 @CLUSTERS.register("inline")
@@ -34,12 +45,13 @@ class InlineCluster(Cluster):
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._board: Board | None = None
+        self._board: _WatchedBoard | None = None
         self._worker: BaseWorker[Any] | None = None
 
     def start(self, plan: Plan, table: NoiseTable, state: RunState | None = None) -> None:
         """Make the environment."""
-        self._board = Board(plan, 1)
+        self._board = _WatchedBoard(plan, 1)
+        self._board.watch = lambda left: self.watch(left)  # as it is when a member is done
         self._worker = open_worker(0, self._workload, plan, self._board, table.array)
 
     def evaluate(self, batch: Batch) -> Results:

@@ -43,7 +43,8 @@ class LocalCluster(Cluster):
     def evaluate(self, batch: Batch) -> Results:
         """Evaluate a batch on all workers."""
         self._pool.open(batch, offered=True)
-        while self._pool.remaining():
+        while left := self._pool.remaining():
+            self.watch(left)
             self._pool.wait()
         return self._pool.results()
 

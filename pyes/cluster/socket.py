@@ -152,6 +152,7 @@ class SocketCluster(Cluster):
                 return open_batch.future.result(_LOOK_SECONDS)
             except TimeoutError:
                 self._check()
+                self.watch(open_batch.scheduler.remaining)
                 if self.interrupt and not self.workers:
                     raise Abandoned from None
 

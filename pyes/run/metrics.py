@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import logging
+import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
@@ -96,6 +97,8 @@ class MetricsWriter(Closing):
         Of the last row.
     last_evaluation : (float, float) or None
         Mean and standard deviation of an evaluation, if the last row that was there has one.
+    best_evaluation : float
+        Greatest mean return of an evaluation in the rows that were there; -infinity without one.
 
     Raises
     ------
@@ -112,6 +115,8 @@ class MetricsWriter(Closing):
         self.last_evaluation: tuple[float, float] | None = None
         if last.get("eval_return_mean"):
             self.last_evaluation = float(last["eval_return_mean"]), float(last["eval_return_std"])
+        means = (float(row["eval_return_mean"] or "nan") for _, row in lines)
+        self.best_evaluation = max((mean for mean in means if not math.isnan(mean)), default=-math.inf)
         self._tensorboard = None if tensorboard is None else _Events(tensorboard, last)
         self._file = _open_table(path, COLUMNS, sum(len(line) for line, _ in lines))
 

@@ -57,6 +57,11 @@ class Interface:
     max_timesteps: int
     behaviour_size: int
 
+    @property
+    def limited(self) -> bool:
+        """Whether an episode ends after some number of timesteps, whatever happens in it."""
+        return self.max_timesteps < sys.maxsize
+
     @classmethod
     def of(cls, config: TaskConfig) -> Self:
         """Make the task, look at it and close it.

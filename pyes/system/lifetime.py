@@ -8,7 +8,7 @@ import os
 import shlex
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -55,8 +55,14 @@ def how_to_go_on(run: Path) -> str:
 
 
 @contextmanager
-def interruptible() -> Iterator[Interrupt]:
-    """Turn the first Ctrl-C or SIGTERM into a request; a second one raises KeyboardInterrupt."""
+def interruptible(answer: Callable[[], None]) -> Iterator[Interrupt]:
+    """Turn the first Ctrl-C or SIGTERM into a request, which is answered; a second one raises KeyboardInterrupt.
+
+    Parameters
+    ----------
+    answer : callable
+        Tells the user what becomes of the request. Called by the handler, whatever the main thread is doing.
+    """
     interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():  # only there can handlers be set
         yield interrupt
@@ -66,6 +72,7 @@ def interruptible() -> Iterator[Interrupt]:
         if interrupt.requested:
             raise KeyboardInterrupt
         interrupt.requested = True
+        answer()
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -3,28 +3,32 @@
 Writes to standard error; standard output is for results.
 """
 
+import contextlib
 import logging
 import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Self
-
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Self
 
 from pyes.config import TrainConfig
 from pyes.run.metrics import MetricsRow, NodeRow
 from pyes.system.lifetime import Closing
 
+if TYPE_CHECKING:
+    from pyes.training.panel import Budget, Panel
+
 _LINES_EVERY = 2.0  # seconds, without a terminal
 _FRAMES_EVERY = 0.1  # seconds, on a terminal
-_MOST_NODES = 10  # in a frame: it must fit the screen
-_NODE_COLUMNS = ("workers", "members", "steps/s", "idle", "round trip", "bytes")
+_SILENCE_LINES = 10.0  # seconds without a row, after which the members done so far are shown
+_SILENCE_FRAMES = 1.0
+#: Of the panel, column by column where it has three.
+_FIGURES = (
+    *("generation", "timesteps", "episodes", "time"),
+    *("return", "best member", "episode length", "workers idle"),
+    *("evaluation", "best evaluation", "steps/s", "failed members"),
+)
 
 
 class Display(Closing):
@@ -41,11 +45,15 @@ class Display(Closing):
     def __init__(self, config: TrainConfig, *, enabled: bool = True) -> None:
         self._config = config
         self._enabled = enabled and sys.stderr is not None
-        self._console = _Console(file=sys.stderr, highlight=False, emoji=False)  # ":two:" is a name
-        self._live: Live | None = None
+        self._panel = _panel() if self._enabled and sys.stderr.isatty() else None
         self._shown = 0.0
+        self._changed = time.monotonic()  # when something was last shown
+        self._row: MetricsRow | None = None
+        self._nodes: Sequence[NodeRow] = ()
+        self._remarks: Sequence[str] = ()
+        self._counted = time.monotonic()  # when the seconds of the last row were counted
         self._evaluation: tuple[float, float | None] | None = None
-        self._best = -float("inf")
+        self._best = -math.inf
         self._errors = _Errors(self)
 
     def __enter__(self) -> Self:
@@ -55,8 +63,39 @@ class Display(Closing):
     def note(self, text: str) -> None:
         """Show one line that stays."""
         with self._while_read():
-            if self._enabled:
-                self._console.print(text, soft_wrap=True, markup=False)
+            if self._panel is not None:
+                self._panel.note(text)
+            elif self._enabled:
+                print(text, file=sys.stderr, flush=True)
+
+    def answer_request(self) -> None:
+        """Say that the run will end; called by the handler of a signal, whatever else is being written."""
+        with contextlib.suppress(RuntimeError):  # the signal came while the main thread was writing
+            self.note("the run ends after this generation; again (Ctrl-C): it stops now")
+
+    def begin(self, seconds: float, best: float) -> None:
+        """Count time from here on, after ``seconds`` of earlier parts of the run with ``best`` of their evaluations."""
+        self._counted, self._best = time.monotonic() - seconds, best
+
+    def progress(self, generation: int, done: int, members: int, *, evaluation: bool) -> None:
+        """Show how far a batch is if nothing else has been shown for a while.
+
+        Parameters
+        ----------
+        done, members : int
+            Members evaluated so far, of so many; episodes of an evaluation.
+        """
+        now = time.monotonic()
+        if not self._enabled or now - self._changed < (_SILENCE_LINES if self._panel is None else _SILENCE_FRAMES):
+            return
+        self._changed = now
+        what = f"evaluation: {done:,} of {members:,} episodes" if evaluation else f"{done:,} of {members:,} members"
+        text = f"generation {generation}, {what}"
+        with self._while_read():
+            if self._panel is None:
+                print(f"{text}, {_duration(now - self._counted)}", file=sys.stderr, flush=True)
+            else:
+                self._draw(text)
 
     def show(self, row: MetricsRow, nodes: Sequence[NodeRow] = (), remarks: Sequence[str] = ()) -> None:
         """Show a generation; on a terminal at most ten times a second, elsewhere every two seconds.
@@ -68,24 +107,31 @@ class Display(Closing):
         remarks : sequence of str
             What was out of the ordinary so far.
         """
+        self._row, self._nodes, self._remarks = row, nodes, remarks
         evaluated = row.eval_return_mean is not None
         if row.eval_return_mean is not None:
             self._evaluation = row.eval_return_mean, row.eval_return_std
             self._best = max(self._best, row.eval_return_mean)  # which stays as it is if the other one is NaN
         now = time.monotonic()
-        every = _FRAMES_EVERY if self._console.is_terminal else _LINES_EVERY
+        self._counted = now - row.seconds
+        every = _LINES_EVERY if self._panel is None else _FRAMES_EVERY
         if not self._enabled or (now - self._shown < every and not evaluated):
             return
-        self._shown = now
+        self._shown = self._changed = now
         with self._while_read():
-            if not self._console.is_terminal:
-                self._console.print(self._line(row), soft_wrap=True, markup=False)
-                return
-            if self._live is None:
-                # No refresh thread: the loop comes by often enough.
-                self._live = Live(console=self._console, auto_refresh=False, transient=False)
-                self._live.start()
-            self._live.update(Group(self._frame(row), *_nodes(nodes), *map(Text, remarks)), refresh=True)
+            if self._panel is None:
+                print(_line(row), file=sys.stderr, flush=True)
+            else:
+                self._draw()
+
+    def _draw(self, doing: str = "") -> None:
+        assert self._panel is not None
+        lines = [*([doing] if doing else []), *self._remarks]
+        self._panel.show(self._pairs(), self._budget(), self._nodes, lines)
+
+    def _seconds(self) -> float:
+        """Wall clock since the run's first generation began."""
+        return time.monotonic() - self._counted
 
     @contextmanager
     def _while_read(self) -> Iterator[None]:
@@ -93,80 +139,50 @@ class Display(Closing):
         try:
             yield
         except OSError:
-            self._enabled = False
+            self._enabled, self._panel = False, None
 
-    def _line(self, row: MetricsRow) -> str:
-        text = (
-            f"generation {row.generation:>5}  timesteps {row.timesteps:>11,}  return {row.return_mean:>9.2f}"
-            f"  {_rate(row.steps_per_second):>9} steps/s  {_duration(row.seconds):>7}"
-        )
-        if row.eval_return_mean is not None:
-            text += f"  evaluation {_evaluated(row.eval_return_mean, row.eval_return_std)}"
-        return text
+    def _pairs(self) -> list[tuple[str, str]]:
+        """Return the figures of the panel with their names; before the first row most are not known."""
+        figures = dict.fromkeys(_FIGURES, "-") if self._row is None else _figures(self._row)
+        figures["time"] = _duration(self._seconds())
+        if self._evaluation is not None:
+            figures["evaluation"] = _evaluated(*self._evaluation)
+        if math.isfinite(self._best):
+            figures["best evaluation"] = f"{self._best:.2f}"
+        return list(figures.items())
 
-    def _frame(self, row: MetricsRow) -> RenderableType:
-        table = Table.grid(padding=(0, 2))
-        for _ in range(3):
-            table.add_column(style="bold")
-            table.add_column(justify="right", min_width=12)
-        evaluation = "-" if self._evaluation is None else _evaluated(*self._evaluation)
-        best = f"{self._best:.2f}" if math.isfinite(self._best) else "-"
-        table.add_row("generation", f"{row.generation:,}", "return", f"{row.return_mean:.2f}", "evaluation", evaluation)
-        table.add_row(
-            "timesteps", f"{row.timesteps:,}", "best member", f"{row.return_max:.2f}", "best evaluation", best
-        )
-        table.add_row(
-            "episodes",
-            f"{row.episodes:,}",
-            "episode length",
-            f"{row.length_mean:.0f}",
-            "steps/s",
-            _rate(row.steps_per_second),
-        )
-        table.add_row(
-            "time",
-            _duration(row.seconds),
-            "workers idle",
-            "-" if row.idle_fraction is None else f"{row.idle_fraction:.0%}",
-            "failed members",
-            f"{row.failed_members}",
-        )
-        return Group(Text(), table, *self._budget(row))
+    def _budget(self) -> "Budget | None":
+        """Return the budget that will be reached first, with the time left."""
+        from pyes.training.panel import Budget
 
-    def _budget(self, row: MetricsRow) -> list[RenderableType]:
-        """Return a bar for the budget that will be reached first, with the time left."""
-        config = self._config
+        config, row, seconds = self._config, self._row, self._seconds()
+        if row is None:
+            return None
         shares = {
             "generations": (row.generation + 1) / config.generations if config.generations else 0.0,
             "timesteps": row.timesteps / config.timesteps if config.timesteps else 0.0,
-            "time limit": row.seconds / config.time_limit if config.time_limit else 0.0,
+            "time limit": seconds / config.time_limit if config.time_limit else 0.0,
         }
         name, share = max(shares.items(), key=lambda item: item[1])
         if share <= 0.0:
-            return []
+            return None
         share = min(share, 1.0)
-        left = row.seconds * (1.0 - share) / share
-        line = Table.grid(padding=(0, 2))
-        line.add_row(
-            ProgressBar(total=1.0, completed=share, width=40), f"{share:.0%} of {name}", f"about {_duration(left)} left"
-        )
-        return [line]
+        left = seconds * (1.0 - share) / share
+        return Budget(share, (f"{share:.0%} of {name}", f"about {_duration(left)} left"))
 
     def close(self) -> None:
         """Leave the last frame on the screen."""
         logging.getLogger("pyes").removeHandler(self._errors)
-        if self._live is not None:
-            with self._while_read():
-                self._live.stop()
-            self._live = None
+        with self._while_read():
+            if self._panel is not None:
+                self._panel.close()
 
 
-class _Console(Console):
-    """A console that says when its reader has gone; rich's own ends the process."""
+def _panel() -> "Panel":
+    """Return the panel of this terminal."""
+    from pyes.training.panel import Panel
 
-    def on_broken_pipe(self) -> None:
-        """Pass it on."""
-        raise BrokenPipeError
+    return Panel(sys.stderr)
 
 
 class _Errors(logging.Handler):
@@ -181,26 +197,30 @@ class _Errors(logging.Handler):
         self._display.note(record.getMessage())
 
 
-def _nodes(rows: Sequence[NodeRow]) -> list[RenderableType]:
-    """Return a table of the nodes, if there are any."""
-    if not rows:
-        return []
-    table = Table(box=None, pad_edge=False, header_style="")
-    table.add_column("node")
-    for name in _NODE_COLUMNS:
-        table.add_column(name, justify="right")
-    for row in rows[:_MOST_NODES]:
-        table.add_row(
-            Text(row.node),
-            f"{row.workers}",
-            f"{row.members:,}",
-            f"{row.steps_per_second:,.0f}",
-            f"{row.idle_fraction:.0%}",
-            f"{1e3 * row.round_trip:.1f} ms",
-            f"{row.bytes_sent + row.bytes_received:,}",
-        )
-    more = len(rows) - _MOST_NODES
-    return [Text(), table, *([Text(f"and {more} more; all of them: pyes status")] if more > 0 else [])]
+def _figures(row: MetricsRow) -> dict[str, str]:
+    """Return the figures of the panel that are those of a row; "-" stands for the others."""
+    return dict.fromkeys(_FIGURES, "-") | {
+        "generation": f"{row.generation:,}",
+        "timesteps": f"{row.timesteps:,}",
+        "episodes": f"{row.episodes:,}",
+        "return": f"{row.return_mean:.2f}",
+        "best member": f"{row.return_max:.2f}",
+        "episode length": f"{row.length_mean:.0f}",
+        "workers idle": "-" if row.idle_fraction is None else f"{row.idle_fraction:.0%}",
+        "steps/s": _rate(row.steps_per_second),
+        "failed members": f"{row.failed_members}",
+    }
+
+
+def _line(row: MetricsRow) -> str:
+    """Return a generation in one line."""
+    text = (
+        f"generation {row.generation:>5}  timesteps {row.timesteps:>11,}  return {row.return_mean:>9.2f}"
+        f"  {_rate(row.steps_per_second):>9} steps/s  {_duration(row.seconds):>7}"
+    )
+    if row.eval_return_mean is not None:
+        text += f"  evaluation {_evaluated(row.eval_return_mean, row.eval_return_std)}"
+    return text
 
 
 def _evaluated(mean: float, std: float | None) -> str:

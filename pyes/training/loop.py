@@ -20,6 +20,7 @@ from pyes.errors import PyesError, TaskError
 from pyes.run import evaluations
 from pyes.run.logs import repeated
 from pyes.run.metrics import MetricsRow, NodeRow
+from pyes.system.lifetime import how_to_go_on
 from pyes.system.text import counted
 from pyes.training import ending, resume
 from pyes.training.preparation import Preparation, Run
@@ -106,6 +107,11 @@ class _Loop:
                 stopped_by = self._generation()
         except Abandoned:
             stopped_by = "interrupt"
+        except KeyboardInterrupt:
+            run.display.close()
+            run.display.note(f"stopped in generation {state.generation}, which is not recorded")
+            run.display.note(f"go on with: {how_to_go_on(run.directory.path)}")
+            raise
         except PyesError:  # the task or the workers failed for good
             run.display.close()
             ending.try_to_save(run)
@@ -173,6 +179,12 @@ class _Loop:
     def _evaluate(self, batch: Batch) -> tuple[Results, float]:
         """Have a batch evaluated; return its results, and the seconds that took."""
         asked = time.perf_counter()
+        members, evaluation = len(batch.population), batch.evaluation
+
+        def watch(left: int) -> None:
+            self._run.display.progress(batch.generation, members - left, members, evaluation=evaluation)
+
+        self._cluster.watch = watch
         results = self._cluster.evaluate(batch)
         seconds = time.perf_counter() - asked
         self._evaluating += seconds

@@ -132,6 +132,12 @@ class Preparation:
             f"{config.task.title}: {len(setup.theta):,} parameters, {counted(self._cluster.workers, 'worker')}, "
             f"noise table of {len(table):,} {config.noise.dtype} entries ({size:,.0f} MiB)\n{self._directory.path}"
         )
+        if not self._interface.limited and config.episode_limit.initial is None:
+            self._display.note(
+                f"{config.task.title} has no time limit: an episode that does not end by itself takes a worker until "
+                f"cluster.episode_time_limit ({config.cluster.episode_time_limit:g} s) has passed; "
+                "task.max_timesteps=1000 ends it after so many timesteps"
+            )
 
     def rebuild_state(self) -> None:
         """Open the metrics, and apply the records of the journal to the first state or to a snapshot."""
@@ -151,12 +157,14 @@ class Preparation:
 
         From the first record on there is a run to go on with, so that a signal is a request to end it.
         """
-        self._interrupt = self._cluster.interrupt = self._stack.enter_context(interruptible())
+        interrupt = self._stack.enter_context(interruptible(self._display.answer_request))
+        self._interrupt = self._cluster.interrupt = interrupt
         self._journal = self._stack.enter_context(Journal(self._recording))
         if self._changed or not len(self._recording):
             self._journal.append(self._state.start())
         settings = replace(self._config, run_dir=str(self._directory.path), resume=None, force=False)
         self._directory.write_config(settings)
+        self._display.begin(self._metrics.seconds, self._metrics.best_evaluation)
 
     def run(self) -> Run:
         """Return what has been made."""

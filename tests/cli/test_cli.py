@@ -251,6 +251,42 @@ def test_train_interrupt_saves_and_says_how_to_go_on(cluster: str, tmp_path: Pat
     assert (tmp_path / "run" / "policy.safetensors").exists()
 
 
+ENDLESS = """
+import time, gymnasium, numpy as np
+class Endless(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32), gymnasium.spaces.Discrete(2)
+    def reset(self, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        time.sleep(0.001)
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT from another process")
+@pytest.mark.parametrize("cluster", ["inline", "local"])
+def test_train_without_a_time_limit_warns_and_answers_an_interrupt_at_once(cluster: str, tmp_path: Path):
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    command = [sys.executable, "-m", "pyes", "train", "task=python", "task.factory=endless:Endless", "run_dir=run"]
+    process = subprocess.Popen(
+        [*command, f"cluster={cluster}"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr is not None
+    warning = next(line for line in process.stderr if "no time limit" in line)
+    assert "task.max_timesteps=1000" in warning
+    while not (tmp_path / "run" / "config.json").exists():
+        time.sleep(0.05)
+    time.sleep(0.5)
+    for answer in ("the run ends after this generation; again (Ctrl-C)", "stopped in generation 0"):
+        asked = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.stderr.readline().startswith(answer)
+        assert time.monotonic() - asked < 5.0
+    assert "go on with: pyes train resume=" in process.communicate(timeout=30)[1]
+    assert process.returncode == 130
+
+
 @pytest.mark.slow
 def test_train_and_resume_take_any_path(tmp_path: Path):
     name = "x=y/lauf-ä/a b,c'd"

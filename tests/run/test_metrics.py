@@ -1,3 +1,4 @@
+import math
 import sys
 
 import pytest
@@ -164,3 +165,15 @@ def test_rows_of_nodes_that_will_be_written_again_are_dropped(tmp_path):
     with NodesWriter(path, generations=2) as writer:
         writer.write([_node_row(2)])
     assert [each["generation"] for each in read_rows(path)] == ["0", "1", "2"]
+
+
+def test_best_evaluation_is_that_of_all_rows_that_were_there(tmp_path):
+    path = tmp_path / "metrics.csv"
+    with MetricsWriter(path) as writer:
+        assert writer.best_evaluation == -math.inf
+        for generation, mean in enumerate((None, 3.5, math.nan, 9.25, -4.0)):
+            writer.write(row(generation, eval_return_mean=mean, eval_return_std=mean))
+    with MetricsWriter(path, 5) as writer:
+        assert writer.best_evaluation == 9.25
+    with MetricsWriter(path, 3) as writer:
+        assert writer.best_evaluation == 3.5
