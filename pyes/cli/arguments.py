@@ -5,11 +5,14 @@ Owns their names, their types and how a wrong one is refused. Knows no command.
 
 import argparse
 import contextlib
+import difflib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from pyes.errors import ConfigError
+from pyes.system.text import instead_of
 
 #: Does what parsed arguments ask for.
 Command = Callable[[argparse.Namespace], None]
@@ -21,7 +24,11 @@ class Parser(argparse.ArgumentParser):
     """A parser that refuses in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse what was given."""
+        """Refuse what was given; of a word that is none of the choices, say which it may stand for."""
+        if found := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            close = difflib.get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), n=1)
+            if close:
+                message = message.replace("invalid choice", f"did you mean {close[0]!r}? invalid choice", 1)
         raise ConfigError(f"{message} (see {self.prog} --help)")
 
 
@@ -58,6 +65,20 @@ def add_run(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
         parser.add_argument("run", metavar="RUN", type=Path, nargs="+", help="run directory, or folder of a sweep")
     else:
         parser.add_argument("run", metavar="RUN", type=Path, help="run directory")
+
+
+def check_runs(options: argparse.Namespace) -> None:
+    """Refuse a RUN that is not there, and say which one may be meant.
+
+    Raises
+    ------
+    ConfigError
+        There is no such folder or file.
+    """
+    runs = getattr(options, "run", [])
+    for run in runs if isinstance(runs, list) else [runs]:
+        if not run.exists():
+            raise ConfigError(f"no run directory at {run}{instead_of(run)}")
 
 
 def add_output(parser: argparse.ArgumentParser, text: str) -> None:

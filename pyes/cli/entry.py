@@ -61,7 +61,9 @@ def _run(arguments: list[str], training: list[str]) -> None:
         train.run(arguments[1:])
         return
     from pyes.cli import commands  # a training needs none of them, and should begin soon
+    from pyes.cli.arguments import check_runs
 
     options = commands.make_parser().parse_args(arguments)
+    check_runs(options)  # before what a command imports, which takes long
     options.before, options.training = arguments, training
     options.command(options)

@@ -4,9 +4,11 @@ Owns which flags there are, how values are quoted in Hydra's grammar, and what `
 ``task.env_id`` mean to Hydra. Works on text alone, without Hydra.
 """
 
+import difflib
 import json
 import re
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ def directed(arguments: list[str]) -> list[str]:
         A flag that Hydra does not have, or a directory that cannot be used.
     """
     flags, overrides, several = _parsed(arguments)
+    _check_form(overrides)
     several = several or any(text.startswith("sweep=") and text != "sweep=null" for text in overrides)
     if path_of(overrides, "algorithm.factory") and path_of(overrides, "algorithm") is None:
         overrides = ["algorithm=plugin", *overrides]
@@ -68,6 +71,51 @@ def _parsed(arguments: list[str]) -> tuple[list[str], list[str], bool]:
         else:
             flags.append(text)
     return flags, parsed.overrides, parsed.multirun
+
+
+def _check_form(overrides: list[str]) -> None:
+    """Refuse what is not KEY=VALUE, and say what was meant.
+
+    Raises
+    ------
+    ConfigError
+        A word has no key or no value, or is part of a value that the shell has split.
+    """
+    for number, word in enumerate(overrides):
+        key, equals, value = word.lstrip("+~").partition("=")
+        if equals and key and _is_open(value):
+            whole = next((text for text in _joined([value, *overrides[number + 1 :]]) if not _is_open(text)), None)
+            advice = (
+                "close its brackets" if whole is None else f"quote it for the shell: '{word[: -len(value)]}{whole}'"
+            )
+            raise ConfigError(f"got {word!r}, a value that does not end; {advice}")
+        if not (key and (equals or word.startswith("~"))):
+            raise ConfigError(f"got {word!r}, expected KEY=VALUE; {_meant(word)}")
+
+
+def _is_open(value: str) -> bool:
+    """Whether a list or mapping begins here that ends in another word."""
+    return value.startswith(("[", "{")) and sum(map(value.count, "[{")) > sum(map(value.count, "]}"))
+
+
+def _joined(words: list[str]) -> Iterator[str]:
+    """Yield the first word, the first two as one, and so on: key=[32, 32] as it was typed."""
+    for count in range(2, len(words) + 1):
+        yield " ".join(words[:count])
+
+
+def _meant(word: str) -> str:
+    """Return what a word that is no override may stand for."""
+    options = {(path.parent.name, path.stem) for path in resources.files("pyes.conf").glob("*/*.yaml")}  # type: ignore[attr-defined]
+    groups = sorted(group for group, option in options if option == word)
+    if groups:
+        return f"did you mean {' or '.join(f'{group}={word}' for group in groups)}?"
+    if Path(word).is_dir():
+        return f"did you mean resume={word}?"
+    close = difflib.get_close_matches(word, [option for _, option in options], n=1)
+    if close:
+        return f"did you mean {next(group for group, option in sorted(options) if option == close[0])}={close[0]}?"
+    return "for example seed=1 (all keys: pyes train --cfg job)"
 
 
 def _check_resume(resumed: str, directory: str | None, several: bool) -> None:

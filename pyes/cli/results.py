@@ -48,7 +48,7 @@ def _returns(text: str) -> list[float]:
 def _add_table(parser: argparse.ArgumentParser) -> None:
     add_run(parser, several=True)
     targets = "returns, of which to say when evaluations reached them: 200,250 (negative ones: --targets=-400,-200)"
-    parser.add_argument("--targets", metavar="RETURNS", type=_returns, default=[], help=targets)
+    parser.add_argument("--targets", metavar="RETURNS", type=_returns, action="extend", default=[], help=targets)
     add_json(parser)
 
 

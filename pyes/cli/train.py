@@ -7,11 +7,12 @@ refusals into one line of our own.
 import contextlib
 import gc
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pyes.cli.output import describe, standard_output
 from pyes.cli.overrides import GROUPS_WITHOUT_KEYS, directed, path_of
@@ -98,8 +99,38 @@ def _run_by_hydra(words: list[str], job: Callable[[Any], float | None]) -> None:
     """Run a sweep, or do what a flag of Hydra's asks for."""
     import hydra
 
-    with _command_line(words):
-        hydra.main(config_path=f"pkg://{_CONF}", config_name="train", version_base=_HYDRA)(job)()
+    Sweep.folder = None
+    try:
+        with _command_line(words), _quiet_results():
+            hydra.main(config_path=f"pkg://{_CONF}", config_name="train", version_base=_HYDRA)(job)()
+    finally:
+        _show_table(Sweep.folder)
+
+
+class Sweep:
+    """Hydra's callback that says where a sweep writes; jobs may run in other processes, this one never does."""
+
+    folder: ClassVar[Path | None] = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Do nothing for all other occasions."""
+        if name.startswith("on_"):
+            return lambda **_: None
+        raise AttributeError(name)
+
+    def on_multirun_start(self, config: Any, **_: Any) -> None:
+        """Note the folder of all jobs."""
+        Sweep.folder = Path(config.hydra.sweep.dir)
+
+
+def _show_table(folder: Path | None) -> None:
+    """Show where the jobs of a sweep ended, on standard error; not if there was none, or none of them left a run."""
+    if folder is None:
+        return
+    from pyes.reports import tables
+
+    with contextlib.suppress(PyesError, OSError):
+        print(tables.table([folder], []).to_markdown(), file=sys.stderr, flush=True)
 
 
 def _run_job(config: Any) -> float | None:
@@ -163,6 +194,19 @@ def _check_experiment(values: Any) -> None:
     )
 
 
+def _sections_with(root: Any, key: str) -> str:
+    """Say which sections of the whole configuration have a key that was given without one."""
+    sections = [str(name) for name, section in root.items_ex(resolve=False) if name != "hydra" and _has(section, key)]
+    sections += [name for name in map(str, root) if name not in sections and kinds_with_key(name, key)]
+    return f"it is {' or '.join(f'{section}.{key}' for section in sections)}" if sections else ""
+
+
+def _has(section: Any, key: str) -> bool:
+    from omegaconf import DictConfig
+
+    return isinstance(section, DictConfig) and not section._is_none() and key in section
+
+
 def _given() -> list[str]:
     """Return the overrides of a job that the command line or its sweep gives."""
     from hydra.core.hydra_config import HydraConfig
@@ -201,14 +245,39 @@ def _command_line(arguments: list[str]) -> Iterator[None]:
             os.environ["HYDRA_FULL_ERROR"] = full_error
 
 
+@contextlib.contextmanager
+def _quiet_results() -> Iterator[None]:
+    """Keep Hydra from writing a line of its own when the result of a failed job is asked for, which raises."""
+    from hydra.core.utils import JobReturn, JobStatus
+
+    def result(job: Any) -> Any:
+        if job.status == JobStatus.COMPLETED:
+            return job._return_value
+        raise job._return_value
+
+    kept: Any = JobReturn.return_value
+    JobReturn.return_value = kept.getter(result)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        JobReturn.return_value = kept  # type: ignore[method-assign]
+
+
 def _explained(error: Exception) -> ConfigError:
     """Return Hydra's or OmegaConf's refusal as a line of our own: what, where, what is allowed."""
-    from hydra.errors import MissingConfigException
+    from hydra.errors import MissingConfigException, OverrideParseException
     from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue
 
     if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.rpartition("/")
         return unknown_key("", option, error.options, what=group)
+    if isinstance(error, OverrideParseException):
+        return ConfigError(
+            f"{error.override}: not a value; quote text that has spaces or any of ,=:{{}}[]: KEY='\"TEXT\"'"
+        )
+    if found := re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error)):
+        key, values = found.groups()
+        return ConfigError(f"{key}: got {values}, several values; add -m for a run of each, or write {key}=[{values}]")
     cause = error.__cause__ or error
     if isinstance(cause, MissingMandatoryValue):
         return ConfigError(f"{cause.full_key}: missing; give it a value with {cause.full_key}=VALUE")
@@ -216,7 +285,7 @@ def _explained(error: Exception) -> ConfigError:
         path, _, key = str(cause.full_key).rpartition(".")
         allowed = {str(each) for each in cause.parent_node} - {"hydra"}
         hint = AlgorithmConfig.ELSEWHERE.get(key, "") if path == AlgorithmConfig.PATH else ""
-        hint = hint or kinds_with_key(path, key)
+        hint = hint or (kinds_with_key(path, key) if path else _sections_with(cause.parent_node, key))
         return unknown_key(path, key, allowed if path else allowed.union(GROUPS_WITHOUT_KEYS), hint=hint)
     parts = [str(error)] if cause is error else [str(error), str(cause)]
     return ConfigError(one_line("\n".join(parts)))

@@ -15,6 +15,7 @@ from pyes.config import TrainConfig
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.system import packing
 from pyes.system.files import remove_leftovers, write_file
+from pyes.system.text import instead_of
 
 try:
     import fcntl
@@ -130,7 +131,8 @@ class RunDirectory:
             It holds no run.
         """
         if not self.config.exists() and not self.journal.exists():
-            raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it")
+            missing = "" if self.path.exists() else instead_of(self.path)
+            raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it{missing}")
 
     def check_free(self) -> None:
         """Refuse to begin a run where there is one.

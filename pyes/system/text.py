@@ -3,10 +3,14 @@
 Must not know what a message is about.
 """
 
+import difflib
 import json
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+_FEW_NAMES = 5
 
 
 def counted(number: int, noun: str) -> str:
@@ -37,3 +41,17 @@ def literal(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
     return f"[{', '.join(map(literal, value))}]" if isinstance(value, list | tuple) else repr(value)
+
+
+def instead_of(path: Path) -> str:
+    """Return what to say of a folder that does not exist: the nearest one that does, or what else there is."""
+    parent = next(each for each in path.absolute().parents if each.is_dir())
+    shown = next((each for each in path.parents if each.is_dir()), Path())
+    try:
+        names = sorted(each.name for each in parent.iterdir() if each.is_dir() and not each.name.startswith("."))
+    except OSError:
+        return ""
+    missing = path.absolute().relative_to(parent).parts[0]
+    if close := difflib.get_close_matches(missing, names, n=1):
+        return f"; did you mean {shown / close[0]}?"
+    return f"; {shown} has {', '.join(names[:_FEW_NAMES])}{', ...' if names[_FEW_NAMES:] else ''}" if names else ""

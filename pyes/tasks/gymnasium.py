@@ -65,6 +65,9 @@ class GymnasiumTask(WrappedTask):
                 if guess := next(filter(None, guesses), None):
                     text = f"{str(error).rstrip('.')}; did you mean {guess!r}?"
                     raise gymnasium.error.Error(text) from error
+                if isinstance(error, gymnasium.error.UnregisteredEnv) and ":" not in self._config.env_id:
+                    text = f"{str(error).rstrip('.')}; of a module that registers it: MODULE:{self._config.env_id}"
+                    raise gymnasium.error.Error(text) from error
                 raise
             # The rollout keeps the episode limit itself: a wrapper for it would only cost time.
             return gymnasium.make(spec, max_episode_steps=-1, disable_env_checker=True, **arguments)

@@ -72,9 +72,26 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         (["algorithm.population_size=7"], "algorithm.population_size: got 7, expected an even number"),
         (["algorithm.sigma=-1"], "algorithm.sigma: got -1, expected a finite number > 0"),
         (["algorithm.sigma=much"], "algorithm.sigma: got 'much', expected a finite number > 0"),
-        (["cart_pole"], "Error parsing override 'cart_pole'; missing EQUAL at '<EOF>'"),
-        (["network.hidden=[64"], "no viable alternative at input '[64'"),
-        (["seed=1,2"], "Ambiguous value for argument 'seed=1,2'"),
+        (["cart_pole"], "got 'cart_pole', expected KEY=VALUE; did you mean experiment=cart_pole or task=cart_pole?"),
+        (["cartpole"], "got 'cartpole', expected KEY=VALUE; did you mean experiment=cart_pole?"),
+        (["."], "got '.', expected KEY=VALUE; did you mean resume=.?"),
+        (["zzz"], "got 'zzz', expected KEY=VALUE; for example seed=1"),
+        (["=3"], "got '=3', expected KEY=VALUE; for example seed=1"),
+        (
+            ["network.hidden=[32,", "32]", "seed=1"],
+            "got 'network.hidden=[32,', a value that does not end; quote it for the shell: 'network.hidden=[32, 32]'",
+        ),
+        (["network.hidden=[64"], "got 'network.hidden=[64', a value that does not end; close its brackets"),
+        (["seed=1,2"], "seed: got 1,2, several values; add -m for a run of each, or write seed=[1,2]"),
+        (["run_dir=a", "seed=b=c"], "seed=b=c: not a value; quote text that has spaces or any of ,=:{}[]: "),
+        (["population_size=10"], "unknown key 'population_size': it is algorithm.population_size; allowed: "),
+        (["episodes=10"], "unknown key 'episodes': it is evaluation.episodes or task.episodes; allowed: "),
+        (["hidden=[10]"], "unknown key 'hidden': it is network.hidden; allowed: "),
+        (
+            ["task.env_id=Nav2D-v0"],
+            "task.env_id: 'Nav2D-v0' cannot be made: Environment `Nav2D` doesn't exist; of a module that registers it: "
+            "MODULE:Nav2D-v0",
+        ),
         (["seed=${nope}"], "Interpolation key 'nope' not found"),
         (["--nope"], "unrecognized arguments: --nope"),
         (["--config-dir", "nope"], "Additional config directory"),
@@ -173,7 +190,7 @@ def test_train_resume_goes_on_with_the_configuration_of_the_run(tmp_path: Path):
 
 def test_table_of_a_sweep_is_markdown_or_json_and_nothing_else(run: Path, tmp_path: Path):
     shutil.copytree(run, tmp_path / "sweep" / "0")
-    done = pyes("table", "sweep", "--targets=-1,1000", cwd=tmp_path)
+    done = pyes("table", "sweep", "--targets=-1", "--targets=1000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     head, _, row = done.stdout.splitlines()
     assert head.startswith("| CartPole-v1 | seeds |")
@@ -192,6 +209,8 @@ def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launche
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("pyes: error: seed: got -1, expected an integer >= 0")
     assert "pyes: job 1 failed: seed: got -1" in done.stderr
+    assert "Error executing job" not in done.stderr
+    assert "| CartPole-v1 | seeds |" in done.stderr
     assert "got -1" in (tmp_path / "sweep" / "1" / "train.log").read_text(encoding="utf-8")
     assert sorted(done.stdout.splitlines()) == [str(tmp_path / "sweep" / job) for job in "02"]
     assert all((tmp_path / "sweep" / job / "policy.safetensors").exists() for job in "02")
@@ -210,6 +229,7 @@ def test_train_sweep_that_compares_takes_the_command_line_first_and_leaves_jobs_
     done = pyes("train", *overrides, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [str(tmp_path / "lander" / job) for job in "01"]
+    assert pyes("table", "lander", cwd=tmp_path).stdout in done.stderr
     done = pyes("table", "lander", "--json", cwd=tmp_path)
     assert [row["label"] for row in json.loads(done.stdout)["rows"]] == ["1 episode", "5 episodes"]
     shutil.rmtree(tmp_path / "lander" / "1")
@@ -385,12 +405,16 @@ def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
     [
         ([], "the following arguments are required: COMMAND (see pyes --help)"),
         (["nope"], "argument COMMAND: invalid choice: 'nope' (choose from"),
+        (["tarin", "task=cart_pole"], "argument COMMAND: did you mean 'train'? invalid choice: 'tarin' (choose from"),
         (["evaluate"], "the following arguments are required: RUN (see pyes evaluate --help)"),
-        (["evaluate", "nope"], "no policy at nope"),
+        (["evaluate", "nope"], "no run directory at nope"),
+        (["evaluate", "runs/cartpole"], "no run directory at runs/cartpole; did you mean runs/cart_pole?"),
+        (["plot", "runs/x/0", "-o", "a.png"], "no run directory at runs/x/0; runs has cart_pole"),
+        (["evaluate", "run/cart_pole"], "no run directory at run/cart_pole; did you mean runs?"),
         (["evaluate", "x", "--episodes", "0"], "argument --episodes: got '0', expected an integer >= 1"),
         (["evaluate", "x", "--seed", "-1"], "argument --seed: got '-1', expected an integer >= 0"),
-        (["evaluate", "nope", "--generation", "3"], "no journal at nope"),
-        (["replay", "nope", "--generation", "0", "--member", "0"], "no journal at nope"),
+        (["evaluate", ".", "--generation", "3"], "no journal at "),
+        (["replay", ".", "--generation", "0", "--member", "0"], "no journal at "),
         (["replay", "nope", "--member", "0"], "the following arguments are required: --generation"),
         (["replay", "nope", "--generation", "-1", "--member", "0"], "--generation: got '-1', expected an integer >= 0"),
         (["map", "nope", "-o", "x.png"], "nope"),
@@ -404,7 +428,7 @@ def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
             ["table", "nope", "--targets", "200,much"],
             "argument --targets: got '200,much', expected numbers with commas",
         ),
-        (["video", "nope", "-o", "x.mp4"], "no policy at nope"),
+        (["video", ".", "-o", "x.mp4"], "no policy at policy.safetensors"),
         (["launch"], "the following arguments are required: WAY (see pyes launch --help)"),
         (["launch", "ssh", "nope", "--", "train"], "cannot read the hosts in nope: No such file or directory"),
         (["launch", "ssh", "nope", "--port", "0"], "argument --port: got '0', expected an integer >= 1"),
@@ -412,11 +436,12 @@ def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
             ["launch", "slurm", "--dry-run", "--", "train", "cluster=local"],
             "cluster: pyes launch sets it; leave it out",
         ),
-        (["export", "nope", "-o", "x.exe"], "cannot export to x.exe: suffix '.exe', expected one of .safetensors"),
+        (["export", ".", "-o", "x.exe"], "cannot export to x.exe: suffix '.exe', expected one of .safetensors"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_command_bad_input_is_refused_in_one_line(arguments: list[str], expected: str, tmp_path: Path):
+    (tmp_path / "runs" / "cart_pole").mkdir(parents=True)
     done = pyes(*arguments, cwd=tmp_path)
     assert expected in error_line(done, 2)
     assert len(done.stderr.splitlines()) == 1
@@ -427,7 +452,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(arguments: list[str], tmp_
     done = pyes(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("Traceback")
-    assert done.stderr.splitlines()[-1].startswith("pyes: error: no policy at nope")
+    assert done.stderr.splitlines()[-1].startswith("pyes: error: no run directory at nope")
 
 
 def test_debug_of_train_shows_the_traceback(tmp_path: Path):
