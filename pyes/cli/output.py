@@ -33,6 +33,12 @@ def standard_output() -> Iterator[None]:
         os.close(kept)
 
 
+def tell(text: str) -> None:
+    """Say on standard error how far something is."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr, flush=True)
+
+
 def print_json(values: dict[str, Any]) -> None:
     """Print values as JSON, which has no NaN and no infinity: null."""
     print(json.dumps({key: _finite(value) for key, value in values.items()}, allow_nan=False))

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_run, index
-from pyes.cli.output import print_json, standard_output
+from pyes.cli.output import print_json, standard_output, tell
 from pyes.errors import PyesError
 from pyes.system.text import counted
 
@@ -48,14 +48,16 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def _replay(options: argparse.Namespace) -> None:
-    from pyes.reports import replay, video
+    from pyes.reports import replay
 
     with standard_output():
         if options.video is None:
             with replay.open(options.run) as individuals:
                 playback = individuals.play(options.generation, options.member)
         else:
-            playback = video.record_member(options.run, options.video, options.generation, options.member)
+            from pyes.reports import video
+
+            playback = video.record_member(options.run, options.video, options.generation, options.member, tell)
     if options.json:
         print_json(playback.to_dict())
     else:

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_output, add_run
-from pyes.cli.output import standard_output
+from pyes.cli.output import standard_output, tell
 from pyes.system.text import counted
 
 
@@ -104,7 +104,12 @@ def _video(options: argparse.Namespace) -> None:
 
     with standard_output():
         video.record(
-            options.run, options.output, episodes=options.episodes, seed=options.seed, generation=options.generation
+            options.run,
+            options.output,
+            episodes=options.episodes,
+            seed=options.seed,
+            generation=options.generation,
+            tell=tell,
         )
     print(options.output)
 

@@ -6,8 +6,9 @@ return that the run itself reported.
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -265,13 +266,13 @@ class Replay(Closing):
             if entry.kind == journal.Kind.GENERATION
         }
         self._last: Generation | None = None  # members are asked for one after the other
+        self._made = ExitStack()
+
+    @cached_property
+    def _history(self) -> History:
+        """The way through the journal, for which the task is looked at and the noise table filled."""
         setup = setup_of(self._recording)
-        self._table = setup.make_table()
-        try:
-            self._history = History(self._recording, setup, self._table)
-        except BaseException:
-            self._table.close()
-            raise
+        return History(self._recording, setup, self._made.enter_context(setup.make_table()))
 
     @property
     def generations(self) -> int:
@@ -301,7 +302,7 @@ class Replay(Closing):
 
     def member(self, generation: int, index: int) -> NDArray[np.float32]:
         """Return a member's parameters: float32 (dim,)."""
-        self._check_member(generation, index)
+        self.check_member(generation, index)
         return self._history.seek(generation).algorithm.member(index)
 
     def policy(self, generation: int) -> Policy:
@@ -323,7 +324,7 @@ class Replay(Closing):
         TaskError
             The environment raised, as it may have done in the run.
         """
-        record = self._check_member(generation, index)
+        record = self.check_member(generation, index)
         state = self._history.seek(generation)
         batch, config = state.batch(), state.setup.config
         seeds = tuple(batch.seeds[index].tolist())
@@ -342,7 +343,14 @@ class Replay(Closing):
         recorded = float(record.returns[index]), int(record.lengths[index])
         return Playback(total / len(seeds), length, seeds, *recorded)
 
-    def _check_member(self, generation: int, index: int) -> Generation:
+    def check_member(self, generation: int, index: int) -> Generation:
+        """Return the record of a generation, before anything is rebuilt.
+
+        Raises
+        ------
+        ConfigError
+            There is no such generation or member.
+        """
         record = self._record(generation)
         if not 0 <= index < len(record.returns):
             raise ConfigError(
@@ -363,4 +371,4 @@ class Replay(Closing):
 
     def close(self) -> None:
         """Give the noise table back."""
-        self._table.close()
+        self._made.close()

@@ -6,7 +6,8 @@ episode whose return is reported: the same task, policy and seed, with a picture
 
 import importlib
 import os
-from collections.abc import Generator, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -21,11 +22,21 @@ from pyes.reports.replay import EvaluationResult, Playback, center, open_task, r
 from pyes.system.files import replacing
 from pyes.tasks.base import Task, TaskAround
 
+_TELL_EVERY = 2.0  # seconds
 _UNWRITTEN = "ffmpeg could not write the video; is there room for it on the disk?"
 
 
+def _nobody(text: str) -> None:
+    """Tell nobody."""
+
+
 def record(
-    run: str | Path, output: str | Path, episodes: int = 1, seed: int | None = None, generation: int | None = None
+    run: str | Path,
+    output: str | Path,
+    episodes: int = 1,
+    seed: int | None = None,
+    generation: int | None = None,
+    tell: Callable[[str], None] = _nobody,
 ) -> EvaluationResult:
     """Film the first evaluation episodes of a run's center policy, one after the other.
 
@@ -41,6 +52,8 @@ def record(
         Of the evaluation episodes; None takes the run's own.
     generation : int or None
         Whose center, rebuilt from the journal; None takes the policy that the run has saved last.
+    tell : callable
+        Is told now and then, in words, how far the film is.
 
     Returns
     -------
@@ -58,11 +71,13 @@ def record(
     """
     _check_encoder(Path(output))
     policy = center(run, generation)
-    with _filmed(policy, Path(output)) as task:
+    with _filmed(policy, Path(output), tell) as task:
         return run_episodes(policy, task, episodes, seed)
 
 
-def record_member(run: str | Path, output: str | Path, generation: int, member: int) -> Playback:
+def record_member(
+    run: str | Path, output: str | Path, generation: int, member: int, tell: Callable[[str], None] = _nobody
+) -> Playback:
     """Film the episodes of one individual of a run, run again under the same seeds.
 
     Parameters
@@ -73,6 +88,8 @@ def record_member(run: str | Path, output: str | Path, generation: int, member: 
         .mp4 file to write.
     generation, member : int
         Which one.
+    tell : callable
+        As for `record`.
 
     Returns
     -------
@@ -90,13 +107,14 @@ def record_member(run: str | Path, output: str | Path, generation: int, member: 
     """
     _check_encoder(Path(output))
     with replay.open(run) as individuals:
+        individuals.check_member(generation, member)
         policy = individuals.policy(generation)
-        with _filmed(policy, Path(output)) as task:
+        with _filmed(policy, Path(output), tell) as task:
             return individuals.play(generation, member, task)
 
 
 @contextmanager
-def _filmed(policy: Policy, output: Path) -> Iterator["_FilmedTask"]:
+def _filmed(policy: Policy, output: Path, tell: Callable[[str], None]) -> Iterator["_FilmedTask"]:
     """Lend the task of a policy, with every timestep going on film; the film is at ``output`` when all is well."""
     with (
         _no_window(),
@@ -104,7 +122,7 @@ def _filmed(policy: Policy, output: Path) -> Iterator["_FilmedTask"]:
         replacing(output) as beside,
         _Film(beside, task.render_fps) as film,
     ):
-        yield _FilmedTask(task, film)
+        yield _FilmedTask(task, film, tell)
 
 
 class _Film:
@@ -164,13 +182,16 @@ class _Film:
 class _FilmedTask(TaskAround):
     """A task whose every timestep goes on film."""
 
-    def __init__(self, task: Task, film: _Film) -> None:
+    def __init__(self, task: Task, film: _Film, tell: Callable[[str], None]) -> None:
         super().__init__(task)
-        self._film = film
+        self._film, self._tell = film, tell
+        self._episode, self._timesteps = 0, 0
+        self._told = time.monotonic()
 
     def reset(self, seed: int) -> Any:
         """Begin an episode."""
         observation = self._task.reset(seed)
+        self._episode, self._timesteps = self._episode + 1, 0
         self._film.add(self._task.render())
         return observation
 
@@ -178,6 +199,11 @@ class _FilmedTask(TaskAround):
         """Apply an action."""
         result = self._task.step(action)
         self._film.add(self._task.render())
+        self._timesteps += 1
+        if time.monotonic() - self._told >= _TELL_EVERY:
+            self._told = time.monotonic()
+            most = "" if self.max_timesteps is None else f" of at most {self.max_timesteps:,}"
+            self._tell(f"filming episode {self._episode}: timestep {self._timesteps:,}{most}")
         return result
 
     def close(self) -> None:

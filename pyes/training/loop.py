@@ -95,6 +95,7 @@ class _Loop:
         self._begun = time.perf_counter() - run.metrics.seconds
         self._bytes = (0, 0)  # sent to other machines, and received
         self._evaluating = 0.0  # seconds since the previous rows of nodes
+        self._generation_seconds = self._evaluation_seconds = 0.0  # of the last one
         #: Of the center at the end, if no evaluation was due there: the metrics have it, the journal does not.
         self._last_evaluation = run.metrics.last_evaluation
 
@@ -188,6 +189,10 @@ class _Loop:
         results = self._cluster.evaluate(batch)
         seconds = time.perf_counter() - asked
         self._evaluating += seconds
+        if evaluation:
+            self._evaluation_seconds = seconds
+        else:
+            self._generation_seconds = seconds
         return results, seconds
 
     def _evaluate_if_due(self, row: MetricsRow, stopped_by: str | None) -> tuple[float, float] | None:
@@ -226,9 +231,14 @@ class _Loop:
             return "generations"
         if config.timesteps is not None and state.timesteps >= config.timesteps:
             return "timesteps"
-        if config.time_limit is not None and self._seconds() >= config.time_limit:
+        # One that would end too late is not begun: what it came to would be lost, or the limit not kept.
+        if config.time_limit is not None and self._seconds() + self._longest() >= config.time_limit:
             return "time_limit"
         return None
+
+    def _longest(self) -> float:
+        """Return the seconds that the next generation and the last evaluation may take, by those before."""
+        return self._generation_seconds + (self._evaluation_seconds if self._config.evaluation.every else 0.0)
 
     def _target_reached(self) -> str | None:
         target, evaluation = self._config.target_return, self._state.evaluation

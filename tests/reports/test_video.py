@@ -57,6 +57,14 @@ def test_video_shows_the_evaluation_episodes(run, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["center.mp4", "run"]
 
 
+def test_video_says_how_far_it_is(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(video, "_TELL_EVERY", 0.0)
+    told = []
+    lengths = video.record(run, tmp_path / "center.mp4", episodes=2, tell=told.append).lengths
+    assert told[0] == "filming episode 1: timestep 1 of at most 25"
+    assert told[-1] == f"filming episode 2: timestep {lengths[1]} of at most 25"
+
+
 def test_video_of_a_member_shows_its_episodes(tmp_path):
     config = {
         "run_dir": str(tmp_path / "run"),

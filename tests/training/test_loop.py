@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pyes.run import journal
 from pyes.run.directory import RunDirectory
 from pyes.run.metrics import read_rows
 from pyes.system.packing import theta_hash
+from pyes.training import loop
 
 TINY = {
     "task": {"env_id": "faulty:Faulty-v0"},
@@ -180,6 +182,21 @@ def test_first_budget_reached_ends_the_run(tmp_path, budget, stopped_by):
     result = _train(tmp_path / "run", **budget)
     assert result.stopped_by == stopped_by
     assert result.generations < 6
+
+
+@pytest.mark.parametrize(("limit", "generations", "seconds"), [(35.0, 2, 24.0), (60.0, 4, 48.0)])
+def test_no_generation_is_begun_that_would_end_after_the_time_limit(tmp_path, monkeypatch, limit, generations, seconds):
+    now, evaluate = [0.0], InlineCluster.evaluate
+
+    def slow(self, batch):
+        now[0] += 4.0 if batch.evaluation else 10.0
+        return evaluate(self, batch)
+
+    monkeypatch.setattr(InlineCluster, "evaluate", slow)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    result = _train(tmp_path / "run", cluster={"name": "inline"}, time_limit=limit)
+    assert (result.stopped_by, result.generations) == ("time_limit", generations)
+    assert float(read_rows(tmp_path / "run" / "metrics.csv")[-1]["seconds"]) == seconds
 
 
 def test_failed_members_are_counted_and_the_run_goes_on(tmp_path):
