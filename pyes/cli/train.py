@@ -41,8 +41,10 @@ def run(arguments: list[str]) -> None:
     """
     gc.disable()  # nothing of what is made until a run begins is garbage, and looking for it takes long
     from hydra.errors import HydraException
+    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    OmegaConf.register_new_resolver("environment", _environment, replace=True)
     failures: list[Exception] = []
 
     def job(config: Any) -> float | None:
@@ -105,6 +107,15 @@ def _run_by_hydra(words: list[str], job: Callable[[Any], float | None]) -> None:
             hydra.main(config_path=f"pkg://{_CONF}", config_name="train", version_base=_HYDRA)(job)()
     finally:
         _show_table(Sweep.folder)
+
+
+def _environment(*, _root_: Any) -> str:
+    """Return what a run's directory is named by: its environment, in letters that every file system takes."""
+    from omegaconf import OmegaConf
+
+    task = OmegaConf.to_container(_root_.task, resolve=False)
+    names = (task.get(key) for key in ("env_id", "factory", "name") if isinstance(task, dict))
+    return re.sub(r"[^\w.-]+", "-", next((name for name in names if name and name != "???"), "run"))
 
 
 class Sweep:

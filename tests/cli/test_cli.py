@@ -47,6 +47,22 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        (["debug=default"], "LunarLanderContinuous-v3"),
+        (
+            ["debug=default", "task=python", "task.factory=gymnasium:make", "task.env_kwargs.id=Pendulum-v1"],
+            "gymnasium-make",
+        ),
+    ],
+)
+def test_train_names_the_directory_by_the_environment(overrides: list[str], name: str, tmp_path: Path):
+    done = pyes("train", *overrides, "generations=1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip("\n").partition("-")[2].endswith(f"-{name}")
+
+
 def test_train_leaves_the_files_of_a_run(run: Path):
     expected = {".hydra", "train.log", "metrics.csv", "policy.safetensors", "policy.json", "learning_curve.png"}
     assert expected <= {path.name for path in run.iterdir()}

@@ -222,6 +222,12 @@ def test_replay_refuses_what_was_not_recorded(run, ask, expected):
         ask(replay)
 
 
+def test_replay_refuses_a_member_before_it_makes_anything(run, monkeypatch):
+    monkeypatch.setattr("pyes.reports.replay.setup_of", None)  # from which the task and the noise table are made
+    with pyes.reports.replay.open(run) as replay, pytest.raises(ConfigError, match="member: got 6"):
+        replay.play(0, 6)
+
+
 def test_replay_of_no_run_or_a_damaged_one_is_one_line(run, tmp_path):
     with pytest.raises(RunDirectoryError, match="no journal at"):
         pyes.reports.replay.open(tmp_path)
