@@ -101,9 +101,11 @@ def _run_by_hydra(words: list[str], job: Callable[[Any], float | None]) -> None:
     """Run a sweep, or do what a flag of Hydra's asks for."""
     import hydra
 
+    from pyes.numerics import noise
+
     Sweep.folder = None
     try:
-        with _command_line(words), _quiet_results():
+        with _command_line(words), _quiet_results(), noise.kept():
             hydra.main(config_path=f"pkg://{_CONF}", config_name="train", version_base=_HYDRA)(job)()
     finally:
         _show_table(Sweep.folder)

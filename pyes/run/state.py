@@ -7,6 +7,7 @@ records give equal bytes of theta, live or rebuilt, since both go through `apply
 
 import platform
 import sys
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
@@ -23,7 +24,7 @@ from pyes.episodes.running_stats import RunningStats
 from pyes.errors import JournalError
 from pyes.networks import ActionDecoder, Policy, PolicySpec
 from pyes.numerics import streams
-from pyes.numerics.noise import NoiseTable, default_entries
+from pyes.numerics.noise import NoiseTable, default_entries, shared_table
 from pyes.run.adaptation import Averaging, EpisodeLimit, agreement, next_population_size
 from pyes.run.evaluations import EvaluationCosts
 from pyes.run.journal import Evaluation, Generation, Record, Start
@@ -142,11 +143,11 @@ class Setup:
             reference_batch=draw_reference_batch(config.task, config.seed) if spec.normalized else None,
         )
 
-    def make_table(self) -> NoiseTable:
-        """Fill the run's noise table, where workers can attach to it."""
+    def make_table(self) -> AbstractContextManager[NoiseTable]:
+        """Lend the run's noise table, filled, where workers can attach to it."""
         noise = self.config.noise
         assert noise.entries != "auto"
-        return NoiseTable(noise.entries, noise.seed, noise.dtype, shared=True, threads=usable_cores())
+        return shared_table(noise.entries, noise.seed, noise.dtype, usable_cores())
 
     @property
     def statistics_stride(self) -> int:

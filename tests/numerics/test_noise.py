@@ -102,6 +102,20 @@ def test_weighted_sum_is_equal_for_any_number_of_threads(dtype):
     np.testing.assert_array_equal(sums[0], sums[2])
 
 
+def test_runs_that_follow_each_other_share_a_table_of_equal_settings():
+    with noise.kept():
+        with noise.shared_table(1_000, 7, "float32", 1) as first:
+            expected = first.array.copy()
+        with noise.shared_table(1_000, 7, "float32", 2) as second:
+            assert second is first
+            np.testing.assert_array_equal(second.array, expected)
+        with noise.shared_table(1_000, 8, "float32", 1) as third:
+            assert third is not first
+            assert not np.array_equal(third.array, expected)
+    with noise.shared_table(1_000, 8, "float32", 1) as alone:
+        assert alone is not third
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("ending", ["exit", "interrupt", "kill"])
 def test_nothing_is_left_behind_however_the_owner_ends(ending):
