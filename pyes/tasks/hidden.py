@@ -132,7 +132,7 @@ def covers(hidden: Sequence[int | str], name: str) -> bool:
 
 
 class Flattening(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Flattens observations to an array of numbers in the order of `gymnasium.spaces.flatten`; omits texts and the like.
+    """Flattens observations to numbers in the order of `gymnasium.spaces.flatten`; omits texts and the like.
 
     Parameters
     ----------

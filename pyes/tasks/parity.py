@@ -56,8 +56,8 @@ def check_versions(
         return
     known = " ".join(f"{name}=={verified[name][-1]}" for name in others)
     raise ConfigError(
-        f"{label} is another one with {versions} than pyes expects ({difference}); "
-        f"install what it was verified with ({known}){advice}"
+        f"{label} behaves differently with {versions} than pyes expects ({difference}); "
+        f"install a verified version ({known}){advice}"
     )
 
 
