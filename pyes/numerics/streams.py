@@ -78,7 +78,7 @@ def library_seed(seed: int) -> int:
 
 
 def initial_parameters(seed: int, count: int) -> NDArray[np.float32]:
-    """Initial parameters of a run before scaling: float32 (count,), uniform in (-1, 1).
+    """Draw the initial parameters of a run before scaling: float32 (count,), uniform in (-1, 1).
 
     Number j is (2 k + 1) / 2**24, where the signed integer k is the upper 24 bits of word j: exact, symmetric, never 0.
     """

@@ -65,7 +65,7 @@ class MujocoTask(Family):
 
     def _make(self) -> Any:
         mujoco = _import_package(self._config.env_id)
-        mujoco.set_mju_user_warning(partial(_log_once, logging.INFO))  # warnings about models, which users cannot mend
+        mujoco.set_mju_user_warning(partial(_log_once, logging.INFO))  # warnings about models, which users cannot fix
         env: Any = super()._make()
         mujoco.set_mju_user_warning(partial(_log_once, logging.WARNING))
         if not _FEELS_CONTACTS[self._config.env_id.removesuffix(_VERSION)]:
