@@ -1,6 +1,6 @@
 """Continues a run from its theta under other settings (``force=true``).
 
-Owns which parts of the state are kept and which are reset. Invariant: only parts that changed settings affect are reset.
+Owns which parts of the state are kept or reset. Invariant: only parts that changed settings affect are reset.
 """
 
 from dataclasses import replace

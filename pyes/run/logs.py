@@ -27,7 +27,7 @@ _KIND = "kind_of_repeated_message"
 
 
 def repeated(kind: str) -> dict[str, str]:
-    """Return the ``extra`` of a possibly frequent log record; the log limits and counts the records of each ``kind``."""
+    """Return the ``extra`` of a possibly frequent log record; the log limits and counts the records of a ``kind``."""
     return {_KIND: kind}
 
 
