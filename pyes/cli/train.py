@@ -1,7 +1,7 @@
 """``pyes train``: everything that knows Hydra.
 
 Owns the way from a command line to checked settings and a run, for one job or for each of a sweep, and turns Hydra's
-refusals into one line of our own.
+errors into one line.
 """
 
 import contextlib
@@ -19,19 +19,19 @@ from pyes.config.registry import kinds_with_key
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.system.text import one_line
 
-#: Groups whose options have keys of their own, and a name among them.
+#: Groups whose options have their own keys, one of which is ``name``.
 _NAMED_GROUPS = ("algorithm", "task", "optimizer")
 
 
 def run(arguments: list[str]) -> None:
-    """Run the jobs of a command line, which is what follows ``pyes train``.
+    """Run the jobs of the arguments after ``pyes train``.
 
     Raises
     ------
     PyesError
-        The run was rejected or failed; what Hydra rejects is a `ConfigError`.
+        The run was rejected or failed; errors of Hydra become a `ConfigError`.
     SystemExit
-        Hydra has printed what was asked for, such as its version.
+        Hydra has printed information that was requested, such as its version.
     KeyboardInterrupt
         The user ended the run.
     """
@@ -42,7 +42,7 @@ def run(arguments: list[str]) -> None:
     failures: list[Exception] = []
 
     def job(config: Any) -> float | None:
-        # Hydra adds a line of its own to what a job raises, so a single run's error takes another way.
+        # Hydra adds a line to the error of a job, so a single run's error is raised later instead.
         try:
             return _run_job(config)
         except Exception as error:
@@ -57,7 +57,7 @@ def run(arguments: list[str]) -> None:
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error) from error
     except OSError as error:
-        if error.filename is None or hasattr(error, "__notes__"):  # the second: a job's own error
+        if error.filename is None or hasattr(error, "__notes__"):  # notes are added to a job's own error
             raise
         raise RunDirectoryError(
             f"run_dir: cannot make {error.filename} ({error.strerror}); choose another with run_dir=DIR"
@@ -67,7 +67,7 @@ def run(arguments: list[str]) -> None:
 
 
 def _run_job(config: Any) -> float | None:
-    """Train once, in the directory that Hydra made; return the objective. Runs in a launcher's process, too."""
+    """Train once in the directory that Hydra made; return the objective. May run in a launcher's process."""
     from hydra.core.hydra_config import HydraConfig
 
     run_dir = Path(HydraConfig.get().runtime.output_dir)
@@ -85,12 +85,12 @@ def _run_job(config: Any) -> float | None:
         raise
     print(result.run_dir, flush=True)
     if result.stopped_by == "interrupt":
-        raise KeyboardInterrupt  # the rest of a sweep is not wanted either
+        raise KeyboardInterrupt  # also ends the rest of a sweep
     return result.objective
 
 
 def _checked(config: Any, run_dir: Path) -> TrainConfig:
-    """Return Hydra's configuration of a job as ours."""
+    """Convert Hydra's configuration of a job to a `TrainConfig`."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
@@ -113,7 +113,7 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
 
 
 def _check_experiment(values: Any) -> None:
-    """Reject an algorithm other than the one whose keys an experiment sets: it says which by ``algorithm.name``."""
+    """Reject an algorithm other than the experiment's own (its ``algorithm.name``), whose keys the experiment sets."""
     from hydra.core.hydra_config import HydraConfig
 
     choices = HydraConfig.get().runtime.choices
@@ -127,7 +127,7 @@ def _check_experiment(values: Any) -> None:
 
 
 def _given() -> list[str]:
-    """Return the overrides of a job that the command line or its sweep gives."""
+    """Return the overrides of a job from the command line or the sweep."""
     from hydra.core.hydra_config import HydraConfig
 
     return list(HydraConfig.get().overrides.task)
@@ -141,7 +141,7 @@ def _sweeping() -> bool:
 
 
 def _log_failure(run_dir: Path, error: Exception) -> None:
-    """Write the error to the run's own log, where one looks after a sweep."""
+    """Write the error to the run's own log."""
     from pyes.run.directory import RunDirectory
 
     text = f"{error}\n" if isinstance(error, PyesError) else "".join(traceback.format_exception(error))
@@ -165,7 +165,7 @@ def _command_line(arguments: list[str]) -> Iterator[None]:
 
 
 def _explained(error: Exception) -> ConfigError:
-    """Return Hydra's or OmegaConf's refusal as a line of our own: what, where, what is allowed."""
+    """Convert an error of Hydra or OmegaConf to one line: what, where, what is allowed."""
     from hydra.errors import MissingConfigException
     from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue
 

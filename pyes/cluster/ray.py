@@ -1,8 +1,8 @@
 """The ray cluster: the head runs in this process, and Ray starts a node on each of its machines.
 
-Owns the connection with Ray, the keys of one run, and a thread that keeps an agent on every node of Ray. Ray only starts
-processes and sends them the nodes' key; everything else is done by the socket cluster. The only module that imports
-Ray.
+Owns the connection with Ray, the keys of one run, and a thread that keeps an agent on every node of Ray. Ray only
+starts processes and sends them the nodes' key; everything else is done by the socket cluster. The only module that
+imports Ray.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """The socket cluster: this process is the head; nodes join and leave over TCP.
 
 Owns the listening socket and the thread that talks with the nodes (`pyes.remote.head`). The training loop's thread
-only passes batches to it and waits. Invariant: while a batch is open, the training loop does not change the run's state.
+only passes batches to it and waits. Invariant: while a batch is open, the training loop does not change the state.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""A node's side of the wire: find the head, say hello, take part in its job until it ends.
+"""A node's side of a connection: find the head, say hello, take part in its job until it ends.
 
-Owns the connection, and the order in which messages are answered. Knows nothing of how members are evaluated. A lost
-connection costs what had not been sent; the node keeps its workers, its table and its state, and looks for the head
-again. A session is for one job: another one takes a new session in a new process.
+Owns the connection, and the order in which messages are answered. Knows nothing of how members are evaluated. When a
+connection is lost, only unsent results are lost; the node keeps its workers, its table and its state, and connects
+again. A session is for one job: another job needs a new session in a new process.
 """
 
 import asyncio
