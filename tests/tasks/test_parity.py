@@ -1,4 +1,4 @@
-"""Families with code of pyes' own: with other versions of a simulator than those verified, they prove themselves."""
+"""Families of tasks with pyes' own code are compared with the original if a simulator's version was not verified."""
 
 import logging
 
