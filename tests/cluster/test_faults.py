@@ -1,4 +1,4 @@
-"""Faults do not change a run: a real head suffers a fault, and `heads.judge` compares its run with an undisturbed one."""
+"""Faults do not change a run: a real head suffers one, and `heads.judge` compares its run with an undisturbed one."""
 
 import contextlib
 import json
