@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from pyes.cli import commands
 from pyes.cli.output import describe
 from pyes.errors import PyesError
 
@@ -61,6 +60,8 @@ def _run(arguments: list[str], training: list[str]) -> None:
 
         train.run(arguments[1:])
         return
+    from pyes.cli import commands  # a training needs none of them, and should begin soon
+
     options = commands.make_parser().parse_args(arguments)
     options.before, options.training = arguments, training
     options.command(options)

@@ -5,10 +5,11 @@ errors into one line.
 """
 
 import contextlib
+import gc
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from pyes.config.registry import kinds_with_key
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.system.text import one_line
 
+_CONF = "pyes.conf"  # the package that contains conf/
+_HYDRA = "1.3"  # version of Hydra's defaults
 #: Groups whose options have their own keys, one of which is ``name``.
 _NAMED_GROUPS = ("algorithm", "task", "optimizer")
 
@@ -35,7 +38,7 @@ def run(arguments: list[str]) -> None:
     KeyboardInterrupt
         The user ended the run.
     """
-    import hydra
+    gc.disable()  # until the run begins, collections take long and find no garbage
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
@@ -52,8 +55,9 @@ def run(arguments: list[str]) -> None:
             return None
 
     try:
-        with _command_line(directed(arguments)):
-            hydra.main(config_path="pkg://pyes.conf", config_name="train", version_base="1.3")(job)()
+        words = directed(arguments)
+        if any(word.startswith("-") for word in words) or not _run_alone(words, job):
+            _run_by_hydra(words, job)
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error) from error
     except OSError as error:
@@ -62,8 +66,40 @@ def run(arguments: list[str]) -> None:
         raise RunDirectoryError(
             f"run_dir: cannot make {error.filename} ({error.strerror}); choose another with run_dir=DIR"
         ) from error
+    finally:
+        gc.enable()
     if failures:
         raise failures[0]
+
+
+def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool:
+    """Run a single job; return False, without side effects, if the configuration is a sweep.
+
+    Hydra's own entry composes the configuration twice, first to check for a sweep, which takes half of the time until a
+    run begins.
+    """
+    from hydra import compose, initialize_config_module
+    from hydra._internal.callbacks import Callbacks
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.utils import run_job
+    from hydra.types import HydraContext, RunMode
+
+    with initialize_config_module(_CONF, job_name="train", version_base=_HYDRA):
+        config = compose("train", overrides, return_hydra_config=True)
+        if config.hydra.mode == RunMode.MULTIRUN:
+            return False
+        config.hydra.mode = RunMode.RUN
+        context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
+        _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises the job's error
+    return True
+
+
+def _run_by_hydra(words: list[str], job: Callable[[Any], float | None]) -> None:
+    """Run a sweep, or handle a flag of Hydra."""
+    import hydra
+
+    with _command_line(words):
+        hydra.main(config_path=f"pkg://{_CONF}", config_name="train", version_base=_HYDRA)(job)()
 
 
 def _run_job(config: Any) -> float | None:
@@ -75,6 +111,7 @@ def _run_job(config: Any) -> float | None:
         checked = _checked(config, run_dir)
         from pyes.training import loop
 
+        gc.enable()
         with standard_output():
             result = loop.train(checked)
     except Exception as error:

@@ -138,8 +138,10 @@ class Registry(Generic[K]):
             importlib.import_module(f"{self.package}.{name}")
         if name not in self._kinds:
             self._import_all()
+        if name in self._kinds:  # looking for installed packages takes long
+            return
         for point in self._entry_points():
-            if name not in self._kinds and point.name == name:
+            if point.name == name:
                 self.register(name)(self._checked(self._loaded(point), f"{self.section}.name={name} ({point.value})"))
 
     def _loaded(self, point: importlib.metadata.EntryPoint) -> Any:
