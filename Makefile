@@ -31,8 +31,8 @@ bench: $(VENV)/.installed-dev ## measure kernels, rollouts and the node against 
 
 # --- develop ---
 
-# One process more than cores: a tenth of the tests' time is waiting for sockets, processes and faults to be noticed.
-PYTEST := $(BIN)/pytest -n 3 --dist worksteal
+# More processes than cores: a fifth of the tests' time is waiting for sockets, processes and faults to be noticed.
+PYTEST := $(BIN)/pytest -n 4 --dist worksteal
 
 test: $(VENV)/.installed-dev ## run the quick tests, which touch every part (about two minutes on two cores)
 	$(PYTEST) -m "not slow and not learning and not soak" $(ARGS)
@@ -75,9 +75,11 @@ $(VENV)/.installed-%: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(if $(filter dev torch all,$*),$(has-torch) 2>/dev/null || $(install-torch))
 	$(install) -e '.[$*]'
+	$(if $(filter dev,$*),$(BIN)/pytest --collect-only --quiet > /dev/null)
 	@touch $@
 
 # A module is compiled when it is first imported; pip would compile all of them, in one process, and most are never used.
+# Collecting the tests imports what they use, once: else each of their processes would compile it anew.
 install := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
 has-torch := $(BIN)/python -c 'import torch; assert torch.__version__.split("+")[0] == "$(TORCH)"'
 # The CPU build where pip has it (its version then ends in +cpu); else the version alone, as the platform's own.

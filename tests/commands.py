@@ -20,8 +20,13 @@ def started(*arguments: str | Path, cwd: Path, **environment: str) -> "subproces
     return subprocess.run(command, timeout=LIMIT, check=False, **options)
 
 
-def pyes(*arguments: str | Path, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command of pyes in a folder; return how it ended and what it said."""
+def pyes(
+    *arguments: str | Path, cwd: Path, learning_curve: bool = False, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command of pyes in a folder; return how it ended and what it said.
+
+    Only where a test looks at it, a run draws its learning curve, which costs as much as three tiny runs.
+    """
     if sys.platform == "win32":
         return started(*arguments, cwd=cwd, **environment)
     import hosts
@@ -29,7 +34,9 @@ def pyes(*arguments: str | Path, cwd: Path, **environment: str) -> "subprocess.C
     words = list(map(str, arguments))
     with tempfile.TemporaryDirectory() as folder:
         outputs = [Path(folder) / name for name in ("stdout", "stderr")]
-        process = hosts.CONTEXT.Process(target=_main, args=(words, str(cwd), dict(os.environ) | environment, outputs))
+        process = hosts.CONTEXT.Process(
+            target=_main, args=(words, str(cwd), dict(os.environ) | environment, outputs, learning_curve)
+        )
         process.start()
         process.join(LIMIT)
         process.kill()
@@ -39,7 +46,7 @@ def pyes(*arguments: str | Path, cwd: Path, **environment: str) -> "subprocess.C
         return done
 
 
-def _main(arguments: list[str], cwd: str, environment: dict[str, str], outputs: list[Path]) -> None:
+def _main(arguments: list[str], cwd: str, environment: dict[str, str], outputs: list[Path], curve: bool) -> None:
     os.setsid()  # as a shell has it; and signals to the tests' group are not for it
     os.chdir(cwd)
     os.environ.clear()
@@ -52,5 +59,8 @@ def _main(arguments: list[str], cwd: str, environment: dict[str, str], outputs: 
     sys.argv = ["pyes", *arguments]
     sys.path[:0] = [cwd]  # as `python -m pyes` does
     from pyes.cli import main
+    from pyes.training import ending
 
+    if not curve:
+        ending.draw_curve = lambda run: None
     sys.exit(main(arguments))

@@ -21,6 +21,8 @@ import leftovers
 import pytest
 from hypothesis import settings
 
+from pyes.training import ending
+
 _GRACE = 5.0  # seconds for what is just ending
 #: The variable in the environment of the workers and of all that they start; only the first process has it here.
 _MARK = pytest.StashKey[str]()
@@ -31,6 +33,23 @@ settings.load_profile("any_pace")  # no test judges time
 # Spawned children import a test module by the name it has here, tests.<folder>.test_<module>. Last in the
 # path, so that pyes itself still comes from where it is installed.
 sys.path.append(str(Path(__file__).parent.parent))
+
+
+_draw_curve = ending.draw_curve
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_learning_curves() -> Iterator[None]:
+    """Have runs end without their picture, which costs as much as three tiny runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ending, "draw_curve", lambda run: None)
+        yield
+
+
+@pytest.fixture
+def learning_curves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the runs of this test draw it."""
+    monkeypatch.setattr(ending, "draw_curve", _draw_curve)
 
 
 @pytest.fixture(autouse=True)

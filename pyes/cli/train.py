@@ -90,7 +90,7 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
             return False
         config.hydra.mode = RunMode.RUN
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
-        run_job(job, config, "hydra.run.dir", None, context).return_value  # noqa: B018: raises what the job raised
+        _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises what the job raised
     return True
 
 

@@ -55,6 +55,7 @@ def test_the_example_learns(example):
     assert best.value > -1e-3
 
 
+@pytest.mark.slow
 def test_its_keys_are_set_and_checked_on_the_command_line(tmp_path, example, capfd):
     chosen = f"algorithm.factory={example['factory']}"
     assert cli.main(["train", *SETTINGS, chosen, "algorithm.sigma=0.7", f"run_dir={tmp_path / 'run'}"]) == 0
@@ -119,6 +120,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return conf
 
 
+@pytest.mark.slow
 def test_an_installed_algorithm_is_two_files_and_one_entry_point(installed: Path, tmp_path: Path):
     """In processes of their own, so that the registry of this one stays as it is."""
     files = [installed.parent / "site" / "walks.py", installed / "algorithm" / "walk.yaml"]

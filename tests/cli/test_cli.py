@@ -41,7 +41,7 @@ def server():
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train a tiny policy once for all tests that only look at it."""
     folder = tmp_path_factory.mktemp("cli")
-    done = pyes("train", *TINY, "run_dir=run", cwd=folder)
+    done = pyes("train", *TINY, "run_dir=run", cwd=folder, learning_curve=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{folder / 'run'}\n"
     return folder / "run"

@@ -261,6 +261,7 @@ def _kill(pid):
     _until(lambda: state_of(pid) in ("", "Z"), f"process {pid} is dead")
 
 
+@pytest.mark.slow
 def test_workers_killed_at_random_change_nothing(table):
     task = _faulty(sleep=0.001)
     plan, theta = _plan(task, 64)
@@ -305,6 +306,7 @@ def test_a_killed_worker_is_replaced_at_once(table):
         assert time.monotonic() - begun < 10.0
 
 
+@pytest.mark.slow
 def test_stopped_workers_are_replaced_when_they_hold_nothing_either(table):
     plan, theta = _plan(_faulty(), 16)
     (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
@@ -350,6 +352,7 @@ def test_nurseries_killed_again_and_again_change_nothing(workers_too, table):
         _same(result, expected)
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_nursery_and_the_next_batch_has_new_ones(table):
     plan, theta = _plan(_faulty(), 16)
     (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
@@ -406,6 +409,7 @@ def test_a_worker_that_comes_when_the_head_has_gone_leaves_without_a_traceback(t
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_nurseries_that_die_without_any_progress_end_the_run(table):
     plan, theta = _plan(_faulty(), 4)
     with open_cluster(ClusterConfig(workers=2), _faulty(fault="kill_parent_at_start")) as cluster:

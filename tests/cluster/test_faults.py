@@ -269,7 +269,9 @@ def _refused(capsys, *arguments):
 # --- files cut, damaged and lost
 
 
-@pytest.mark.parametrize("bytes_lost", [1, 17, 400])
+@pytest.mark.parametrize(
+    "bytes_lost", [pytest.param(1, marks=pytest.mark.slow), 17, pytest.param(400, marks=pytest.mark.slow)]
+)
 def test_a_journal_cut_short_is_written_on_from_its_last_whole_record(tmp_path, reference, bytes_lost):
     run = shutil.copytree(reference, tmp_path / "run")
     os.truncate(run / "journal.bin", size_of(reference) - bytes_lost)
@@ -288,7 +290,9 @@ def test_a_journal_damaged_in_its_middle_is_refused_and_left_alone(copy, capsys,
     assert after | {"train.log": b""} == before | {"train.log": b""}  # the log says what was refused
 
 
-@pytest.mark.parametrize("spared", [2, 1, 0])
+@pytest.mark.parametrize(
+    "spared", [pytest.param(2, marks=pytest.mark.slow), 1, pytest.param(0, marks=pytest.mark.slow)]
+)
 def test_damaged_snapshots_are_passed_over(copy, reference, spared):
     """The one before serves; with none at all, the journal alone."""
     snapshots = sorted((copy / "snapshots").iterdir())
@@ -301,7 +305,14 @@ def test_damaged_snapshots_are_passed_over(copy, reference, spared):
     judge(reference, copy)
 
 
-@pytest.mark.parametrize("left", [None, 0, 0.5, 1.0])
+@pytest.mark.parametrize(
+    "left",
+    [
+        pytest.param(None, marks=pytest.mark.slow),
+        0.5,
+        *(pytest.param(part, marks=pytest.mark.slow) for part in (0, 1.0)),
+    ],
+)
 def test_lost_metrics_are_rebuilt(copy, reference, left):
     metrics = copy / "metrics.csv"
     if left is None:

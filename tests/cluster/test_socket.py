@@ -158,6 +158,7 @@ def test_what_many_machines_are_sent_leads_to_the_same(tmp_path, reference, daem
     _same(reference(changes), run)
 
 
+@pytest.mark.slow
 def test_machines_join_in_the_middle_and_in_a_resumed_run(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     _train(run, {"generations": 3})
@@ -212,6 +213,7 @@ def test_the_heads_own_node_is_replaced_when_it_dies(tmp_path, reference):
     _same(reference(), run)
 
 
+@pytest.mark.slow
 def test_the_heads_own_node_has_nothing_of_the_heads_and_ends_with_it(tmp_path):
     """Also one that has replaced another, while the head had threads and connections."""
     run, address = tmp_path / "run", new_address()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import task_options
 import yaml
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
@@ -17,7 +18,7 @@ from pyes.training import loop
 CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("algorithm", "task", "network", "optimizer", "noise", "cluster", "logger")
 EXPERIMENTS = [path.stem for path in sorted((CONF / "experiment").glob("*.yaml"))]
-QUICK = ("ant_bullet", "bipedal_walker", "lander_cma", "maze_novelty", "pendulum_hidden_velocity", "quadratic")
+QUICK = ("maze_novelty", "quadratic")
 #: What a choice cannot do without.
 NEEDS = {
     "algorithm=ns_es": ["task.behaviour=final_observation"],
@@ -106,6 +107,7 @@ def test_default_choices_list_every_key_but_those_of_other_choices():
 # Options
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [*GROUPS, "sweep"])
 def test_every_option_makes_a_valid_configuration_and_goes_with_debug(group: str):
     for name in options(group):
@@ -123,7 +125,7 @@ def test_a_task_is_only_a_task():
     """Choosing one changes neither seeds nor rewards nor episodes; task=default is the choice of an experiment."""
     plain = EnvironmentConfig()
     for name in set(options("task")) - {"default"}:
-        task = config(f"task={name}").task
+        task = task_options.option(name)
         for key in ("episodes", "common_random_numbers", "reward_offset_per_step", "normalize_observations"):
             assert getattr(task, key) == getattr(plain, key), (name, key)
         if name != "function":  # theta itself is its policy, and one evaluation says all
@@ -139,23 +141,20 @@ def test_pgpe_takes_clipup_unless_an_optimizer_is_chosen(choice: str):
 # Experiments
 
 
-def test_every_experiment_differs_from_the_default_run_and_runs_on_any_cluster():
+def test_every_experiment_differs_from_the_default_run_runs_on_any_cluster_and_says_whose_keys_it_sets():
+    """The keys of an algorithm come with its name: `pyes train` refuses to give them to another one."""
     for name in EXPERIMENTS:
         made = config(f"experiment={name}")
         assert (made == config()) is (name == "lunar_lander"), name
         assert made.cluster == config().cluster, name
-
-
-def test_experiment_says_whose_keys_it_sets():
-    """The keys of an algorithm come with its name: `pyes train` refuses to give them to another one."""
-    for name in EXPERIMENTS:
         keys = in_file(CONF / "experiment" / f"{name}.yaml").get("algorithm", {})
         if keys.keys() - {"population_size"}:
-            assert keys["name"] == config(f"experiment={name}").algorithm.name, name
+            assert keys["name"] == made.algorithm.name, name
     for path in (CONF / "sweep").glob("*.yaml"):
         assert in_file(path).get("algorithm", {}).keys() <= {"population_size"}
 
 
+@pytest.mark.slow
 def test_an_extension_of_every_experiment_has_all_of_its_settings(tmp_path: Path):
     (tmp_path / "experiment").mkdir()
     for name in EXPERIMENTS:
@@ -188,6 +187,7 @@ def test_experiment_runs_in_debug(name: str, tmp_path: Path):
 # Sweeps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["compare_lander", "compare_ant", "compare_pendulum"])
 def test_sweeps_that_compare_are_on_equal_terms(name: str):
     sweep = OmegaConf.load(CONF / "sweep" / f"{name}.yaml").hydra

@@ -80,10 +80,10 @@ CLUSTERS: dict[str, dict[str, Any]] = {
 }
 #: What `make test` runs; `make check` runs every kind of run on every cluster.
 QUICK = {
-    "one worker": ("memory",),
-    "five workers": ("everything", "vector tasks", "failing: raise"),
-    "spawned workers": ("everything",),
-    "two nodes": ("everything", "behaviours", "dense vectors", "a function"),
+    "one worker": (),
+    "five workers": ("everything", "memory", "vector tasks"),
+    "spawned workers": (),
+    "two nodes": ("everything", "dense vectors"),
     "two nodes told theta": ("everything",),
 }
 
@@ -114,7 +114,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory):
     return make
 
 
-@pytest.fixture(params=CLUSTERS)
+@pytest.fixture(
+    params=[name if name == "two nodes" else pytest.param(name, marks=pytest.mark.slow) for name in CLUSTERS]
+)
 def cluster(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Return the settings of each cluster in turn."""
     return settings_of(request.param, request)
@@ -154,6 +156,7 @@ def test_every_registered_cluster_is_tested():
     assert {each["name"] for each in CLUSTERS.values()} | {"inline", "ray"} == set(registry.CLUSTERS.names())
 
 
+@pytest.mark.slow
 def test_runs_are_not_all_the_same(reference):
     """Without this, a suite that compares runs could compare nothing."""
     kinds = ("everything", "averaging", "chains of slices", "dense vectors", "behaviours", "memory", "a function")
@@ -170,7 +173,9 @@ def test_run_that_began_elsewhere_goes_on(cluster, tmp_path, reference):
     same(tmp_path / "run", reference(EVERYTHING))
 
 
-@pytest.fixture(params=["five workers", pytest.param("spawned workers", marks=pytest.mark.slow), "two nodes"])
+@pytest.fixture(
+    params=["five workers", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spawned workers", "two nodes"))]
+)
 def faulty(request, reference, tmp_path, monkeypatch) -> Iterator[dict[str, Any]]:
     """Lend each cluster of processes with environments that fail once at some seeds, each time in another way."""
     reference(EVERYTHING)  # made while nothing fails

@@ -23,6 +23,7 @@ def output(*arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_every_command_of_a_run_of_an_mlp_works_without_torch(tmp_path: Path) -> None:
     length = 20
     output("train", *TINY, f"task.max_timesteps={length}", "run_dir=run", cwd=tmp_path)

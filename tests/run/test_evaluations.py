@@ -80,6 +80,7 @@ def test_evaluations_of_a_run_take_their_share_and_the_last_generation_is_evalua
     assert rows[-1]["eval_return_mean"]
 
 
+@pytest.mark.slow
 def test_run_stopped_after_any_generation_evaluates_where_the_whole_run_does(run, tmp_path):
     whole = (run / "journal.bin").read_bytes()
     path = tmp_path / "parts"

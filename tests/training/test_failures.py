@@ -34,7 +34,7 @@ def _records(run, kind):
     return [recording[i] for i, entry in enumerate(recording.entries) if entry.kind == kind]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_members_that_fail_often_are_all_counted_and_few_are_logged(tmp_path, capsys, workers):
     cluster = {"name": "local", "workers": workers} if workers else {"name": "inline"}
     run = tmp_path / "run"

@@ -34,7 +34,7 @@ def _hashes(path):
     return [row["theta_hash"] for row in read_rows(Path(path) / "metrics.csv")]
 
 
-def test_run_leaves_what_it_promises(tmp_path):
+def test_run_leaves_what_it_promises(tmp_path, learning_curves):
     result = _train(tmp_path / "run")
     files = {path.name for path in (tmp_path / "run").iterdir()}
     assert files == {

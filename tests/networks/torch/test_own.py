@@ -175,6 +175,7 @@ def test_run_is_replayed_evaluated_and_gone_on_with(tmp_path, reference_run):
     assert _hashes(tmp_path / "part") == _hashes(run)
 
 
+@pytest.mark.slow
 def test_command_line_takes_the_arguments_of_a_module(tmp_path):
     from pyes import cli
 
@@ -230,6 +231,7 @@ def test_policy_of_a_module_that_has_changed_is_refused_in_one_line(saved):
         Policy.load(folder)
 
 
+@pytest.mark.slow
 def test_loading_a_network_that_torch_runs_imports_torch(saved):
     _, folder = saved
     code = f"import sys, pyes; pyes.load({str(folder)!r}); sys.exit('torch' in sys.modules)"
