@@ -2,8 +2,8 @@
 
 python examples/load_policy.py RUN
 
-RUN is a run directory on a Gymnasium environment, as printed by `pyes train`. Settings of the task such as frame_skip are
-ignored here; `pyes evaluate RUN` applies them.
+RUN is a run directory on a Gymnasium environment, as printed by `pyes train`. Settings of the task such as frame_skip
+are ignored here; `pyes evaluate RUN` applies them.
 """
 
 import sys
