@@ -1,18 +1,21 @@
-"""``pyes plot | table | map | video | export``: what one shows of runs, or takes away from them."""
+"""``pyes plot | table | diff | map | video | export``: what one shows of runs, or takes away from them."""
 
 import argparse
 import contextlib
 import json
 import math
+from pathlib import Path
 
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_output, add_run
 from pyes.cli.output import standard_output
+from pyes.system.text import counted
 
 
 def add_commands(add: Add) -> None:
     """Add these commands to the program."""
     _add_plot(add("plot", _plot, "draw learning curves of one or more runs"))
     _add_table(add("table", _table, "print where runs ended and how fast they got there, as a Markdown table"))
+    _add_diff(add("diff", _diff, "say where two runs differ first; the exit status is 1 if they do"))
     _add_map(add("map", _map, "draw all individuals of a run on a plane, and the path of the center through them"))
     _add_video(add("video", _video, "film the center policy of a run"))
     _add_export(add("export", _export, "write the policy of a run for other programs"))
@@ -54,6 +57,24 @@ def _table(options: argparse.Namespace) -> None:
 
     made = tables.table(options.run, options.targets)
     print(json.dumps(made.to_mapping(), allow_nan=False) if options.json else made.to_markdown())
+
+
+def _add_diff(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("first", metavar="RUN", type=Path, help="run directory")
+    parser.add_argument("second", metavar="RUN", type=Path, help="run directory to compare with it")
+    add_json(parser)
+
+
+def _diff(options: argparse.Namespace) -> None:
+    from pyes.reports import differences
+
+    found = differences.compare(options.first, options.second)
+    if options.json:
+        print(json.dumps({"generations": found.generations, "difference": found.difference}))
+    else:
+        print(found.difference or f"equal over {counted(found.generations, 'generation')}")
+    if found.difference:
+        raise SystemExit(1)
 
 
 def _add_map(parser: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ DtypeName = Literal["float32", "bfloat16", "int8"]
 STORAGE: dict[DtypeName, type[np.generic]] = {"float32": np.float32, "bfloat16": np.uint16, "int8": np.int8}
 
 #: The default table: at least these entries, and this many disjoint slices of theta, within this many bytes.
-_DEFAULT_ENTRIES, _SLICES, _DEFAULT_BYTES = 2**24, 256, 2**30
+_DEFAULT_ENTRIES, _SLICES, _DEFAULT_BYTES = 2**22, 256, 2**30
 
 
 class NoiseTable(Closing):
@@ -128,7 +128,7 @@ class NoiseTable(Closing):
 def default_entries(dim: int, dtype: DtypeName = "float32") -> int:
     """Return the length of the default table, which depends on theta's length and the dtype alone.
 
-    A power of two: at least 2**24 entries and 256 slices of theta, but at most 1 GiB, unless that holds less than two
+    A power of two: at least 2**22 entries and 256 slices of theta, but at most 1 GiB, unless that holds less than two
     slices. Equal settings thus give equal tables on all machines; one without the memory for it refuses the table.
     """
     wanted = max(_DEFAULT_ENTRIES, _power_of_two(_SLICES * dim))

@@ -228,6 +228,22 @@ def open(run: str | Path) -> "Replay":
     return Replay(run)
 
 
+def recording_of(run: str | Path) -> journal.Recording:
+    """Return what a run has recorded.
+
+    Raises
+    ------
+    RunDirectoryError
+        There is no journal.
+    JournalError
+        It cannot be read.
+    """
+    path = RunDirectory(run).journal
+    if not path.exists():
+        raise RunDirectoryError(f"no journal at {path}; give the run directory that pyes train has printed")
+    return journal.read(path)
+
+
 class Replay(Closing):
     """Every individual that ever lived in a run, rebuilt from its journal.
 
@@ -242,10 +258,7 @@ class Replay(Closing):
     """
 
     def __init__(self, run: str | Path) -> None:
-        path = RunDirectory(run).journal
-        if not path.exists():
-            raise RunDirectoryError(f"no journal at {path}; give the run directory that pyes train has printed")
-        self._recording = journal.read(path)
+        self._recording = recording_of(run)
         self._places = {
             entry.generation: index
             for index, entry in enumerate(self._recording.entries)
