@@ -22,7 +22,7 @@ def _add_worker(parser: argparse.ArgumentParser) -> None:
     _add_head(parser)
     parser.add_argument("--workers", metavar="N", type=count, help="worker processes (default: one per core)")
     what = "let the head name code of this package (task.factory, network.module, ...); may be given more than once"
-    default = "default: any package with a key, none without; '*': any"
+    default = "default: any package with a key, pyes.tasks alone without; '*': any"
     parser.add_argument("--allow", metavar="PACKAGE", action="append", default=[], help=f"{what} ({default})")
     parser.add_argument("--tied", action="store_true", help="end when standard input is closed")
 
