@@ -41,7 +41,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 #: Runs that the pages name: run directories, and the jobs of sweeps.
 RUNS = (
-    "runs/lander", "runs/walker", "runs/cart_pole", "runs/corridor", "runs/rosenbrock", "runs/sigma/0", "runs/sigma/1",
+    "runs/lander", "runs/walker", "runs/again", "runs/cart_pole", "runs/cheetah_bullet", "runs/cheetah_mujoco", "runs/mine",
+    "runs/seeds", "runs/a", "runs/b", "runs/corridor", "runs/rosenbrock", "runs/sigma/0", "runs/sigma/1",
     "runs/dtypes", "runs/pong", "runs/maze", "runs/episodes/0", "runs/episodes/1", "multirun/2026-11-21/10-00-00/0",
 )  # fmt: skip
 COMMANDS_THAT_RUN = ("evaluate", "replay", "plot", "table", "map", "export", "video", "keygen", "info")
