@@ -1,4 +1,4 @@
-"""What one sees of a run while it goes: a live table on a terminal, plain lines elsewhere.
+"""Shows the progress of a run: a live table on a terminal, plain lines elsewhere.
 
 Writes to standard error; standard output is for results.
 """
@@ -32,7 +32,7 @@ _FIGURES = (
 
 
 class Display(Closing):
-    """Shows the rows of a run as they come, and the errors that the head logs meanwhile.
+    """Shows the rows of a run, and errors that the head logs.
 
     Parameters
     ----------
@@ -98,20 +98,22 @@ class Display(Closing):
                 self._draw(text)
 
     def show(self, row: MetricsRow, nodes: Sequence[NodeRow] = (), remarks: Sequence[str] = ()) -> None:
-        """Show a generation; on a terminal at most ten times a second, elsewhere every two seconds.
+        """Show a generation: at most ten times per second on a terminal, otherwise every two seconds.
 
         Parameters
         ----------
+        row : MetricsRow
+            Metrics of the generation.
         nodes : sequence of NodeRow
-            What other machines did for it; seen on a terminal, like the remarks.
+            Metrics of other machines; only shown on a terminal, like the remarks.
         remarks : sequence of str
-            What was out of the ordinary so far.
+            Unusual events so far.
         """
         self._row, self._nodes, self._remarks = row, nodes, remarks
         evaluated = row.eval_return_mean is not None
         if row.eval_return_mean is not None:
             self._evaluation = row.eval_return_mean, row.eval_return_std
-            self._best = max(self._best, row.eval_return_mean)  # which stays as it is if the other one is NaN
+            self._best = max(self._best, row.eval_return_mean)  # unchanged by NaN, the second argument
         now = time.monotonic()
         self._counted = now - row.seconds
         every = _LINES_EVERY if self._panel is None else _FRAMES_EVERY
@@ -135,7 +137,7 @@ class Display(Closing):
 
     @contextmanager
     def _while_read(self) -> Iterator[None]:
-        """Show nothing more once the reader of standard error has gone: the run goes on without it."""
+        """Stop showing if standard error is closed; the run continues."""
         try:
             yield
         except OSError:
@@ -186,7 +188,7 @@ def _panel() -> "Panel":
 
 
 class _Errors(logging.Handler):
-    """Shows what needs the user's hand (a full disk, for one), beside the log file that it goes to."""
+    """Also shows logged errors, which the user may have to fix (such as a full disk)."""
 
     def __init__(self, display: Display) -> None:
         super().__init__(logging.ERROR)
@@ -229,7 +231,7 @@ def _evaluated(mean: float, std: float | None) -> str:
 
 
 def _rate(steps_per_second: float | None) -> str:
-    """Return a figure that is not known of a generation whose head was killed."""
+    """Return a speed as text; None if the head was killed during the generation."""
     return "-" if steps_per_second is None else f"{steps_per_second:,.0f}"
 
 

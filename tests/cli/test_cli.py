@@ -319,8 +319,8 @@ def test_train_without_a_time_limit_warns_and_answers_an_interrupt_at_once(clust
         os.killpg(process.pid, signal.SIGINT)
         assert process.stderr.readline().startswith(answer)
         assert time.monotonic() - asked < 5.0
-    assert "go on with: pyes train resume=" in process.communicate(timeout=30)[1]
-    assert process.returncode == 130
+    assert "go on with: pyes train resume=" in process.stderr.read()
+    assert process.wait(timeout=30) == 130
 
 
 @pytest.mark.slow
@@ -338,7 +338,7 @@ def test_train_and_resume_take_any_path(tmp_path: Path):
     [
         (["seed=1,2", "-m"], "resume: one run goes on at a time; leave out -m and sweep"),
         (["run_dir=elsewhere"], "run_dir: a resumed run stays where it is; leave out run_dir, or resume"),
-        (["seed=7"], "resume: these settings decide the run and cannot change: seed (was 0, got 7); force=true"),
+        (["seed=7"], "resume: these settings decide the run and cannot change: seed (was 0, got 7); add force=true"),
     ],
 )
 def test_train_resume_refuses_in_one_line(overrides: list[str], expected: str, run: Path):
