@@ -2,21 +2,20 @@
 
 python examples/load_policy.py RUN
 
-RUN is what `pyes train` printed. Options of the task, such as frame_skip, are left out here; `pyes evaluate RUN` knows
-them.
+RUN is what `pyes train` printed.
 """
 
+import os
 import sys
-
-import gymnasium
 
 import pyes
 
 
 def main(run: str) -> None:
+    sys.path.insert(0, os.getcwd())  # where an environment of your own may lie
     policy = pyes.load(run)
-    print(f"{len(policy.theta)} parameters after {policy.generation} generations on {policy.task['env_id']}")
-    env = gymnasium.make(policy.task["env_id"], **policy.task["env_kwargs"])
+    print(f"{len(policy.theta)} parameters after {policy.generation} generations")
+    env = pyes.make_env(run)
     for seed in range(3):
         observation, _ = env.reset(seed=seed)
         policy.reset()

@@ -6,6 +6,7 @@
     program   the instructions of a compiled network
     named     the name of a network that torch runs
     action    from network outputs to an action
+    observation  from an observation of the environment to the network's input
     spec      program or name, and action: all that a worker is given to act
     policy    spec, theta and statistics: what a run leaves, and its files
     torch     a sub-package for all that imports torch
@@ -21,6 +22,7 @@ from pyes.config.network import NetworkConfig
 from pyes.config.registry import NETWORKS
 from pyes.networks.action import ActionDecoder
 from pyes.networks.named import NamedModule
+from pyes.networks.observation import ObservationEncoder
 from pyes.networks.policy import Policy
 from pyes.networks.program import ACTIVATIONS, Activation, Instruction, Op, Program
 from pyes.networks.spec import PolicySpec, Runner
@@ -31,6 +33,7 @@ __all__ = [
     "Activation",
     "Instruction",
     "NamedModule",
+    "ObservationEncoder",
     "Op",
     "Policy",
     "PolicySpec",

@@ -21,7 +21,7 @@ from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.reference_batch import draw_reference_batch
 from pyes.episodes.running_stats import RunningStats
 from pyes.errors import JournalError
-from pyes.networks import ActionDecoder, Policy, PolicySpec
+from pyes.networks import ActionDecoder, ObservationEncoder, Policy, PolicySpec
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable, default_entries
 from pyes.run.adaptation import Averaging, EpisodeLimit, agreement, next_population_size
@@ -49,6 +49,8 @@ class Interface:
         Timesteps of an episode, at most.
     behaviour_size : int
         Numbers that characterise an episode; 0: none are wanted.
+    encoder : ObservationEncoder or None
+        From the environment's own observations; None where there is no environment.
     """
 
     observation_size: int
@@ -56,6 +58,7 @@ class Interface:
     decoder: ActionDecoder
     max_timesteps: int
     behaviour_size: int
+    encoder: ObservationEncoder | None
 
     @classmethod
     def of(cls, config: TaskConfig) -> Self:
@@ -73,7 +76,8 @@ class Interface:
                 task.action_space, config.action, bins=config.bins, noise=config.action_noise
             )
             limit = task.max_timesteps or sys.maxsize
-            return cls(task.observation_size, task.observation_shape, decoder, limit, task.behaviour_size)
+            shape = task.observation_shape
+            return cls(task.observation_size, shape, decoder, limit, task.behaviour_size, task.encoder)
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ class Setup:
         Timesteps of an episode, at most.
     behaviour_size : int
         Numbers that characterise an episode; 0: none are wanted.
+    encoder : ObservationEncoder or None
+        From the environment's own observations; None where there is no environment.
     reference_batch : (n, observation_size) or None
         Of virtual batch normalisation.
     """
@@ -99,6 +105,7 @@ class Setup:
     theta: NDArray[np.float32]
     max_timesteps: int
     behaviour_size: int
+    encoder: ObservationEncoder | None
     reference_batch: NDArray[Any] | None = None
 
     @classmethod
@@ -134,6 +141,7 @@ class Setup:
             theta=theta,
             max_timesteps=interface.max_timesteps,
             behaviour_size=interface.behaviour_size,
+            encoder=interface.encoder,
             reference_batch=draw_reference_batch(config.task, config.seed) if spec.normalized else None,
         )
 
@@ -387,6 +395,7 @@ class RunState:
             mean,
             inverse_std,
             reference_batch=self.setup.reference_batch,
+            encoder=self.setup.encoder,
             network=configuration.to_mapping(config.network),
             task=configuration.to_mapping(config.task),
             seed=config.seed,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pyes.config import TaskConfig
 from pyes.errors import TaskError
+from pyes.networks import ObservationEncoder
 from pyes.system.lifetime import Closing
 
 #: What ``step`` gives: observation, reward, terminated, truncated, and the environment's own extras.
@@ -55,8 +56,13 @@ class Task(Closing, abc.ABC):
         Timesteps a second, in real time.
     behaviour_size : int
         How many numbers characterise an episode, as ``task.behaviour`` says; 0 if none are wanted.
+    observation_space : gymnasium.Space or None
+        Of the environment's own observations; None: they are arrays of ``observation_shape``.
     parts : mapping of str to range
-        Which numbers of the flattened observation belong to each named part of it; empty where parts have no names.
+        Which numbers of the flattened observation belong to each named part of it, where ``observation_space`` has no
+        named parts.
+    encoder : ObservationEncoder or None
+        How the environment's own observations become those of this task; set by `pyes.tasks.make`.
     """
 
     #: Settings of the kind.
@@ -71,7 +77,9 @@ class Task(Closing, abc.ABC):
     max_timesteps: int | None = None
     render_fps: float = 30.0
     behaviour_size: int = 0
+    observation_space: gymnasium.Space[Any] | None = None
     parts: Mapping[str, range] = {}
+    encoder: ObservationEncoder | None = None
 
     @classmethod
     def suited(cls, config: Any) -> "type[Task]":
@@ -103,12 +111,18 @@ class Task(Closing, abc.ABC):
         """Release what the environment holds; a second call does nothing."""
 
 
+_PASSED_ON = (
+    *("observation_shape", "observation_space", "action_space", "max_timesteps"),
+    *("render_fps", "behaviour_size", "parts", "encoder"),
+)
+
+
 class TaskAround(Task):
     """A task that passes everything on to the one that it holds; subclasses change some of it."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        for name in ("observation_shape", "action_space", "max_timesteps", "render_fps", "behaviour_size", "parts"):
+        for name in _PASSED_ON:
             setattr(self, name, getattr(task, name))
 
     def reset(self, seed: int) -> Any:

@@ -169,7 +169,8 @@ class EnvPoolTask(Task):
         self._config = config
         self._vector = EnvPoolVector(config, render_mode)
         self._slot = np.zeros(1, np.int64)
-        self.observation_shape = self._vector.observation_space.shape
+        self.observation_space = self._vector.observation_space
+        self.observation_shape = self.observation_space.shape
         self.action_space = self._vector.action_space
         self.behaviour_size = 0 if config.behaviour == "none" else self.observation_size
         self.max_timesteps = self._vector.spec.config._asdict().get("max_episode_steps")

@@ -1,3 +1,5 @@
+import dataclasses
+import json
 import subprocess
 import sys
 
@@ -7,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 from pyes.errors import ConfigError, RunDirectoryError
-from pyes.networks import ACTIVATIONS, ActionDecoder, Policy, build
+from pyes.networks import ACTIVATIONS, ActionDecoder, ObservationEncoder, Policy, build
 from pyes.networks.mlp import MLPConfig
 from pyes.networks.recurrent import GRUConfig, LSTMConfig, RNNConfig
 from pyes.networks.torch.modules import PolicyModule, module_of
@@ -196,3 +198,27 @@ def test_safetensors_export_needs_no_torch(tmp_path):
     code = "import sys; from pyes.reports.export import export; "
     code += f"export({str(run)!r}, {str(tmp_path / 'a.safetensors')!r}); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_files_say_what_the_policy_expects(tmp_path):
+    """Order and bounds of the observation's parts, statistics, action and task, in both formats."""
+    onnx = pytest.importorskip("onnx")
+    space = spaces.Dict(
+        {"b": spaces.Discrete(3, start=2), "a": spaces.Box(-1, np.array([[2, 3]], np.float32), (1, 2)), "t": spaces.Text(3)}
+    )
+    encoder = dataclasses.replace(ObservationEncoder.for_space(space), hidden=(3,))
+    spec, theta = build(CONFIG, 4, HEADS["argmax"], seed=1, observation_clip=3.0)
+    statistics = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
+    policy = Policy(spec, theta, *statistics, encoder=encoder, task={"env_id": "Own-v0"})
+    policy.save(tmp_path)
+    export(tmp_path, tmp_path / "policy.onnx")
+    properties = {each.key: json.loads(each.value) for each in onnx.load(tmp_path / "policy.onnx").metadata_props}
+    described = json.loads(export(tmp_path, tmp_path / "p.safetensors").with_suffix(".json").read_text())
+    assert properties == {**described, "observation_mean": [0, 1, 2, 3], "observation_inverse_std": [1, 1, 1, 1]}
+    box, discrete = described["observation"]["parts"]
+    assert (box["name"], box["low"], box["high"], box["size"]) == ("a", -1, [2, 3], 2)
+    assert (discrete["keys"], discrete["choices"], discrete["start"]) == (["b"], [3], [2])
+    assert (described["observation"]["hidden"], described["spec"]["action"]["start"]) == ([3], 2)
+    assert (described["observation"]["size"], described["task"]) == (4, {"env_id": "Own-v0"})
+    seen = {"a": np.ones((1, 2), np.float32), "b": 4, "t": "x"}
+    assert Policy.load(tmp_path)(seen) == policy.runner.act(np.array([1, 1, 0, 1], np.float32))
