@@ -122,7 +122,23 @@ class Parts(Point):
 
     ACTIONS: dict[str, spaces.Space[Any]] = {  # noqa: RUF012
         "start": spaces.Discrete(3, start=-1),
+        "multi_discrete": spaces.MultiDiscrete([[3, 2], [4, 5]], start=[[-1, 0], [5, 0]]),
+        "multi_binary": spaces.MultiBinary((2, 2)),
+        "integers": spaces.Box(-3, 8, (2,), np.int16),
+        "tuple": spaces.Tuple([spaces.Discrete(3, start=1), spaces.Box(-1, 1, (2,))]),
+        "dict": spaces.Dict(
+            {
+                "move": spaces.Box(-0.1, 0.3, (1, 2), np.float64),
+                "jump": spaces.Discrete(2),
+                "deep": spaces.Tuple(
+                    [spaces.MultiDiscrete([2, 3]), spaces.Dict({"x": spaces.Box(-np.inf, np.inf, ())})]
+                ),
+                "keys": spaces.MultiBinary(3),
+            }
+        ),
     }
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
 
     def __init__(self, actions: str = "start") -> None:
         self.action_space = self.ACTIONS[actions]
@@ -143,9 +159,12 @@ class Parts(Point):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if not self.action_space.contains(action):
             raise TypeError(f"{action!r} is not in {self.action_space}")
-        pushes = spaces.flatten(self.action_space, action)
+        pushes = np.asarray(spaces.flatten(self.action_space, action))
         return super().step(np.array([np.linspace(-0.5, 0.7, len(pushes)) @ pushes]))
 
+    def render(self) -> Any:
+        return np.full((16, 16, 3), 20 * self._time, np.uint8)
 
-def parts(actions: str = "start") -> gymnasium.Env[Any, Any]:
+
+def parts(actions: str = "start", render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     return Parts(actions)

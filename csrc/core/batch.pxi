@@ -49,7 +49,8 @@ cdef class PolicyBatch:
 
         Returns
         -------
-        int64 (n,) for argmax, else float32 (n, *action_shape)    newly allocated
+        int64 (n,) for argmax, else float32 (n, *action_shape)    newly allocated; a list of mixed actions that are
+                                                                  assembled
 
         Raises
         ------
@@ -77,4 +78,6 @@ cdef class PolicyBatch:
                 (<int64_t *>p_actions)[i] = choice
             else:
                 memcpy(p_actions + i * width, runner.head.action, width)
+        if self.first.head.assemble is not None:
+            return [self.first.head.assemble(row) for row in actions]
         return actions

@@ -9,12 +9,17 @@ cdef class PolicyRunner:
                                    ``load(theta)``, ``reset()`` and ``forward(observation)``, which runs the network
                                    itself: float32 in, float32 out
     observation_size : int         values in an observation
-    action : str                   argmax | identity | clip | tanh | bins, see ``pyes_box_action`` in the header
+    action : str                   argmax | identity | clip | tanh | bins, see ``pyes_box_action`` in the header; or
+                                   mixed: each component by a rule of its own, see ``pyes_mixed_action``
     low, high : float32 (a,)       ends of the action box; not used by argmax
     bins : int                     outputs a component, for bins
     action_start : int             added to the argmax
     action_shape : tuple of int    shape of a box action, of size a
     action_noise : float           standard deviation of the normals added to identity, clip and tanh outputs
+    rules : sequence of str        of each mixed component: one of the others, or sign
+    widths : sequence of int       outputs of each mixed component
+    assemble : callable, optional  makes the action that ``act`` returns of a mixed one, float32 (components,), which it
+                                   must copy: choices count from 0, signs are 0 and 1
     level : str, optional          one of ``levels()``, for instructions; the best by default
     reference_batch : uint8 or float32 (count, observation_size), optional    what normalised layers take their
                                    statistics from; kept. Given if and only if there are such layers
@@ -49,14 +54,16 @@ cdef class PolicyRunner:
     cdef float observation_limit
 
     def __cinit__(self, network, Py_ssize_t observation_size, *, action, low=None, high=None, bins=0,
-                  action_start=0, action_shape=(), action_noise=0.0, level=None, reference_batch=None):
+                  action_start=0, action_shape=(), action_noise=0.0, rules=(), widths=(), assemble=None, level=None,
+                  reference_batch=None):
         if isinstance(network, np.ndarray):
             self.network = _Compiled(network, observation_size, level, reference_batch)
         else:
             self.network = _Foreign(network, observation_size)
         self.dim, self.outputs = self.network.dim, self.network.outputs
         self.observation_size = observation_size
-        self.head = _ActionHead(action, low, high, bins, action_start, tuple(action_shape), action_noise, self.outputs)
+        self.head = _ActionHead(action, low, high, bins, action_start, tuple(action_shape), action_noise, self.outputs,
+                                rules, widths, assemble)
         self.observation_array = _aligned(2 * (observation_size + 16))
         self.observation = <float *>_out("observation", self.observation_array, FLOAT32)
         self.input = self.observation + (observation_size + 15) // 16 * 16
@@ -102,7 +109,8 @@ cdef class PolicyRunner:
         self.sums_array, self.sums = sums, p_sums
 
     def act(self, observation):  # IN
-        """Choose the action for an observation of observation_size values: an int, or a new float32 array.
+        """Choose the action for an observation of observation_size values: an int, a new float32 array, or what
+        ``assemble`` returns.
 
         float32, float64 and uint8 arrays without gaps are fastest; anything else goes by way of NumPy. Another size is
         a ValueError.

@@ -5,7 +5,7 @@
     composer  from layers to a program
     program   the instructions of a compiled network
     named     the name of a network that torch runs
-    action    from network outputs to an action
+    action    from network outputs to an action; action_part: where that has parts
     observation  from an observation of the environment to the network's input
     spec      program or name, and action: all that a worker is given to act
     policy    spec, theta and statistics: what a run leaves, and its files
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pyes.config.network import NetworkConfig
 from pyes.config.registry import NETWORKS
 from pyes.networks.action import ActionDecoder
+from pyes.networks.action_part import ActionPart
 from pyes.networks.named import NamedModule
 from pyes.networks.observation import ObservationEncoder
 from pyes.networks.policy import Policy
@@ -30,6 +31,7 @@ from pyes.networks.spec import PolicySpec, Runner
 __all__ = [
     "ACTIVATIONS",
     "ActionDecoder",
+    "ActionPart",
     "Activation",
     "Instruction",
     "NamedModule",

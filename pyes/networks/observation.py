@@ -24,23 +24,26 @@ if TYPE_CHECKING:
 Keys = tuple[str | int, ...]
 
 
-def leaves(space: "Space[Any]", keys: Keys = ()) -> "Iterator[tuple[Keys, Space[Any]]]":
+def leaves(space: "Space[Any]", keys: Keys = (), *, names_only: bool = False) -> "Iterator[tuple[Keys, Space[Any]]]":
     """Yield the parts of a space that have no parts themselves, with the keys that lead to each.
 
     Raises
     ------
     ConfigError
-        A key is neither a text nor an integer, which a policy's files could not keep.
+        A key is neither a text nor an integer, which a policy's files could not keep; with ``names_only``, a key of a
+        Dict is no text, or a space has no parts.
     """
     from gymnasium import spaces
 
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         yield keys, space
         return
+    if names_only and not len(space.spaces):
+        raise ConfigError(f"{dotted(keys) or 'the space'} is an empty {type(space).__name__}; wrap the environment")
     for key, part in space.items() if isinstance(space, spaces.Dict) else enumerate(space):
-        if not isinstance(key, str | int):
+        if not isinstance(key, str if names_only and isinstance(space, spaces.Dict) else str | int):
             raise ConfigError(f"a Dict space has the key {key!r}, expected texts as keys; wrap the environment")
-        yield from leaves(part, (*keys, key))
+        yield from leaves(part, (*keys, key), names_only=names_only)
 
 
 def dotted(keys: Keys) -> str:

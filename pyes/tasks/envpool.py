@@ -108,6 +108,8 @@ class EnvPoolVector:
             observations, actions = self.spec.observation_space, self.spec.action_space
         if not isinstance(observations, spaces.Box):
             raise ConfigError(f"{label} observes a {type(observations).__name__}, expected a Box")
+        if isinstance(actions, spaces.Dict | spaces.Tuple):
+            raise ConfigError(f"{label} takes a {type(actions).__name__} as action, expected one array or number")
         return observations, actions
 
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
@@ -130,7 +132,7 @@ class EnvPoolVector:
 
     def step(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> VectorStep:
         """Apply one action for one timestep in each of some environments; what comes back has their order."""
-        observations, rewards, terminated, truncated, _ = self._pool.step(actions, slots)
+        observations, rewards, terminated, truncated, _ = self._pool.step(np.asarray(actions), slots)
         return observations, rewards, terminated | truncated
 
     def render(self) -> Any:

@@ -66,7 +66,7 @@ def actions(space: spaces.Space[Any], seed: int, length: int) -> list[Any]:
     if isinstance(space, spaces.Discrete):
         drawn = space.start + rng.integers(space.n, size=length // hold + 1)
         return [int(action) for action in np.repeat(drawn, hold)[:length]]
-    if not isinstance(space, spaces.Box):
+    if not isinstance(space, spaces.Box) or np.issubdtype(space.dtype, np.integer):
         space.seed(seed)
         return [space.sample() for _ in range(length)]
     high = np.where(np.isfinite(space.high), space.high, 1)
