@@ -1,8 +1,8 @@
-"""Load the policy of a run, and let it act in its environment.
+"""Load the policy of a run, and run episodes with it.
 
 python examples/load_policy.py RUN
 
-RUN is what `pyes train` printed.
+RUN is a run directory, as printed by `pyes train`.
 """
 
 import os

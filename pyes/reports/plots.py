@@ -1,11 +1,11 @@
-"""Learning curves of runs as one figure.
+"""Learning curves of runs in one figure.
 
 Owns the lines and bands of the figure, its axes and its legend. Knows nothing of a run in progress. Invariant: equal
 runs give an equal picture.
 
 A group of several runs is a line and a band, drawn where all of its runs have data. A run that ended because it reached
-its ``target_return`` keeps its last value from there on: cut, the line would end where the fastest run is done, and
-with the slower ones alone it would fall. The figure says so.
+its ``target_return`` keeps its last value from there on; otherwise the line would end with the fastest run, or fall
+when only the slower ones remain. The figure says so.
 """
 
 import math
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Colours that stay apart for colour-blind readers (Okabe & Ito 2008), the darkest yellow left out.
+#: Colours that colour-blind readers can tell apart (Okabe & Ito 2008), without yellow.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
 _DASHES = ("-", "--", ":", "-.")
 _LEGEND_WIDTH = 90  # characters
@@ -36,13 +36,13 @@ def plot(runs: Sequence[str | Path], output: str | Path, x: XAxis = "timesteps",
     Parameters
     ----------
     runs : Sequence[str or Path]
-        Run directories, or folders with runs somewhere below (of a multirun).
+        Run directories, or folders with runs somewhere below them (such as a multirun).
     output : str or Path
         .png, .svg or .pdf file to write.
     x : XAxis
-        Timesteps, seconds, generation or episodes: what the horizontal axis counts.
+        Quantity on the horizontal axis.
     band : BandKind
-        Range: mean, least and greatest; iqm: interquartile mean and its bootstrap interval.
+        ``range``: mean, minimum and maximum; ``iqm``: interquartile mean and its bootstrap interval.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def _draw(figure: "Figure", groups: Sequence[Group], x: XAxis, band: BandKind) -
 
 
 def _explain(figure: "Figure", axes: "Axes", groups: Sequence[Group], handles: Sequence[Any], band: BandKind) -> None:
-    """Say what lines and bands are: below the axes, where nothing is covered, or in the corner for a single group."""
+    """Add the legend below the axes, or a caption in the corner for a single group."""
     caption = _caption(groups, band)
     if len(groups) > 1:
         labels = [textwrap.fill(label, _LEGEND_WIDTH) for label in _with_counts(groups)]
@@ -91,12 +91,12 @@ def _explain(figure: "Figure", axes: "Axes", groups: Sequence[Group], handles: S
 
 
 def _draw_group(axes: "Axes", group: Group, index: int, x: XAxis, band: BandKind) -> Any:
-    """Draw one group, and return the line that stands for it in the legend."""
+    """Draw one group; return its line for the legend."""
     style = {"color": _COLORS[index % len(_COLORS)], "linestyle": _DASHES[index // len(_COLORS) % len(_DASHES)]}
     curves = [run.curve(x) for run in group.runs]
     aligned = aggregates.align(curves, [run.target is not None for run in group.runs])
     if len(curves) == 1 or aligned is None:
-        # Runs that never overlap have no mean; each is drawn by itself.
+        # Runs that do not overlap have no mean; each is drawn alone.
         lines = [_draw_line(axes, *curve, style, dots=True) for curve in curves]
         return lines[0]
     grid, values = aligned
@@ -106,7 +106,7 @@ def _draw_group(axes: "Axes", group: Group, index: int, x: XAxis, band: BandKind
 
 
 def _draw_line(axes: "Axes", x: Float64Array, y: Float64Array, style: Mapping[str, Any], dots: bool) -> Any:
-    # Few points are shown as such: what lies between them is not known, and a single one would be no line at all.
+    # Few points get markers: a single one would be invisible as a line.
     marker = "o" if dots and len(x) <= 25 else ""
     return axes.plot(x, y, marker=marker, markersize=3.5, linewidth=1.8 if len(x) < 300 else 1.0, **style)[0]
 
@@ -143,7 +143,7 @@ def _scale_x(axes: "Axes", x: XAxis, largest: float) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / unit:,.10g}")
     largest = largest or 1.0  # a single generation, counted from 0
     axes.set_xlim(0, largest * 1.02)
-    # Round numbers of the unit, not of what is below it.
+    # Ticks at round multiples of the unit.
     steps = [1, 2, 5, 10]
     ticks = MaxNLocator(nbins=9, steps=steps, integer=x != "seconds" and unit == 1).tick_values(0, largest / unit)
     axes.xaxis.set_major_locator(MultipleLocator(float(ticks[1] - ticks[0]) * unit))

@@ -1,15 +1,15 @@
-"""Tasks: environments as pyes runs them, one module a kind or a family.
+"""Tasks: environments as pyes runs them, one module per kind or family.
 
-    base        what a rollout may ask of a task
-    wrapped     environments with Gymnasium's interface; gymnasium, gym and python say where they come from
-    family      Gymnasium's environments that pyes runs in its own way: bullet, mujoco, atari
+    base        the interface between a rollout and a task
+    wrapped     environments with Gymnasium's interface, made by gymnasium, gym and python
+    bullet, mujoco, atari    families of Gymnasium's environments with an implementation of pyes
     envpool     many environments stepped in one call
     function    a plain function of theta
-    encoded     observations as the policy reads them
+    encoded     observations in the form that the policy reads
     environment a task with Gymnasium's interface, for `pyes.make_env`
     functions, maze    tasks that come with pyes
 
-Must not know policies or how members are evaluated. No simulator is imported before a task of it is made.
+Must not know policies or how members are evaluated. A simulator is imported only when a task of it is made.
 """
 
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def _make_bare(config: TaskConfig, render_mode: str | None) -> Task:
 
 
 def _observed(task: Task, config: EnvironmentConfig) -> Task:
-    """Return a task as its policy and novelty search observe it."""
+    """Check ``task.behaviour``, and wrap a task whose observations are partly hidden."""
     if config.behaviour != "none" and not task.behaviour_size:
         raise refusal("task.behaviour", config.behaviour, f"'none' for {config.title}")
     from pyes.tasks.encoded import EncodedTask, array_space, encoder_of
@@ -98,13 +98,7 @@ def has_vector(config: TaskConfig) -> bool:
 
 
 def make_vector(config: TaskConfig) -> VectorTask:
-    """Make the environments side by side of a task that `has_vector`.
-
-    Raises
-    ------
-    ConfigError
-        As `make`.
-    """
+    """Make the vector of environments of a task that `has_vector`; raises as `make`."""
     kind = _kind(config)
     assert kind.Vector is not None
     vector: VectorTask = kind.Vector(config)

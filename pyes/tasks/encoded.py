@@ -1,6 +1,6 @@
-"""Observations as the policy reads them: as a list of numbers, of which some may be hidden.
+"""Observations in the form that the policy reads: a list of numbers, some of them hidden.
 
-Owns which numbers `task.hide_observations` means. Must not know which task an observation comes from. Invariant:
+Owns the meaning of ``task.hide_observations``. Must not know which task an observation comes from. Invariant:
 nothing else of the task changes: rewards, lengths, seeds and frames are those of the task inside.
 """
 
@@ -51,12 +51,12 @@ class EncodedTask(TaskAround):
         return (self._encode(observation), *others)
 
     def behaviour(self, observation: Any) -> NDArray[Any]:
-        """Return what characterises the episode; of its last observation, what was seen."""
+        """Return the behaviour of the episode; for ``final_observation``, only the visible numbers."""
         return np.ravel(observation) if self._observed else self._task.behaviour(observation)
 
 
 class EncodedVector:
-    """Environments side by side without some numbers of their observations; see `EncodedTask`."""
+    """A vector of environments with some numbers of their observations hidden; see `EncodedTask`."""
 
     def __init__(self, vector: VectorTask, encoder: ObservationEncoder) -> None:
         self._vector = vector
@@ -64,7 +64,7 @@ class EncodedVector:
         self.observation_size = encoder.size
 
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
-        """Begin the episodes of ``seeds``; returns what is seen of the first observations, (n, size)."""
+        """Begin the episodes of ``seeds``; returns the visible part of the first observations, (n, size)."""
         return self._seen(self._vector.reset(seeds))
 
     def step(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> VectorStep:
@@ -125,7 +125,7 @@ def unread(space: spaces.Space[Any]) -> dict[str, spaces.Space[Any]]:
 
 
 def _numbers(hidden: Sequence[int | str], size: int, parts: Mapping[str, range]) -> set[int]:
-    """Return the indices that ``task.hide_observations`` means."""
+    """Return the indices given by ``task.hide_observations``."""
     numbers: set[int] = set()
     for each in hidden:
         if isinstance(each, int):
@@ -144,5 +144,5 @@ def _numbers(hidden: Sequence[int | str], size: int, parts: Mapping[str, range])
 
 
 def covers(hidden: Sequence[int | str], name: str) -> bool:
-    """Whether a part of an observation is hidden by its name, or with a part that it belongs to."""
+    """Whether a part of an observation is hidden by its own name or that of a part that contains it."""
     return any(each == name or name.startswith(f"{each}.") for each in hidden if isinstance(each, str))

@@ -66,7 +66,9 @@ def test_impossible_table_is_refused(entries, dtype):
 @pytest.mark.parametrize("free", [2**20, 2**40])
 def test_default_entries_depend_on_theta_and_dtype_alone(free, monkeypatch):
     monkeypatch.setattr(limits, "available_memory", lambda: free)
-    assert default_entries(18) == default_entries(2**16) == 2**24
+    assert default_entries(18) == default_entries(2**14) == 2**22
+    assert default_entries(2**14 + 1) == 2**23
+    assert default_entries(2**16) == 2**24
     assert default_entries(2**16 + 1) == 2**25
     assert default_entries(10_000_000) == 2**28  # 1 GiB
     assert default_entries(10_000_000, "bfloat16") == 2**29

@@ -1,0 +1,140 @@
+"""Where two runs differ first, by their journals: the setting, or the generation, the member and the figure.
+
+Compares what decides theta and what follows from it. Budgets, paths, the machine, versions of libraries, and
+evaluations that only one run made are no difference.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyes.reports.replay import recording_of
+from pyes.run.journal import Evaluation, Generation, Kind, Record, Recording, Start
+from pyes.system.text import counted
+
+#: Of whole records: if a center differs, the one before it was moved otherwise, though its members were equal.
+_FIGURES = ("theta_hash", "table", "reference")
+#: Of each member, or of each episode of an evaluation.
+_OF_MEMBERS = {"returns": "return", "lengths": "length", "status": "status", "behaviours": "behaviour"}
+#: What follows from the members, for the generations that follow.
+_STATISTICS = ("observations", "sums", "agreement")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far two runs are equal.
+
+    Attributes
+    ----------
+    generations : int
+        Recorded by both, and so compared.
+    difference : str or None
+        The first one; None if there is none.
+    """
+
+    generations: int
+    difference: str | None
+
+
+def compare(first: Path, second: Path) -> Comparison:
+    """Compare two runs as far as both have gone.
+
+    Raises
+    ------
+    RunDirectoryError
+        A run has no journal.
+    JournalError
+        A journal cannot be read.
+    """
+    runs = recording_of(first), recording_of(second)
+    generations = min(recording.generations for recording in runs)
+    one, other = (_places(recording, generations) for recording in runs)
+    for key in sorted(one.keys() | other.keys()):
+        if key in one and key in other:
+            text = _difference(runs[0][one[key]], runs[1][other[key]])
+        else:
+            text = _alone(key, first if key in one else second)
+        if text is not None:
+            return Comparison(generations, text)
+    return Comparison(generations, None)
+
+
+_Key = tuple[int, Kind, int]
+
+
+def _places(recording: Recording, generations: int) -> dict[_Key, int]:
+    """Return where records are: by generation, kind, and number among those of the same generation and kind."""
+    alike: Counter[tuple[int, Kind]] = Counter()
+    places = {}
+    for place, entry in enumerate(recording.entries):
+        if entry.generation < generations or place == 0:
+            places[entry.generation, entry.kind, alike[entry.generation, entry.kind]] = place
+            alike[entry.generation, entry.kind] += 1
+    return places
+
+
+def _alone(key: _Key, run: Path) -> str | None:
+    generation, kind, _ = key
+    return f"generation {generation}: only {run} goes another way from here on" if kind == Kind.START else None
+
+
+def _difference(one: Record, other: Record) -> str | None:
+    """Return the first difference of two records of the same kind and generation."""
+    if isinstance(one, Start) and isinstance(other, Start) and one.settings != other.settings:
+        return f"settings: {_setting(one.settings, other.settings)}"
+    where = f"evaluation of center {one.generation}" if isinstance(one, Evaluation) else f"generation {one.generation}"
+    for name in _FIGURES:
+        if (pair := _values(one, other, name)) and pair[0] != pair[1]:
+            return f"{where}: {name} {pair[0]} and {pair[1]}"
+    if text := _member(one, other):
+        return f"{where}, {text}"
+    for name in _STATISTICS:
+        if (pair := _values(one, other, name)) and not np.array_equal(*pair):
+            shown = "" if isinstance(pair[0], np.ndarray) else f" {pair[0]} and {pair[1]}"
+            return f"{where}: {name}{shown}"
+    return None
+
+
+def _values(one: Record, other: Record, name: str) -> tuple[Any, Any] | None:
+    return (getattr(one, name), getattr(other, name)) if hasattr(one, name) else None
+
+
+def _setting(one: Any, other: Any, path: str = "") -> str:
+    """Return the first setting that differs, with both values."""
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return f"{path} {one!r} and {other!r}"
+    key = next(key for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key))
+    return _setting(one.get(key), other.get(key), f"{path}.{key}" if path else key)
+
+
+def _member(one: Record, other: Record) -> str | None:
+    """Return the first member, or episode, with a figure that differs."""
+    if isinstance(one, Start):
+        return None
+    what = "member" if isinstance(one, Generation) else "episode"
+    sizes = [len(each.returns) for each in (one, other) if not isinstance(each, Start)]
+    if sizes[0] != sizes[1]:
+        return f"{counted(sizes[0], what)} and {sizes[1]}"
+    found = []
+    for order, (name, text) in enumerate(_OF_MEMBERS.items()):
+        pair = _values(one, other, name)
+        if pair is None or pair[0] is None or pair[1] is None:
+            continue
+        left, right = (np.asarray(each).reshape(sizes[0], -1).astype(float) for each in pair)
+        if left.shape != right.shape:
+            return f"{text} of {left.shape[1]} and {right.shape[1]} numbers"
+        differs = ((left != right) & ~(np.isnan(left) & np.isnan(right))).any(axis=1)
+        if differs.any():
+            member = int(np.argmax(differs))
+            found.append((member, order, f"{text} {_shown(left[member])} and {_shown(right[member])}"))
+    if not found:
+        return None
+    member, _, text = min(found)
+    return f"{what} {member}: {text}"
+
+
+def _shown(values: Any) -> str:
+    return ", ".join(f"{value:.17g}" for value in values)
