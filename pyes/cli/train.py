@@ -82,10 +82,14 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
     from hydra._internal.callbacks import Callbacks
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.utils import run_job
+    from hydra.errors import HydraException
     from hydra.types import HydraContext, RunMode
 
     with initialize_config_module(_CONF, job_name="train", version_base=_HYDRA):
-        config = compose("train", overrides, return_hydra_config=True)
+        try:
+            config = compose("train", overrides, return_hydra_config=True)
+        except HydraException:  # which of a sweep's values to take, perhaps
+            return False
         if config.hydra.mode == RunMode.MULTIRUN:
             return False
         config.hydra.mode = RunMode.RUN

@@ -49,6 +49,7 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 9,
     "svg.hashsalt": "pyes",
+    "pdf.fonttype": 42,  # TrueType: journals and conferences reject Type 3
 }
 
 

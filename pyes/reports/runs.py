@@ -56,6 +56,17 @@ class Run:
         last = self.rows[-1].get("eval_return_mean", -math.inf)
         return float(target) if target is not None and last >= target else None
 
+    @property
+    def ended(self) -> bool:
+        """Whether the run has used up a budget: generations, timesteps, nine tenths of its time, or its target."""
+        last, budgets = self.rows[-1], self.conditions
+        used = {
+            "generations": last["generation"] + 1,
+            "timesteps": last["timesteps"],
+            "time_limit": last["seconds"] / 0.9,
+        }
+        return self.target is not None or any(key in budgets and used[key] >= budgets[key] for key in used)
+
     def curve(self, x: XAxis) -> tuple[Float64Array, Float64Array]:
         """Return ascending x and the returns: evaluations of the center, or else means of the population."""
         points = [(row[x], row["eval_return_mean"]) for row in self.evaluations]
