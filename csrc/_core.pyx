@@ -26,6 +26,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 from pyes_kernels cimport *
 
+import functools
 import math
 
 import numpy as np

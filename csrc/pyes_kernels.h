@@ -311,7 +311,15 @@ void pyes_collect(int64_t n, const float *observation, double *sums);
 /* Index of the largest output, the first among equals; NaN counts as lowest, and all NaN gives 0. @pre n >= 1 */
 int64_t pyes_argmax(int64_t n, const float *outputs);
 
-enum pyes_action { PYES_UNCHANGED = 0, PYES_CLIP = 1, PYES_SQUASH = 2, PYES_BINS = 3 };
+/* The first four are rules of box actions; PYES_CHOICE and PYES_SIGN only occur in pyes_mixed_action. */
+enum pyes_action {
+    PYES_UNCHANGED = 0,
+    PYES_CLIP = 1,
+    PYES_SQUASH = 2,
+    PYES_BINS = 3,
+    PYES_CHOICE = 4,
+    PYES_SIGN = 5
+};
 
 /* An action in a box of n components.
  *     UNCHANGED  the output itself                CLIP  the output, clipped to [low, high]
@@ -322,6 +330,17 @@ enum pyes_action { PYES_UNCHANGED = 0, PYES_CLIP = 1, PYES_SQUASH = 2, PYES_BINS
  * @note  NaN passes through, except for BINS (see pyes_argmax). */
 void pyes_box_action(int64_t n, enum pyes_action action, int64_t bins, const float *outputs, const float *low,
                      const float *high, float *out);
+
+/* An action of n components, each with a rule of its own, that take their outputs one after the other.
+ *     CHOICE     index of the largest of widths[i] outputs, see pyes_argmax
+ *     SIGN       1 where the output is above 0, else 0, also for NaN
+ *     others     as pyes_box_action, BINS with widths[i] bins
+ * @param actions (n)       values of enum pyes_action
+ * @param widths (n)        outputs of each component: >= 1 for CHOICE, >= 2 for BINS, else 1
+ * @param outputs           (sum of widths)
+ * @param low, high (n)     not read for CHOICE and SIGN */
+void pyes_mixed_action(int64_t n, const int64_t *actions, const int64_t *widths, const float *outputs,
+                       const float *low, const float *high, float *out);
 
 /* ---- Board (kernels/board.c) -------------------------------------------------------------------------------------
  *

@@ -83,6 +83,8 @@ cdef extern from "pyes_kernels.h" nogil:
         PYES_CLIP
         PYES_SQUASH
         PYES_BINS
+        PYES_CHOICE
+        PYES_SIGN
     void pyes_policy_place(int64_t n, pyes_layer *layers, int64_t *packed_size, int64_t *state_size)
     int64_t pyes_conv_pixels(const pyes_layer *layer)
     int64_t pyes_layer_dim(const pyes_layer *layer)
@@ -101,6 +103,8 @@ cdef extern from "pyes_kernels.h" nogil:
     int64_t pyes_argmax(int64_t n, const float *outputs)
     void pyes_box_action(int64_t n, pyes_action action, int64_t bins, const float *outputs, const float *low,
                          const float *high, float *out)
+    void pyes_mixed_action(int64_t n, const int64_t *actions, const int64_t *widths, const float *outputs,
+                           const float *low, const float *high, float *out)
 
     void pyes_board_open(int64_t count, int64_t *cursor, int32_t *states)
     int64_t pyes_board_claim(int64_t count, int32_t worker, int64_t *cursor, int32_t *states)

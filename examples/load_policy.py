@@ -2,21 +2,20 @@
 
 python examples/load_policy.py RUN
 
-RUN is a run directory on a Gymnasium environment, as printed by `pyes train`. Settings of the task such as frame_skip
-are ignored here; `pyes evaluate RUN` applies them.
+RUN is a run directory, as printed by `pyes train`.
 """
 
+import os
 import sys
-
-import gymnasium
 
 import pyes
 
 
 def main(run: str) -> None:
+    sys.path.insert(0, os.getcwd())  # where an environment of your own may lie
     policy = pyes.load(run)
-    print(f"{len(policy.theta)} parameters after {policy.generation} generations on {policy.task['env_id']}")
-    env = gymnasium.make(policy.task["env_id"], **policy.task["env_kwargs"])
+    print(f"{len(policy.theta)} parameters after {policy.generation} generations")
+    env = pyes.make_env(run)
     for seed in range(3):
         observation, _ = env.reset(seed=seed)
         policy.reset()

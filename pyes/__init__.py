@@ -2,6 +2,7 @@
 
     pyes.train(config) -> RunResult            train a policy
     pyes.load(run) -> Policy                   action = policy(observation)
+    pyes.make_env(run) -> gymnasium.Env        the environment that it was trained in
     pyes.maximize(function, theta, ...)        any black-box function
     pyes.OpenAIES(theta, ...)                  ask / tell; so every other algorithm: pyes.ARS, pyes.CMAES ...
     pyes.Algorithm, pyes.AlgorithmConfig       for an algorithm of your own; its members are a pyes.Population
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyes.config.algorithm import AlgorithmConfig as AlgorithmConfig
     from pyes.networks import Policy as Policy
     from pyes.numerics.noise import NoiseTable as NoiseTable
+    from pyes.reports.replay import make_env as make_env
     from pyes.training.loop import RunResult as RunResult
     from pyes.training.loop import train as train
 
@@ -46,6 +48,7 @@ _HOMES = {
     "Policy": "pyes.networks",
     "Population": "pyes.algorithms.population",
     "RunResult": "pyes.training.loop",
+    "make_env": "pyes.reports.replay",
     "maximize": "pyes.blackbox",
     "train": "pyes.training.loop",
 }

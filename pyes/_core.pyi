@@ -1,6 +1,6 @@
 """Types of the compiled kernels; contracts are in ``csrc/pyes_kernels.h``, NumPy twins in ``pyes.reference``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, final
 
 import numpy as np
@@ -148,6 +148,9 @@ class PolicyRunner:
         action_start: int = 0,
         action_shape: tuple[int, ...] = (),
         action_noise: float = 0.0,
+        rules: Sequence[str] = (),
+        widths: Sequence[int] = (),
+        assemble: Callable[[NDArray[np.float32]], Any] | None = None,
         level: str | None = None,
         reference_batch: NDArray[np.uint8] | NDArray[np.float32] | None = None,
     ) -> None: ...
@@ -166,4 +169,4 @@ class PolicyBatch:
     @property
     def runners(self) -> tuple[PolicyRunner, ...]: ...
     def __init__(self, runners: Sequence[PolicyRunner]) -> None: ...
-    def act(self, observations: NDArray[Any], slots: NDArray[np.int64]) -> NDArray[Any]: ...
+    def act(self, observations: NDArray[Any], slots: NDArray[np.int64]) -> Any: ...

@@ -523,3 +523,29 @@ def _gelu(x: Float32) -> Float32:
     inner: Float32 = np.float32(0.797884561) * (x + np.float32(0.044715) * x * x * x)
     values: Float32 = np.float32(0.5) * x * (np.float32(1) + _tanh(inner))
     return values
+
+
+def mixed_action(rules: Sequence[str], widths: Sequence[int], outputs: Float32, low: Float32, high: Float32) -> Float32:
+    """Return an action of which each component has a rule and so many outputs of its own."""
+    ends = np.cumsum(widths)
+    groups = np.split(outputs, ends[:-1])
+    return np.array([_component(*each) for each in zip(rules, groups, low, high, strict=True)], np.float32)
+
+
+def _component(rule: str, outputs: Float32, low: np.float32, high: np.float32) -> np.float32:
+    known = np.flatnonzero(~np.isnan(outputs))
+    best = known[np.argmax(outputs[known])] if len(known) else 0
+    match rule:
+        case "argmax":
+            return np.float32(best)
+        case "sign":
+            return np.float32(outputs[0] > 0)
+        case "bins":
+            share = np.float32(best) / np.float32(len(outputs) - 1)
+            return np.float32(low + (high - low) * share)
+        case "tanh":
+            return np.float32(low + (_tanh(outputs) + np.float32(1))[0] * np.float32(0.5) * (high - low))
+        case "clip":
+            above = low if outputs[0] < low else outputs[0]  # NaN passes through
+            return np.float32(high if above > high else above)
+    return np.float32(outputs[0])

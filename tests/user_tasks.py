@@ -115,3 +115,56 @@ class Placed(Point):
 
 def placed() -> gymnasium.Env[Any, Any]:
     return Placed()
+
+
+class Parts(Point):
+    """A point that is seen in parts, one of them a text, and pushed by all that is chosen."""
+
+    ACTIONS: dict[str, spaces.Space[Any]] = {  # noqa: RUF012
+        "start": spaces.Discrete(3, start=-1),
+        "multi_discrete": spaces.MultiDiscrete([[3, 2], [4, 5]], start=[[-1, 0], [5, 0]]),
+        "multi_binary": spaces.MultiBinary((2, 2)),
+        "integers": spaces.Box(-3, 8, (2,), np.int16),
+        "tuple": spaces.Tuple([spaces.Discrete(3, start=1), spaces.Box(-1, 1, (2,))]),
+        "dict": spaces.Dict(
+            {
+                "move": spaces.Box(-0.1, 0.3, (1, 2), np.float64),
+                "jump": spaces.Discrete(2),
+                "deep": spaces.Tuple(
+                    [spaces.MultiDiscrete([2, 3]), spaces.Dict({"x": spaces.Box(-np.inf, np.inf, ())})]
+                ),
+                "keys": spaces.MultiBinary(3),
+            }
+        ),
+    }
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+
+    def __init__(self, actions: str = "start") -> None:
+        self.action_space = self.ACTIONS[actions]
+        legs = spaces.Tuple([spaces.Discrete(3, start=1), spaces.MultiDiscrete([2, 3], start=[1, 0])])
+        self.observation_space = spaces.Dict(
+            {"place": spaces.Box(-9, 9, (1, 2)), "legs": legs, "on": spaces.MultiBinary(2), "note": spaces.Text(8)}
+        )
+
+    def _observe(self) -> Any:
+        near = abs(self._position) < 2
+        return {
+            "place": np.array([[self._position, self._time]], np.float32),
+            "legs": (1 + self._time % 3, np.array([1 + near, self._time % 3])),
+            "on": np.array([near, not near], np.int8),
+            "note": "abc",
+        }
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if not self.action_space.contains(action):
+            raise TypeError(f"{action!r} is not in {self.action_space}")
+        pushes = np.asarray(spaces.flatten(self.action_space, action))
+        return super().step(np.array([np.linspace(-0.5, 0.7, len(pushes)) @ pushes]))
+
+    def render(self) -> Any:
+        return np.full((16, 16, 3), 20 * self._time, np.uint8)
+
+
+def parts(actions: str = "start", render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    return Parts(actions)

@@ -1,11 +1,15 @@
 # Turns the outputs of a network into an action (kernels/action.c).
 
+cdef enum:
+    MIXED = 100  # components with rules of their own: pyes_mixed_action
+
 cdef dict ACTIONS = {
     "argmax": -1,
     "identity": PYES_UNCHANGED,
     "clip": PYES_CLIP,
     "tanh": PYES_SQUASH,
     "bins": PYES_BINS,
+    "mixed": MIXED,
 }
 cdef uint32_t ACTION_PURPOSE = 3  # pyes.numerics.streams.Purpose.ACTION
 
@@ -13,11 +17,16 @@ cdef uint32_t ACTION_PURPOSE = 3  # pyes.numerics.streams.Purpose.ACTION
 @final
 cdef class _ActionHead:
     """The action mode, the bounds of the action, and the noise of the episode."""
-    cdef int mode  # -1 for argmax, else pyes_action
+    cdef int mode  # -1 for argmax, MIXED, else pyes_action
     cdef int64_t components, bins, start
     # Arrays own the memory that the pointers below them address.
     cdef object array, low_array, high_array, noisy_array
-    cdef object copy  # returns a copy of the action
+    cdef object copy  # returns a copy of the action, or what is assembled of it
+    cdef object assemble  # makes the environment's action of a mixed one; None: it is left as it is
+    cdef object rules_array, widths_array
+    cdef const int64_t *rules  # of mixed components
+    cdef const int64_t *widths
+    cdef int64_t outputs
     cdef float *action
     cdef const float *low
     cdef const float *high
@@ -27,17 +36,39 @@ cdef class _ActionHead:
     cdef uint64_t seed, noise_word
     cdef uint32_t generation, member, episode
 
-    def __cinit__(self, str action, low, high, bins, start, tuple shape, deviation, Py_ssize_t outputs):
+    def __cinit__(self, str action, low, high, bins, start, tuple shape, deviation, Py_ssize_t outputs, rules, widths,
+                  assemble):
         if action not in ACTIONS:
             raise ValueError(f"action: got {action!r}, expected one of {', '.join(ACTIONS)}")
         self.mode = ACTIONS[action]
         self.start, self.bins = start, bins
         self.deviation = _at_least("action_noise", deviation, 0)
         self.noise_enabled = True
+        self.outputs = outputs
+        self.assemble = assemble
+        if self.mode == MIXED:
+            self._set_rules(rules, widths)
+            shape = (len(self.rules_array),)
         if self.mode >= 0:
-            self._set_box(action, low, high, shape, outputs)
+            self._set_box(action, low, high, shape)
 
-    cdef int _set_box(self, str action, object low, object high, tuple shape, Py_ssize_t outputs) except -1:
+    cdef int _set_rules(self, object rules, object widths) except -1:
+        """Take what mixed components are made by: names of other actions, argmax and sign; and their outputs."""
+        known = {**ACTIONS, "argmax": PYES_CHOICE, "sign": PYES_SIGN}
+        del known["mixed"]
+        for i, (rule, width) in enumerate(zip(rules, widths, strict=True)):
+            if rule not in known:
+                raise ValueError(f"rules[{i}]: got {rule!r}, expected one of {', '.join(known)}")
+            least, most = {"argmax": (1, self.outputs), "bins": (2, self.outputs)}.get(rule, (1, 1))
+            if not least <= width <= most:
+                raise ValueError(f"widths[{i}]: got {width}, expected {least} to {most} for action {rule!r}")
+        self.rules_array = np.array([known[rule] for rule in rules], INT64)
+        self.widths_array = np.array(widths, INT64)
+        self.rules = <const int64_t *>_in("rules", self.rules_array, INT64)
+        self.widths = <const int64_t *>_in("widths", self.widths_array, INT64)
+        return 0
+
+    cdef int _set_box(self, str action, object low, object high, tuple shape) except -1:
         self.array = np.zeros(shape, FLOAT32)
         self.components = self.array.size
         cdef int64_t expected = self.components
@@ -45,16 +76,18 @@ cdef class _ActionHead:
             if self.bins < 2:
                 raise ValueError(f"bins: got {self.bins}, expected at least 2")
             expected *= self.bins
-        if outputs != expected:
-            raise ValueError(f"network: got {outputs} outputs, expected {expected} for action {action!r}")
+        if self.mode == MIXED:
+            expected = self.widths_array.sum()
+        if self.outputs != expected:
+            raise ValueError(f"network: got {self.outputs} outputs, expected {expected} for action {action!r}")
         self.low_array = self._bound("low", low)
         self.high_array = self._bound("high", high)
         self.low = <const float *>_in("low", self.low_array, FLOAT32)
         self.high = <const float *>_in("high", self.high_array, FLOAT32)
-        self.noisy_array = _aligned(2 * self.components)
+        self.noisy_array = _aligned(self.outputs + self.components)
         self.noisy = <float *>_out("noisy", self.noisy_array, FLOAT32)
         self.action = <float *>_array("action", self.array, FLOAT32, len(shape), True)
-        self.copy = self.array.copy
+        self.copy = self.array.copy if self.assemble is None else functools.partial(self.assemble, self.array)
         return 0
 
     cdef object _bound(self, str name, object bound):
@@ -62,7 +95,8 @@ cdef class _ActionHead:
         _in(name, bound, FLOAT32)
         if len(bound) != self.components:
             raise ValueError(f"{name}: got length {len(bound)}, expected {self.components} (the size of action_shape)")
-        if self.mode in (PYES_SQUASH, PYES_BINS) and not np.isfinite(bound).all():
+        rules = self.rules_array if self.mode == MIXED else np.array(self.mode)
+        if not np.isfinite(bound)[np.broadcast_to((rules == PYES_SQUASH) | (rules == PYES_BINS), bound.shape)].all():
             raise ValueError(f"{name}: got {bound.tolist()}, expected finite bounds for action tanh or bins")
         return bound.copy()
 
@@ -80,7 +114,10 @@ cdef class _ActionHead:
         if self.mode < 0:
             return pyes_argmax(n, outputs) + self.start
         if self.noise_enabled and self.deviation > 0 and self.mode != PYES_BINS:
-            outputs = self._with_noise(outputs)
+            outputs = self._with_mixed_noise(outputs) if self.mode == MIXED else self._with_noise(outputs)
+        if self.mode == MIXED:
+            pyes_mixed_action(self.components, self.rules, self.widths, outputs, self.low, self.high, self.action)
+            return 0
         pyes_box_action(self.components, <pyes_action>self.mode, self.bins, outputs, self.low, self.high, self.action)
         return 0
 
@@ -91,4 +128,20 @@ cdef class _ActionHead:
                             self.noise_word, normals)
         self.noise_word += self.components
         pyes_perturb(PYES_BASELINE, self.components, PYES_FLOAT32, outputs, normals, NULL, self.deviation, self.noisy)
+        return self.noisy
+
+    cdef const float *_with_mixed_noise(self, const float *outputs) noexcept:
+        """The same for mixed components: those that are not chosen among outputs have a word each."""
+        cdef float *normals = self.noisy + self.outputs
+        cdef int64_t i, at = 0, drawn = 0
+        memcpy(self.noisy, outputs, self.outputs * sizeof(float))
+        pyes_stream_normals(self.components, self.seed, ACTION_PURPOSE, self.generation, self.member, self.episode,
+                            self.noise_word, normals)
+        for i in range(self.components):
+            if self.rules[i] <= PYES_SQUASH:
+                pyes_perturb(PYES_BASELINE, 1, PYES_FLOAT32, outputs + at, normals + drawn, NULL, self.deviation,
+                             self.noisy + at)
+                drawn += 1
+            at += self.widths[i]
+        self.noise_word += drawn
         return self.noisy

@@ -54,7 +54,7 @@ cdef class PolicyBatch:
         Returns
         -------
         int64 (n,) for argmax, else float32 (n, *action_shape)
-            Newly allocated.
+            Newly allocated; a list of what ``assemble`` returns, for mixed actions that have it.
 
         Raises
         ------
@@ -83,4 +83,6 @@ cdef class PolicyBatch:
                 (<int64_t *>p_actions)[i] = choice
             else:
                 memcpy(p_actions + i * width, runner.head.action, width)
+        if self.first.head.assemble is not None:
+            return [self.first.head.assemble(row) for row in actions]
         return actions

@@ -11,7 +11,8 @@ cdef class PolicyRunner:
     observation_size : int
         Values in an observation.
     action : str
-        argmax | identity | clip | tanh | bins, see ``pyes_box_action`` in the header.
+        argmax | identity | clip | tanh | bins, see ``pyes_box_action`` in the header; or mixed: each component has its own
+        rule, see ``pyes_mixed_action``.
     low, high : float32 (a,)
         Ends of the action box; not used by argmax.
     bins : int
@@ -22,6 +23,13 @@ cdef class PolicyRunner:
         Shape of a box action, of size a.
     action_noise : float
         Standard deviation of the normals added to identity, clip and tanh outputs.
+    rules : sequence of str
+        Rule of each mixed component: one of the other actions, or sign.
+    widths : sequence of int
+        Outputs of each mixed component.
+    assemble : callable, optional
+        Turns a mixed action, float32 (components,), into what ``act`` returns; it must copy. Choices count from 0, signs
+        are 0 or 1.
     level : str, optional
         One of ``levels()``, for instructions; the best by default.
     reference_batch : uint8 or float32 (count, observation_size), optional
@@ -58,14 +66,16 @@ cdef class PolicyRunner:
     cdef float observation_limit
 
     def __cinit__(self, network, Py_ssize_t observation_size, *, action, low=None, high=None, bins=0,
-                  action_start=0, action_shape=(), action_noise=0.0, level=None, reference_batch=None):
+                  action_start=0, action_shape=(), action_noise=0.0, rules=(), widths=(), assemble=None, level=None,
+                  reference_batch=None):
         if isinstance(network, np.ndarray):
             self.network = _Compiled(network, observation_size, level, reference_batch)
         else:
             self.network = _Foreign(network, observation_size)
         self.dim, self.outputs = self.network.dim, self.network.outputs
         self.observation_size = observation_size
-        self.head = _ActionHead(action, low, high, bins, action_start, tuple(action_shape), action_noise, self.outputs)
+        self.head = _ActionHead(action, low, high, bins, action_start, tuple(action_shape), action_noise, self.outputs,
+                                rules, widths, assemble)
         self.observation_array = _aligned(2 * (observation_size + 16))
         self.observation = <float *>_out("observation", self.observation_array, FLOAT32)
         self.input = self.observation + (observation_size + 15) // 16 * 16
@@ -111,7 +121,8 @@ cdef class PolicyRunner:
         self.sums_array, self.sums = sums, p_sums
 
     def act(self, observation):  # IN
-        """Choose the action for an observation of observation_size values: an int, or a new float32 array.
+        """Choose the action for an observation of observation_size values: an int, a new float32 array, or what
+        ``assemble`` returns.
 
         Contiguous float32, float64 and uint8 arrays are fastest; anything else is converted by NumPy. Another size is a
         ValueError.

@@ -55,25 +55,42 @@ int64_t pyes_argmax_unguarded(int64_t n, const float *outputs)
     return best;
 }
 
+/* One component of a box action. */
+static float box_component(enum pyes_action action, int64_t bins, const float *outputs, float low, float high)
+{
+    switch (action) {
+    case PYES_CLIP:
+        return clip(*outputs, low, high);
+    case PYES_SQUASH:
+        return low + (hyperbolic_tangent(*outputs) + 1.0f) * 0.5f * (high - low);
+    case PYES_BINS: {
+        const float share = (float)pyes_argmax_unguarded(bins, outputs) / (float)(bins - 1);
+        return low + (high - low) * share;
+    }
+    default:
+        return *outputs;
+    }
+}
+
 void pyes_box_action_unguarded(int64_t n, enum pyes_action action, int64_t bins, const float *outputs,
                                const float *low, const float *high, float *out)
 {
+    const int64_t width = action == PYES_BINS ? bins : 1;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = box_component(action, bins, outputs + i * width, low[i], high[i]);
+}
+
+void pyes_mixed_action_unguarded(int64_t n, const int64_t *actions, const int64_t *widths, const float *outputs,
+                                 const float *low, const float *high, float *out)
+{
     for (int64_t i = 0; i < n; i++) {
-        switch (action) {
-        case PYES_CLIP:
-            out[i] = clip(outputs[i], low[i], high[i]);
-            break;
-        case PYES_SQUASH:
-            out[i] = low[i] + (hyperbolic_tangent(outputs[i]) + 1.0f) * 0.5f * (high[i] - low[i]);
-            break;
-        case PYES_BINS: {
-            const float share = (float)pyes_argmax_unguarded(bins, outputs + i * bins) / (float)(bins - 1);
-            out[i] = low[i] + (high[i] - low[i]) * share;
-            break;
-        }
-        default:
-            out[i] = outputs[i];
-            break;
-        }
+        const enum pyes_action action = (enum pyes_action)actions[i];
+        if (action == PYES_CHOICE)
+            out[i] = (float)pyes_argmax_unguarded(widths[i], outputs);
+        else if (action == PYES_SIGN)
+            out[i] = *outputs > 0.0f ? 1.0f : 0.0f;
+        else
+            out[i] = box_component(action, widths[i], outputs, low[i], high[i]);
+        outputs += widths[i];
     }
 }

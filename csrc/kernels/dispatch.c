@@ -197,3 +197,9 @@ void pyes_box_action(int64_t n, enum pyes_action action, int64_t bins, const flo
 {
     STANDARD(pyes_box_action_unguarded(n, action, bins, outputs, low, high, out));
 }
+
+void pyes_mixed_action(int64_t n, const int64_t *actions, const int64_t *widths, const float *outputs,
+                       const float *low, const float *high, float *out)
+{
+    STANDARD(pyes_mixed_action_unguarded(n, actions, widths, outputs, low, high, out));
+}

@@ -19,5 +19,7 @@ void pyes_collect_unguarded(int64_t n, const float *observation, double *sums);
 int64_t pyes_argmax_unguarded(int64_t n, const float *outputs);
 void pyes_box_action_unguarded(int64_t n, enum pyes_action action, int64_t bins, const float *outputs,
                                const float *low, const float *high, float *out);
+void pyes_mixed_action_unguarded(int64_t n, const int64_t *actions, const int64_t *widths, const float *outputs,
+                                 const float *low, const float *high, float *out);
 
 #endif

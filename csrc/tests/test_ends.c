@@ -11,6 +11,13 @@ void test_actions(void)
     CHECK(out[0] == 0.0f && out[1] == 4.0f);
     pyes_box_action(2, PYES_CLIP, 0, outputs + 2, low, high, out);
     CHECK(out[0] == 1.0f && out[1] == 0.0f);
+    const int64_t actions[3] = {PYES_CHOICE, PYES_SIGN, PYES_CLIP}, widths[3] = {3, 1, 1};
+    const float unbounded[3] = {0.0f, 0.0f, -1.0f}, bounded[3] = {0.0f, 0.0f, 1.0f};
+    float mixed[3];
+    pyes_mixed_action(3, actions, widths, outputs, unbounded, bounded, mixed);
+    CHECK(mixed[0] == 1.0f && mixed[1] == 0.0f && mixed[2] == 0.0f);
+    pyes_mixed_action(1, actions, widths, outputs + 3, unbounded, bounded, mixed);
+    CHECK(mixed[0] == 2.0f);
     pyes_normalize(2, outputs + 1, mean, inverse, 5.0f, out);
     CHECK(out[0] == 4.0f && out[1] == 5.0f);
     pyes_collect(2, outputs + 1, sums);

@@ -5,7 +5,8 @@
     composer  turns layers into a program
     program   the instructions of a compiled network
     named     the name of a network that torch runs
-    action    turns network outputs into an action
+    action    turns network outputs into an action; action_part for actions with several parts
+    observation  turns an observation of the environment into the network's input
     spec      program or name, and action decoder: what a worker needs to act
     policy    spec, theta and statistics: the result of a run, and its files
     torch     a sub-package for everything that imports torch
@@ -20,7 +21,9 @@ from numpy.typing import NDArray
 from pyes.config.network import NetworkConfig
 from pyes.config.registry import NETWORKS
 from pyes.networks.action import ActionDecoder
+from pyes.networks.action_part import ActionPart
 from pyes.networks.named import NamedModule
+from pyes.networks.observation import ObservationEncoder
 from pyes.networks.policy import Policy
 from pyes.networks.program import ACTIVATIONS, Activation, Instruction, Op, Program
 from pyes.networks.spec import PolicySpec, Runner
@@ -28,9 +31,11 @@ from pyes.networks.spec import PolicySpec, Runner
 __all__ = [
     "ACTIVATIONS",
     "ActionDecoder",
+    "ActionPart",
     "Activation",
     "Instruction",
     "NamedModule",
+    "ObservationEncoder",
     "Op",
     "Policy",
     "PolicySpec",

@@ -6,18 +6,22 @@ decoder can be run, with finite bounds wherever its mode needs them.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyes.errors import ConfigError
+from pyes.networks.action_part import ActionPart, tree_of
+from pyes.networks.observation import dotted, leaves
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Discrete, Space
 
-MODES = ("argmax", "identity", "clip", "tanh", "bins")
-BOX_MODES = MODES[1:]
+MODES = ("argmax", "identity", "clip", "tanh", "bins", "mixed")
+BOX_MODES = MODES[1:-1]
 NOISY_MODES = ("identity", "clip", "tanh")
 
 
@@ -30,19 +34,22 @@ class ActionDecoder:
     mode : str
         argmax: the index of the largest output, plus ``start``. identity, clip, tanh: the outputs unchanged, clipped to
         the bounds, or mapped to them by tanh. bins: each component has ``bins`` outputs, the largest of which selects
-        one of ``bins`` evenly spaced values from ``low`` to ``high``, both included.
+        one of ``bins`` evenly spaced values from ``low`` to ``high``, both included. mixed: each of
+        ``parts`` by its own mode.
     outputs : int
         Number of network outputs.
     shape : tuple of int
-        Shape of the action; () for argmax.
+        Shape of the action; () for argmax and mixed.
     low, high : tuple of float
-        Bounds of each component in flat order, possibly infinite; empty for argmax.
+        Bounds of each component in flat order, possibly infinite; empty for argmax and mixed.
     bins : int
         Number of values of each component, for bins only.
     start : int
         The first action, for argmax only.
     noise : float
         Standard deviation of the Gaussian noise added to the outputs before clip and tanh.
+    parts : tuple of ActionPart
+        Of a mixed action, in the order of their outputs.
 
     Raises
     ------
@@ -58,19 +65,27 @@ class ActionDecoder:
     bins: int = 0
     start: int = 0
     noise: float = 0.0
+    parts: tuple[ActionPart, ...] = ()
 
     def __post_init__(self) -> None:
         """Reject inconsistent parameters."""
         components = len(self.low)
         if self.mode not in MODES:
             raise ValueError(f"action mode {self.mode!r} is none of {', '.join(MODES)}")
-        if self.mode != "argmax" and not components == len(self.high) == math.prod(self.shape) > 0:
+        if (self.mode == "mixed") != bool(self.parts):
+            raise ValueError(f"action mode {self.mode} has {len(self.parts)} parts")
+        if self.mode not in ("argmax", "mixed") and not components == len(self.high) == math.prod(self.shape) > 0:
             raise ValueError(
                 f"{components} lower and {len(self.high)} upper bounds for an action of shape {self.shape}"
             )
         if self.mode == "bins" and self.bins < 2:
             raise ValueError(f"bins is {self.bins}, expected 2 or more")
-        expected = {"argmax": max(self.outputs, 1), "bins": components * self.bins}.get(self.mode, components)
+        wanted = {
+            "argmax": max(self.outputs, 1),
+            "bins": components * self.bins,
+            "mixed": sum(sum(part.widths) for part in self.parts),
+        }
+        expected = wanted.get(self.mode, components)
         if self.outputs != expected:
             raise ValueError(f"action mode {self.mode} takes {expected} outputs, got {self.outputs}")
         if self.mode in ("tanh", "bins") and not all(map(math.isfinite, self.low + self.high)):
@@ -83,9 +98,9 @@ class ActionDecoder:
         Parameters
         ----------
         space : Space
-            Discrete, or Box of floating numbers.
+            Discrete, Box, MultiDiscrete, MultiBinary, or a Tuple or Dict of these.
         action : str
-            auto (Discrete: argmax; Box: clip, or identity without bounds) or one of ``MODES``.
+            auto (Discrete: argmax; Box: clip, or identity without bounds) or the mode for Box parts.
         bins : int
             Number of values of each component, 2 or more; only for the mode bins.
         noise : float
@@ -103,24 +118,42 @@ class ActionDecoder:
         elif isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
             decoder = _for_box(space, action, bins)
         else:
-            raise ConfigError(
-                f"task has the action space {space}, expected Discrete or a Box of floats; "
-                "wrap the environment so that it takes one of these"
-            )
-        if noise and decoder.mode not in NOISY_MODES:
+            decoder = _for_parts(space, action, bins)
+        modes = {part.mode for part in decoder.parts} or {decoder.mode}
+        if noise and modes.isdisjoint(NOISY_MODES):
             raise ConfigError(
                 f"task.action_noise={noise} does not go with the action mode {decoder.mode}; "
                 f"set it to 0, or choose one of {', '.join(NOISY_MODES)}"
             )
-        return cls(**{**decoder.__dict__, "noise": noise})
+        return replace(decoder, noise=noise)
+
+    @property
+    def bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Lower and upper bounds of all components: float32 (components,) each."""
+        sides = (self.low, self.high)
+        if self.parts:
+            low, high = zip(*(part.bounds for part in self.parts), strict=True)
+            sides = sum(low, ()), sum(high, ())
+        return np.array(sides[0], np.float32), np.array(sides[1], np.float32)
+
+    def assemble(self, numbers: NDArray[np.float32]) -> Any:
+        """Return the environment's action for the components of a mixed one, float32 (components,), newly allocated."""
+        return self._tree.action(numbers)
+
+    @cached_property
+    def _tree(self) -> Any:
+        return tree_of(self.parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decoder as JSON values; an infinite bound is null."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        parts = values.pop("parts")
         return {
-            **self.__dict__,
+            **values,
             "shape": list(self.shape),
             "low": [bound if math.isfinite(bound) else None for bound in self.low],
             "high": [bound if math.isfinite(bound) else None for bound in self.high],
+            **({"parts": [part.to_dict() for part in parts]} if parts else {}),
         }
 
     @classmethod
@@ -135,6 +168,7 @@ class ActionDecoder:
             bins=int(values["bins"]),
             start=int(values["start"]),
             noise=float(values["noise"]),
+            parts=tuple(ActionPart.from_dict(part) for part in values.get("parts", ())),
         )
 
 
@@ -161,3 +195,30 @@ def _for_box(space: "Box", action: str, bins: int) -> ActionDecoder:
     outputs = len(low) * bins if mode == "bins" else len(low)
     shape = tuple(int(size) for size in space.shape)
     return ActionDecoder(mode, outputs, shape, low, high, bins=bins if mode == "bins" else 0)
+
+
+def _for_parts(space: "Space[Any]", action: str, bins: int) -> ActionDecoder:
+    from gymnasium.spaces import Box
+
+    found = list(leaves(space, names_only=True))
+    boxes = any(isinstance(part, Box) for _, part in found)
+    if action != "auto" and (action == "argmax") == boxes:
+        others = f"auto, {', '.join(BOX_MODES)}" if boxes else "auto or argmax"
+        raise ConfigError(f"task.action={action} does not fit the action space {space}; use {others}")
+    parts = tuple(_part(keys, part, action, bins) for keys, part in found)
+    if not parts:
+        raise ConfigError(f"task has the action space {space}, which has no components")
+    return ActionDecoder("mixed", sum(sum(part.widths) for part in parts), parts=parts)
+
+
+def _part(keys: tuple[str | int, ...], space: "Space[Any]", action: str, bins: int) -> ActionPart:
+    """Return a part of a mixed action; one that is a Box has the mode that it would have alone."""
+    from gymnasium.spaces import Box
+
+    try:
+        if isinstance(space, Box):
+            return ActionPart.of_box(keys, space, _for_box(space, action, bins).mode, bins)
+        return ActionPart.of_choices(keys, space)
+    except ConfigError as error:
+        name = f"part {dotted(keys)!r} of the task's actions" if keys else "the task's actions"
+        raise ConfigError(f"{name}: {error}") from error

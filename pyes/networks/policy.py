@@ -6,8 +6,9 @@ Owns the two files of a policy and their format; knows no task and no training. 
     policy.safetensors    theta float32 (dim,); observation_mean, observation_inverse_std float32 (observation_size,)
                           if observations are normalised; reference_batch uint8 or float32 (n, observation_size)
                           with virtual batch normalisation; a copy of the description in its metadata
-    policy.json           the description: format, versions, seed, generation, theta_hash, spec, network, task, and
-                          reference_batch_hash with virtual batch normalisation
+    policy.json           the description: format, versions, seed, generation, theta_hash, spec, network, task,
+                          observation where the task has an environment, and reference_batch_hash with virtual batch
+                          normalisation
 """
 
 import importlib.metadata
@@ -18,10 +19,11 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from pyes.errors import RunDirectoryError
+from pyes.networks.observation import ObservationEncoder
 from pyes.networks.spec import PolicySpec
 from pyes.system.files import write_file
 from pyes.system.packing import array_hash, theta_hash
@@ -44,6 +46,8 @@ class Policy:
         None for raw observations.
     reference_batch : uint8 or float32 (n, observation_size), or None
         For virtual batch normalisation.
+    encoder : ObservationEncoder or None
+        Turns the environment's own observations into the network's input; None if they are the same.
     network, task : mapping
         Configurations of the training, as JSON values.
     seed, generation : int
@@ -63,6 +67,7 @@ class Policy:
         observation_inverse_std: NDArray[np.float32] | None = None,
         *,
         reference_batch: NDArray[Any] | None = None,
+        encoder: ObservationEncoder | None = None,
         network: Mapping[str, Any] | None = None,
         task: Mapping[str, Any] | None = None,
         seed: int = 0,
@@ -80,21 +85,24 @@ class Policy:
         self.seed = seed
         self.generation = generation
         self.reference_batch = reference_batch
+        if encoder is not None and encoder.size != size:
+            raise ValueError(f"the encoder gives {encoder.size} numbers, the network reads {size}")
+        self.encoder = encoder
         # Action noise is for exploration; the center acts without it.
         self.runner = spec.runner(noise=False, reference_batch=reference_batch)
         self.runner.load(self.theta)
         self.runner.normalize(self.observation_mean, self.observation_inverse_std, spec.observation_clip)
         self.reset()
 
-    def __call__(self, observation: ArrayLike) -> Any:
-        """Return the action for one observation: an int, or a new float32 array of the action space's shape.
+    def __call__(self, observation: Any) -> Any:
+        """Return the environment's own action for one of its own observations.
 
         Raises
         ------
         ValueError
-            The observation has another size than in training.
+            The observation is not of the space that the policy was trained on; the message says which part of it.
         """
-        return self.runner.act(observation)
+        return self.runner.act(observation if self.encoder is None else self.encoder(observation))
 
     def reset(self) -> None:
         """Begin an episode: reset the states of recurrent layers."""
@@ -119,7 +127,7 @@ class Policy:
             "observation_inverse_std": self.observation_inverse_std,
             "reference_batch": self.reference_batch,
         }
-        description = self._description()
+        description = self.description()
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
         # The weights contain the description too, so that a crash between the two files leaves a loadable policy.
         write_file(path, safetensors.numpy.save(tensors, {"policy": json.dumps(description)}))
@@ -161,13 +169,15 @@ class Policy:
             arrays.get("observation_mean"),
             arrays.get("observation_inverse_std"),
             reference_batch=arrays.get("reference_batch"),
+            encoder=ObservationEncoder.from_dict(values["observation"]) if "observation" in values else None,
             network=values["network"],
             task=values["task"],
             seed=int(values["seed"]),
             generation=int(values["generation"]),
         )
 
-    def _description(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
+        """Return all but the arrays as JSON values: the content of policy.json."""
         batch = self.reference_batch
         normalized = {} if batch is None else {"reference_batch_hash": array_hash(batch)}
         return {
@@ -179,6 +189,7 @@ class Policy:
             "task": self.task,
             "network": self.network,
             "spec": self.spec.to_dict(),
+            **({} if self.encoder is None else {"observation": self.encoder.to_dict()}),
             **normalized,
         }
 

@@ -47,7 +47,7 @@ class Runner(Protocol):
         """Add each following raw observation and its square to float64 (2, observation_size); None stops this."""
 
     def act(self, observation: ArrayLike, /) -> Any:
-        """Return the action: an int, or a new float32 array."""
+        """Return the action: an int, a new float32 array, or for other spaces what the environment takes."""
 
     def forward(self, observation: ArrayLike, /) -> NDArray[np.float32]:
         """Return the network's outputs before the action is chosen: new float32 (outputs,)."""
@@ -116,16 +116,21 @@ class PolicySpec:
         ValueError
             A reference batch is missing, or given to a network without normalisation.
         """
+        low, high = self.decoder.bounds
+        parts = self.decoder.parts
         return _core.PolicyRunner(
             self._network(),
             self.program.observation_size,
             action=self.decoder.mode,
-            low=np.array(self.decoder.low, np.float32),
-            high=np.array(self.decoder.high, np.float32),
+            low=low,
+            high=high,
             bins=self.decoder.bins,
             action_start=self.decoder.start,
             action_shape=self.decoder.shape,
             action_noise=self.decoder.noise if noise else 0.0,
+            rules=[part.mode for part in parts for _ in range(part.components)],
+            widths=[width for part in parts for width in part.widths],
+            assemble=self.decoder.assemble if parts else None,
             level=level,
             reference_batch=reference_batch,
         )

@@ -108,7 +108,7 @@ def _policies(level: str | None) -> Iterator[NDArray[Any]]:
     yield _forward(_image(scale=-1), 2 * 9 * 8, level)
     reference = _normals(5 * 2 * 9 * 8, 30_000).reshape(5, -1)
     yield _forward(_image(scale=1000), 2 * 9 * 8, level, reference)
-    for action in ("argmax", "identity", "clip", "tanh", "bins"):
+    for action in ("argmax", "identity", "clip", "tanh", "bins", "mixed"):
         yield _actions(action, level)
 
 
@@ -146,8 +146,9 @@ def _forward(
 
 def _actions(action: str, level: str | None) -> NDArray[Any]:
     """Return actions, with noise where the mode allows it, and sums of normalised observations."""
-    shape = (3,) if action != "argmax" else ()
-    bins, outputs = (5, 15) if action == "bins" else (0, 3)
+    rules, widths = (("argmax", "tanh", "sign"), (4, 1, 1)) if action == "mixed" else ((), ())
+    shape = (3,) if action not in ("argmax", "mixed") else ()
+    bins, outputs = {"bins": (5, 15), "mixed": (0, 6)}.get(action, (0, 3))
     runner = _core.PolicyRunner(
         np.array([Instruction(Op.LINEAR, 9, outputs, 0, 9 * outputs, Activation.TANH)], np.int64),
         9,
@@ -157,6 +158,8 @@ def _actions(action: str, level: str | None) -> NDArray[Any]:
         bins=bins,
         action_shape=shape,
         action_noise=0.0 if action in ("argmax", "bins") else 0.1,
+        rules=rules,
+        widths=widths,
         level=level,
     )
     runner.load(_normals(runner.dim))

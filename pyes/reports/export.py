@@ -15,6 +15,7 @@ and writes opset 18 (here 13) and a larger file (32 KB, here 21 KB, for two laye
 """
 
 import io
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.errors import ConfigError, missing
-from pyes.networks import Activation, Instruction, NamedModule, Op, Policy, Program
+from pyes.networks import ActionPart, Activation, Instruction, NamedModule, Op, Policy, Program
 from pyes.reference import PolicyNetwork
 from pyes.system.files import write_file
 
@@ -75,9 +76,11 @@ def onnx_model(policy: Policy) -> "onnx.ModelProto":
     """Return the policy as an ONNX model.
 
     Input ``observation`` float32 (batch, observation_size); output ``action``, int64 (batch,) for discrete actions
-    and float32 (batch, *shape) for others; output ``network_output`` float32 (batch, outputs), before the action is
-    chosen. A recurrent network also has an input ``hidden_K`` and an output ``next_hidden_K`` for each recurrent layer
-    K, from 0, and for an LSTM ``cell_K`` and ``next_cell_K``: float32 (batch, units), zeros when an episode begins.
+    and float32 (batch, *shape) for a Box of floats; for an action of several parts, one output ``action.NAME`` per part
+    with its own type and shape (``action`` for a single part); output ``network_output`` float32 (batch, outputs),
+    before the action is chosen. The metadata are the keys of policy.json and the observation statistics, as JSON. A
+    recurrent network also has an input ``hidden_K`` and an output ``next_hidden_K`` for each recurrent layer K, from 0,
+    and for an LSTM ``cell_K`` and ``next_cell_K``: float32 (batch, units), zeros when an episode begins.
 
     Raises
     ------
@@ -85,6 +88,16 @@ def onnx_model(policy: Policy) -> "onnx.ModelProto":
         The package onnx is not installed, or the network is a torch module.
     """
     return _Graph(policy).model()
+
+
+def _metadata(policy: Policy) -> dict[str, str]:
+    """Return the description of a policy and its statistics, each value as JSON."""
+    statistics = {
+        "observation_mean": policy.observation_mean,
+        "observation_inverse_std": policy.observation_inverse_std,
+    }
+    known = {key: array.tolist() for key, array in statistics.items() if array is not None}
+    return {key: json.dumps(value) for key, value in {**policy.description(), **known}.items()}
 
 
 def _write_safetensors(policy: Policy, output: Path) -> None:
@@ -138,9 +151,8 @@ class _Graph:
         policy, types = self._policy, self._onnx.TensorProto
         raw = self._network(self._normalized("observation"))
         self._node("Identity", raw, output="network_output")
-        self._node("Identity", self._action(raw), output="action")
         decoder = policy.spec.decoder
-        action_type = types.INT64 if decoder.mode == "argmax" else types.FLOAT
+        actions = self._parts(raw) if decoder.parts else [self._whole(raw)]
         graph = self._onnx.helper.make_graph(
             self._nodes,
             "policy",
@@ -149,7 +161,7 @@ class _Graph:
                 *(self._value(name, types.FLOAT, [units]) for name, units in self._states),
             ],
             [
-                self._value("action", action_type, decoder.shape),
+                *actions,
                 self._value("network_output", types.FLOAT, [decoder.outputs]),
                 *(self._value(f"next_{name}", types.FLOAT, [units]) for name, units in self._states),
             ],
@@ -157,6 +169,7 @@ class _Graph:
         )
         opset = self._onnx.helper.make_opsetid("", _OPSET)
         model = self._onnx.helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION, producer_name="pyes")
+        self._onnx.helper.set_model_props(model, _metadata(policy))
         self._onnx.checker.check_model(model)
         return model
 
@@ -269,30 +282,68 @@ class _Graph:
         half = self._node("Mul", x, self._scalar(0.5))
         return self._node("Mul", half, self._node("Add", tanh, self._scalar(1.0)))
 
-    def _action(self, x: str) -> str:
+    def _whole(self, x: str) -> "onnx.ValueInfoProto":
+        """Add the output ``action`` of an action without parts."""
         decoder = self._policy.spec.decoder
         if decoder.mode == "argmax":
             best = self._node("ArgMax", x, axis=1, keepdims=0)
-            return self._node("Add", best, self._constant(np.array(decoder.start, np.int64)))
-        low, high = np.array(decoder.low, np.float32), np.array(decoder.high, np.float32)
-        if decoder.mode == "clip":
-            x = self._node("Min", self._node("Max", x, self._constant(low)), self._constant(high))
-        elif decoder.mode == "tanh":
+            self._node("Add", best, self._constant(np.array(decoder.start, np.int64)), output="action")
+            return self._value("action", self._onnx.TensorProto.INT64, decoder.shape)
+        self._reshaped(self._boxed(x, decoder.mode, *decoder.bounds, decoder.bins), decoder.shape, output="action")
+        return self._value("action", self._onnx.TensorProto.FLOAT, decoder.shape)
+
+    def _parts(self, x: str) -> list["onnx.ValueInfoProto"]:
+        """Add an output for each part of an action, named ``action`` and its name."""
+        values, start = [], 0
+        for part in self._policy.spec.decoder.parts:
+            name = f"action.{part.name}" if part.name else "action"
+            end = start + sum(part.widths)
+            element = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(part.dtype))
+            chosen = self._node("Cast", self._chosen(self._sliced(x, start, end), part), to=element)
+            self._reshaped(chosen, part.shape, output=name)
+            values.append(self._value(name, element, part.shape))
+            start = end
+        return values
+
+    def _chosen(self, x: str, part: ActionPart) -> str:
+        """Add the choice of a part from its outputs: (batch, components)."""
+        if part.mode == "sign":
+            return self._node("Greater", x, self._scalar(0))
+        if part.mode != "argmax":
+            low, high = (np.array(side, np.float32) for side in part.bounds)
+            boxed = self._boxed(x, part.mode, low, high, part.bins)
+            return self._node("Round", boxed) if np.issubdtype(part.dtype, np.integer) else boxed
+        best, start = [], 0
+        for choices in part.choices:
+            best.append(self._node("ArgMax", self._sliced(x, start, start + choices), axis=1, keepdims=1))
+            start += choices
+        indices = best[0] if len(best) == 1 else self._node("Concat", *best, axis=1)
+        return self._node("Add", indices, self._constant(np.array(part.start, np.int64)))
+
+    def _boxed(self, x: str, mode: str, low: NDArray[np.float32], high: NDArray[np.float32], bins: int) -> str:
+        """Add the components of a Box: (batch, components)."""
+        if mode == "clip":
+            return self._node("Min", self._node("Max", x, self._constant(low)), self._constant(high))
+        if mode == "tanh":
             share = self._node("Mul", self._node("Add", self._node("Tanh", x), self._scalar(1.0)), self._scalar(0.5))
-            x = self._between(share, low, high)
-        elif decoder.mode == "bins":
-            grouped = self._reshaped(x, [len(low), decoder.bins])
+            return self._between(share, low, high)
+        if mode == "bins":
+            grouped = self._reshaped(x, [len(low), bins])
             best = self._node(
                 "Cast", self._node("ArgMax", grouped, axis=2, keepdims=0), to=self._onnx.TensorProto.FLOAT
             )
-            x = self._between(self._node("Div", best, self._scalar(decoder.bins - 1)), low, high)
-        return self._reshaped(x, decoder.shape)
+            return self._between(self._node("Div", best, self._scalar(bins - 1)), low, high)
+        return x
+
+    def _sliced(self, x: str, start: int, end: int) -> str:
+        """Add outputs ``start`` to ``end`` of x: (batch, end - start)."""
+        return self._node("Slice", x, *(self._constant(np.array([each], np.int64)) for each in (start, end, 1)))
 
     def _between(self, share: str, low: NDArray[np.float32], high: NDArray[np.float32]) -> str:
         return self._node("Add", self._constant(low), self._node("Mul", share, self._constant(high - low)))
 
-    def _reshaped(self, x: str, shape: Sequence[int]) -> str:
-        return self._node("Reshape", x, self._constant(np.array([-1, *shape], np.int64)))
+    def _reshaped(self, x: str, shape: Sequence[int], output: str = "") -> str:
+        return self._node("Reshape", x, self._constant(np.array([-1, *shape], np.int64)), output=output)
 
     def _node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         output = output or f"{operator.lower()}_{len(self._nodes)}"

@@ -94,7 +94,10 @@ def _explain(figure: "Figure", axes: "Axes", groups: Sequence[Group], handles: S
 
 def _draw_group(axes: "Axes", group: Group, index: int, x: XAxis, band: BandKind) -> tuple[Any, bool]:
     """Draw one group; return its line for the legend, and whether that is one line for several runs."""
-    style = {"color": _COLORS[index % len(_COLORS)], "linestyle": _DASHES[index // len(_COLORS) % len(_DASHES)]}
+    style: dict[str, Any] = {
+        "color": _COLORS[index % len(_COLORS)],
+        "linestyle": _DASHES[index // len(_COLORS) % len(_DASHES)],
+    }
     curves = [run.curve(x) for run in group.runs]
     aligned = aggregates.align(curves, [run.ended for run in group.runs])
     if len(curves) == 1 or aligned is None:

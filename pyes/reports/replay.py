@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pyes import config as configuration
 from pyes import tasks
-from pyes.config import TrainConfig
+from pyes.config import TaskConfig, TrainConfig
 from pyes.episodes.rollout import Rollout, TaskEvaluator
 from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
 from pyes.networks import Policy
@@ -29,6 +29,7 @@ from pyes.run.journal import Generation
 from pyes.system.lifetime import Closing
 from pyes.system.text import reason
 from pyes.tasks import Task
+from pyes.tasks.environment import TaskEnvironment
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,31 @@ def center(run: str | Path, generation: int | None = None) -> Policy:
         return replay.policy(generation)
 
 
+def make_env(run: str | Path, render_mode: str | None = None) -> TaskEnvironment:
+    """Make the environment that a run's policy was trained in: its arguments, frame skip, time limit and all.
+
+    Parameters
+    ----------
+    run : str or Path
+        Run directory, or an exported .safetensors file.
+    render_mode : str or None
+        Gymnasium's; "rgb_array" for frames.
+
+    Returns
+    -------
+    TaskEnvironment
+        A `gymnasium.Env`, with the observations that ``pyes.load(run)`` takes and the actions that it gives.
+
+    Raises
+    ------
+    ConfigError
+        The environment is not installed here, its configuration is no longer valid, or the run is of a function.
+    RunDirectoryError
+        The policy is missing or damaged, or names no task.
+    """
+    return tasks.make_environment(_task_of(Policy.load(run)), render_mode)
+
+
 def open_task(policy: Policy, render_mode: str | None = None) -> Task:
     """Make the task that a policy was trained on.
 
@@ -125,9 +151,7 @@ def open_task(policy: Policy, render_mode: str | None = None) -> Task:
     RunDirectoryError
         The policy names no task, or its observations have another size.
     """
-    if not policy.task:
-        raise RunDirectoryError("the policy names no task; save it with task=..., or run it in an environment of yours")
-    config = configuration.from_mapping({"task": policy.task, "network": policy.network}).task
+    config = _task_of(policy)
     task = tasks.make(config, render_mode)
     expected = policy.spec.program.observation_size
     if task.observation_size != expected:
@@ -137,6 +161,13 @@ def open_task(policy: Policy, render_mode: str | None = None) -> Task:
             f"the policy expects {expected}; use the version of the environment that it was trained on"
         )
     return task
+
+
+def _task_of(policy: Policy) -> TaskConfig:
+    """Return the settings of the task that a policy was trained on."""
+    if not policy.task:
+        raise RunDirectoryError("the policy names no task; save it with task=..., or run it in an environment of yours")
+    return configuration.from_mapping({"task": policy.task, "network": policy.network}).task
 
 
 def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) -> EvaluationResult:

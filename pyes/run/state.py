@@ -22,7 +22,7 @@ from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.reference_batch import draw_reference_batch
 from pyes.episodes.running_stats import RunningStats
 from pyes.errors import JournalError
-from pyes.networks import ActionDecoder, Policy, PolicySpec
+from pyes.networks import ActionDecoder, ObservationEncoder, Policy, PolicySpec
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable, default_entries, shared_table
 from pyes.run.adaptation import Averaging, EpisodeLimit, agreement, next_population_size
@@ -50,6 +50,8 @@ class Interface:
         Maximum timesteps of an episode.
     behaviour_size : int
         Size of an episode's behaviour; 0 if none is wanted.
+    encoder : ObservationEncoder or None
+        Turns the environment's own observations into the network's input; None for a function.
     """
 
     observation_size: int
@@ -57,6 +59,7 @@ class Interface:
     decoder: ActionDecoder
     max_timesteps: int
     behaviour_size: int
+    encoder: ObservationEncoder | None
 
     @property
     def limited(self) -> bool:
@@ -79,7 +82,8 @@ class Interface:
                 task.action_space, config.action, bins=config.bins, noise=config.action_noise
             )
             limit = task.max_timesteps or sys.maxsize
-            return cls(task.observation_size, task.observation_shape, decoder, limit, task.behaviour_size)
+            shape = task.observation_shape
+            return cls(task.observation_size, shape, decoder, limit, task.behaviour_size, task.encoder)
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,8 @@ class Setup:
         Maximum timesteps of an episode.
     behaviour_size : int
         Size of an episode's behaviour; 0 if none is wanted.
+    encoder : ObservationEncoder or None
+        Turns the environment's own observations into the network's input; None for a function.
     reference_batch : (n, observation_size) or None
         For virtual batch normalisation.
     """
@@ -106,6 +112,7 @@ class Setup:
     theta: NDArray[np.float32]
     max_timesteps: int
     behaviour_size: int
+    encoder: ObservationEncoder | None
     reference_batch: NDArray[Any] | None = None
 
     @classmethod
@@ -141,6 +148,7 @@ class Setup:
             theta=theta,
             max_timesteps=interface.max_timesteps,
             behaviour_size=interface.behaviour_size,
+            encoder=interface.encoder,
             reference_batch=draw_reference_batch(config.task, config.seed) if spec.normalized else None,
         )
 
@@ -388,6 +396,7 @@ class RunState:
             mean,
             inverse_std,
             reference_batch=self.setup.reference_batch,
+            encoder=self.setup.encoder,
             network=configuration.to_mapping(config.network),
             task=configuration.to_mapping(config.task),
             seed=config.seed,

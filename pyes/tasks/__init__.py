@@ -5,21 +5,26 @@
     bullet, mujoco, atari    families of Gymnasium's environments with an implementation of pyes
     envpool     many environments stepped in one call
     function    a plain function of theta
-    hidden      hides parts of an observation from the policy
+    encoded     observations in the form that the policy reads
+    environment a task with Gymnasium's interface, for `pyes.make_env`
     functions, maze    tasks that come with pyes
 
 Must not know policies or how members are evaluated. A simulator is imported only when a task of it is made.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pyes.config import EnvironmentConfig, TaskConfig, refusal
 from pyes.config.task import task_class
-from pyes.errors import PyesError, TaskError
+from pyes.errors import ConfigError, PyesError, TaskError
 from pyes.system.text import reason
 from pyes.tasks.base import Task, VectorTask
 
-__all__ = ["Task", "VectorTask", "has_vector", "make", "make_vector"]
+if TYPE_CHECKING:
+    from pyes.tasks.environment import TaskEnvironment
+
+__all__ = ["Task", "VectorTask", "has_vector", "make", "make_environment", "make_vector"]
 
 
 def make(config: TaskConfig, render_mode: str | None = None) -> Task:
@@ -39,31 +44,52 @@ def make(config: TaskConfig, render_mode: str | None = None) -> Task:
     TaskError
         It could not be made.
     """
+    task = _make_bare(config, render_mode)
     try:
-        make_bare: Callable[[TaskConfig, str | None], Task] = _kind(config).suited(config)
-        task = make_bare(config, render_mode)
-    except PyesError:
-        raise
-    except Exception as error:
-        raise TaskError(f"task {config.title} cannot be made: {reason(error)}") from error
-    try:
-        limits = [limit for limit in (task.max_timesteps, config.max_timesteps) if limit is not None]
-        task.max_timesteps = min(limits, default=None)
         return _observed(task, config) if isinstance(config, EnvironmentConfig) else task
     except BaseException:
         task.close()
         raise
 
 
+def make_environment(config: TaskConfig, render_mode: str | None = None) -> "TaskEnvironment":
+    """Make the environment of a task, with its own observations and actions; see `make`.
+
+    Raises
+    ------
+    ConfigError, TaskError
+        As `make`, or the task is a function of theta, which has no environment.
+    """
+    if not isinstance(config, EnvironmentConfig):
+        raise ConfigError(f"{config.title} is a function of theta and has no environment; call it with policy.theta")
+    from pyes.tasks.environment import TaskEnvironment
+
+    return TaskEnvironment(_make_bare(config, render_mode), render_mode)
+
+
+def _make_bare(config: TaskConfig, render_mode: str | None) -> Task:
+    """Make a task that gives the environment's own observations."""
+    try:
+        kind: Callable[[TaskConfig, str | None], Task] = _kind(config).suited(config)
+        task = kind(config, render_mode)
+    except PyesError:
+        raise
+    except Exception as error:
+        raise TaskError(f"task {config.title} cannot be made: {reason(error)}") from error
+    limits = [limit for limit in (task.max_timesteps, config.max_timesteps) if limit is not None]
+    task.max_timesteps = min(limits, default=None)
+    return task
+
+
 def _observed(task: Task, config: EnvironmentConfig) -> Task:
     """Check ``task.behaviour``, and wrap a task whose observations are partly hidden."""
     if config.behaviour != "none" and not task.behaviour_size:
         raise refusal("task.behaviour", config.behaviour, f"'none' for {config.title}")
-    if not config.hide_observations:
-        return task
-    from pyes.tasks.hidden import HiddenTask
+    from pyes.tasks.encoded import EncodedTask, array_space, encoder_of
 
-    return HiddenTask(task, config)
+    space = task.observation_space or array_space(task.observation_shape)
+    task.encoder = encoder_of(space, config, task.parts)
+    return task if task.encoder.plain else EncodedTask(task, task.encoder, config.behaviour == "final_observation")
 
 
 def has_vector(config: TaskConfig) -> bool:
@@ -78,9 +104,9 @@ def make_vector(config: TaskConfig) -> VectorTask:
     vector: VectorTask = kind.Vector(config)
     if not (isinstance(config, EnvironmentConfig) and config.hide_observations):
         return vector
-    from pyes.tasks.hidden import HiddenVector
+    from pyes.tasks.encoded import EncodedVector, array_space, encoder_of
 
-    return HiddenVector(vector, config)
+    return EncodedVector(vector, encoder_of(array_space((vector.observation_size,)), config))
 
 
 def _kind(config: TaskConfig) -> type[Task]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pyes.config import TaskConfig
 from pyes.errors import TaskError
+from pyes.networks import ObservationEncoder
 from pyes.system.lifetime import Closing
 
 #: Result of ``step``: observation, reward, terminated, truncated, info.
@@ -54,8 +55,12 @@ class Task(Closing, abc.ABC):
         Timesteps per second in real time.
     behaviour_size : int
         Size of the behaviour chosen by ``task.behaviour``; 0 for "none".
+    observation_space : gymnasium.Space or None
+        Space of the environment's own observations; None for arrays of ``observation_shape``.
     parts : mapping of str to range
-        Indices in the flattened observation of each named part; empty without named parts.
+        Indices in the flattened observation of each named part, if ``observation_space`` has no named parts.
+    encoder : ObservationEncoder or None
+        Turns the environment's own observations into those of this task; set by `pyes.tasks.make`.
     """
 
     #: Settings of the kind.
@@ -70,7 +75,9 @@ class Task(Closing, abc.ABC):
     max_timesteps: int | None = None
     render_fps: float = 30.0
     behaviour_size: int = 0
+    observation_space: gymnasium.Space[Any] | None = None
     parts: Mapping[str, range] = {}
+    encoder: ObservationEncoder | None = None
 
     @classmethod
     def suited(cls, config: Any) -> "type[Task]":
@@ -102,12 +109,18 @@ class Task(Closing, abc.ABC):
         """Release the environment's resources; a second call does nothing."""
 
 
+_PASSED_ON = (
+    *("observation_shape", "observation_space", "action_space", "max_timesteps"),
+    *("render_fps", "behaviour_size", "parts", "encoder"),
+)
+
+
 class TaskAround(Task):
     """Base of wrappers: passes all calls on to another task."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        for name in ("observation_shape", "action_space", "max_timesteps", "render_fps", "behaviour_size", "parts"):
+        for name in _PASSED_ON:
             setattr(self, name, getattr(task, name))
 
     def reset(self, seed: int) -> Any:

@@ -108,6 +108,8 @@ class EnvPoolVector:
             observations, actions = self.spec.observation_space, self.spec.action_space
         if not isinstance(observations, spaces.Box):
             raise ConfigError(f"{label} observes a {type(observations).__name__}, expected a Box")
+        if isinstance(actions, spaces.Dict | spaces.Tuple):
+            raise ConfigError(f"{label} takes a {type(actions).__name__} as action, expected one array or number")
         return observations, actions
 
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
@@ -130,7 +132,7 @@ class EnvPoolVector:
 
     def step(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> VectorStep:
         """Apply one action for one timestep in each of the environments ``slots``; results have the same order."""
-        observations, rewards, terminated, truncated, _ = self._pool.step(actions, slots)
+        observations, rewards, terminated, truncated, _ = self._pool.step(np.asarray(actions), slots)
         return observations, rewards, terminated | truncated
 
     def render(self) -> Any:
@@ -169,7 +171,8 @@ class EnvPoolTask(Task):
         self._config = config
         self._vector = EnvPoolVector(config, render_mode)
         self._slot = np.zeros(1, np.int64)
-        self.observation_shape = self._vector.observation_space.shape
+        self.observation_space = self._vector.observation_space
+        self.observation_shape = self.observation_space.shape
         self.action_space = self._vector.action_space
         self.behaviour_size = 0 if config.behaviour == "none" else self.observation_size
         self.max_timesteps = self._vector.spec.config._asdict().get("max_episode_steps")

@@ -106,6 +106,8 @@ def random_actions(space: spaces.Space[Any], seed: int) -> list[Any]:
     if isinstance(space, spaces.Discrete):
         drawn: Any = space.start + rng.integers(space.n, size=_TIMESTEPS)
         return [int(action) for action in drawn]
-    assert isinstance(space, spaces.Box)
+    if not isinstance(space, spaces.Box):
+        space.seed(seed)
+        return [space.sample() for _ in range(_TIMESTEPS)]
     drawn = rng.normal(0, 1, (_TIMESTEPS, *space.shape)) * np.where(np.isfinite(space.high), space.high, 1)
     return list(drawn.astype(space.dtype)[np.arange(_TIMESTEPS) // 3 * 3])

@@ -1,6 +1,6 @@
 """Environments with Gymnasium's interface as tasks.
 
-Owns flattened observations, the episode limit, repeated actions, and resets that make every episode independent of
+Owns the check of the spaces, the episode limit, repeated actions, and resets that make every episode independent of
 earlier ones, even where the environment's own reset does not. Must not know where the environment comes from:
 subclasses make it.
 """
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from pyes.config import EnvironmentConfig, refusal
 from pyes.config.section import AtLeastOne, NotNegative
 from pyes.errors import ConfigError, PyesError, TaskError
+from pyes.networks import ObservationEncoder
 from pyes.system.text import reason
 from pyes.tasks.base import Step, Task
-from pyes.tasks.hidden import Flattening, covers
+from pyes.tasks.encoded import covers, unread
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,9 @@ class WrappedTask(Task):
 
     def _describe(self) -> None:
         """Set the attributes that depend on the environment."""
-        self.observation_shape = self._check_observations()
+        self._check_spaces()
+        self.observation_space = self._env.observation_space
+        self.observation_shape = self._shape_of_observations()
         self.action_space: spaces.Space[Any] = self._env.action_space
         own = self._own_limit()
         self.max_timesteps = None if own is None else math.ceil(own / self.frame_skip)
@@ -115,34 +118,7 @@ class WrappedTask(Task):
     def _make(self) -> Any:
         # Environments without rendering do not accept the argument.
         rendering = {} if self._render_mode is None else {"render_mode": self._render_mode}
-        env = self._create({**self._config.env_kwargs, **rendering})
-        try:
-            return self._readable(env)
-        except BaseException:
-            env.close()
-            raise
-
-    def _readable(self, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-        """Flatten the observations to numbers; reject other parts unless they are hidden."""
-        for key in ("observation_space", "action_space"):
-            space = getattr(env, key, None)
-            if not isinstance(space, spaces.Space):
-                raise ConfigError(f"{self._label()} has {space!r} for its {key}, expected a gymnasium.Space")
-        if isinstance(env.observation_space, spaces.Box):
-            return env
-        flat = Flattening(env)
-        if "" in flat.omitted:
-            kind = type(env.observation_space).__name__
-            raise ConfigError(f"{self._label()} observes a {kind}, which is no list of numbers; wrap the environment")
-        unread = [name for name in flat.omitted if not covers(self._config.hide_observations, name)]
-        if unread:
-            kind = type(flat.omitted[unread[0]]).__name__
-            raise ConfigError(
-                f"{self._label()} observes a {kind} in its part {unread[0]!r}, which is no list of numbers; "
-                f"hide it with task.hide_observations=[{','.join(unread)}], or wrap the environment"
-            )
-        self.parts = flat.parts
-        return flat
+        return self._create({**self._config.env_kwargs, **rendering})
 
     @contextmanager
     def _making(self, *refusals: type[Exception]) -> Iterator[None]:
@@ -157,11 +133,29 @@ class WrappedTask(Task):
                 raise ConfigError(f"{self._label()} cannot be made: {message}") from error
             raise TaskError(f"{self._label()} cannot be made: {reason(error)}") from error
 
-    def _check_observations(self) -> tuple[int, ...]:
-        space = self._env.observation_space
-        if math.prod(space.shape) == 0:
-            raise ConfigError(f"{self._label()} observes nothing: {space}")
-        return tuple(int(size) for size in space.shape)
+    def _check_spaces(self) -> None:
+        """Refuse an environment without spaces, or with parts of observations that are no numbers and not hidden."""
+        for key in ("observation_space", "action_space"):
+            space = getattr(self._env, key, None)
+            if not isinstance(space, spaces.Space):
+                raise ConfigError(f"{self._label()} has {space!r} for its {key}, expected a gymnasium.Space")
+        omitted = unread(self._env.observation_space)
+        if "" in omitted:
+            kind = type(omitted[""]).__name__
+            raise ConfigError(f"{self._label()} observes a {kind}, which is no list of numbers; wrap the environment")
+        names = [name for name in omitted if not covers(self._config.hide_observations, name)]
+        if names:
+            raise ConfigError(
+                f"{self._label()} observes a {type(omitted[names[0]]).__name__} in its part {names[0]!r}, which is no "
+                f"list of numbers; hide it with task.hide_observations=[{','.join(names)}], or wrap the environment"
+            )
+
+    def _shape_of_observations(self) -> tuple[int, ...]:
+        """Return the shape of an observation: its own, or that of the list of its numbers."""
+        encoder = ObservationEncoder.for_space(self._env.observation_space)
+        if encoder.whole == 0:
+            raise ConfigError(f"{self._label()} observes nothing: {self._env.observation_space}")
+        return encoder.parts[0].shape if encoder.array else (encoder.whole,)
 
     def _find_trait(self) -> tuple[int, Callable[[Any], NDArray[Any]]]:
         """Return the size of the behaviour and a function to read it when an episode ends."""

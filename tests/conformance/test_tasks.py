@@ -18,11 +18,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import user_tasks
 from gymnasium import spaces
 
-from pyes import tasks
+import pyes
+from pyes import networks, tasks
 from pyes.config import EnvironmentConfig, TaskConfig, from_mapping, to_mapping
 from pyes.config.registry import TASKS
+from pyes.episodes.rollout import Rollout
+from pyes.errors import ConfigError
+from pyes.networks import ActionDecoder, Policy
+from pyes.networks.linear import LinearConfig
 from pyes.tasks import Task
 from tests import task_options
 
@@ -30,11 +36,22 @@ from tests import task_options
 MORE: dict[str, TaskConfig] = {
     f"envpool {env_id}": task_options.option("envpool", env_id=env_id) for env_id in ("Pendulum-v1", "HalfCheetah-v5")
 }
-CONFIGS = {name: task_options.option(name) for name in task_options.NAMES if name != "gym"} | MORE
+#: The environment of the tests whose observations have parts, and actions of another space each.
+PARTS = {
+    f"python {actions}": task_options.option(
+        "python",
+        factory="user_tasks:parts",
+        env_kwargs={"actions": actions},
+        frame_skip=2,
+        hide_observations=["note", 1],
+    )
+    for actions in user_tasks.Parts.ACTIONS
+}
+CONFIGS = {name: task_options.option(name) for name in task_options.NAMES if name != "gym"} | MORE | PARTS
 #: What `make test` runs: an environment of each kind and each simulator.
 QUICK = {
     "cart_pole", "lunar_lander", "envpool Pendulum-v1", "function", "python", "maze", "pong", "hopper_bullet",
-    "hopper_mujoco",
+    "hopper_mujoco", *PARTS,
 }  # fmt: skip
 #: Digests of the first episodes of those tasks that this process has made.
 FIRST: dict[str, str] = {}
@@ -47,8 +64,11 @@ def actions(space: spaces.Space[Any], seed: int, length: int) -> list[Any]:
     rng = np.random.default_rng(seed)
     hold = int(rng.integers(1, 6))
     if isinstance(space, spaces.Discrete):
-        return [int(action) for action in np.repeat(rng.integers(space.n, size=length // hold + 1), hold)[:length]]
-    assert isinstance(space, spaces.Box)
+        drawn = space.start + rng.integers(space.n, size=length // hold + 1)
+        return [int(action) for action in np.repeat(drawn, hold)[:length]]
+    if not isinstance(space, spaces.Box) or np.issubdtype(space.dtype, np.integer):
+        space.seed(seed)
+        return [space.sample() for _ in range(length)]
     high = np.where(np.isfinite(space.high), space.high, 1)
     drawn = rng.normal(0, rng.choice([0.3, 1.0, 3.0]), (length // hold + 1, *space.shape)) * high
     return list(np.repeat(drawn.astype(space.dtype), hold, axis=0)[:length])
@@ -151,6 +171,32 @@ def test_settings_of_every_environment_hold(case: Case):
     task.close()
     task.close()  # a second time does no harm
     assert held() <= before
+
+
+def test_loaded_policy_plays_the_same_episode_in_the_environment_itself(case: Case, tmp_path: Path):
+    """The policy is given the environment's own observations, and gives its own actions."""
+    config = dataclasses.replace(case.config, max_timesteps=min(case.config.max_timesteps or 40, 40))
+    network = LinearConfig(bias=case.config.name != "function")
+    decoder = ActionDecoder.for_space(case.task.action_space, config.action, bins=config.bins)
+    spec, theta = networks.build(network, case.task.observation_size, decoder, 0, 5.0)
+    theta += np.random.default_rng(0).normal(0, 0.1, spec.dim).astype(np.float32)
+    values = {"network": to_mapping(network), "task": to_mapping(config)}
+    Policy(spec, theta, encoder=case.task.encoder, **values).save(tmp_path)
+    if not isinstance(config, EnvironmentConfig):
+        with pytest.raises(ConfigError, match="is a function of theta and has no environment"):
+            pyes.make_env(tmp_path)
+        return
+    policy, env = pyes.load(tmp_path), pyes.make_env(tmp_path)
+    assert env.observation_space.contains(env.reset(seed=5)[0])
+    observation, over, total, length = env.reset(seed=_SEED)[0], False, 0.0, 0
+    policy.reset()
+    while not over:
+        observation, reward, terminated, truncated, _ = env.step(policy(observation))
+        over, total, length = terminated or truncated, total + float(reward), length + 1
+    env.close()
+    policy.reset()
+    with tasks.make(config) as task:
+        assert Rollout(task, policy.runner).run(_SEED, task.max_timesteps) == (total, length)
 
 
 def held() -> int:

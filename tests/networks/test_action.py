@@ -1,15 +1,24 @@
 """The action decoder: which spaces and modes fit each other, and the action of each mode for a network's outputs."""
 
+import json
+
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.utils.env_checker import data_equivalence
+from user_tasks import Parts
 
+from pyes import reference
 from pyes.errors import ConfigError
 from pyes.networks import ActionDecoder, Instruction, Op, PolicySpec, Program
+from pyes.networks.observation import leaves
 
 
 def _box(low, high, shape=(3,)):
     return spaces.Box(low, high, shape, np.float32)
+
+
+MIXED = list(Parts.ACTIONS.values())[1:]
 
 
 def _runner(inputs, decoder):
@@ -32,6 +41,8 @@ def _runner(inputs, decoder):
         (_box(-1, 1), {"action": "bins", "bins": 5}, "bins", 15),
         (_box(-np.inf, np.inf), {}, "identity", 3),
         (_box(0, np.inf), {}, "clip", 3),
+        *((space, {}, "mixed", outputs) for space, outputs in zip(MIXED, (14, 4, 2, 5, 13), strict=True)),
+        (MIXED[3], {"action": "bins", "bins": 4}, "mixed", 11),
     ],
 )
 def test_decoder_for_space_chooses_mode_and_outputs(space, arguments, mode, outputs):
@@ -49,8 +60,14 @@ def test_decoder_for_space_chooses_mode_and_outputs(space, arguments, mode, outp
         (_box(-1, np.inf), {"action": "tanh"}, ["tanh", "bounds", "identity"]),
         (_box(-np.inf, np.inf), {"action": "clip"}, ["clip", "bounds", "identity"]),
         (_box(-np.inf, np.inf), {"action": "bins", "bins": 3}, ["bins", "bounds"]),
-        (spaces.MultiDiscrete([2, 2]), {}, ["MultiDiscrete", "Discrete", "Box"]),
-        (spaces.Box(0, 255, (3,), np.uint8), {}, ["uint8", "floats"]),
+        (spaces.Text(3), {}, ["the task's actions", "Text", "MultiDiscrete", "wrap"]),
+        (spaces.Dict({"say": spaces.Tuple([spaces.Text(3)])}), {}, ["part 'say.0' of the task's actions", "Text"]),
+        (spaces.Dict({1: spaces.Discrete(2)}), {}, ["key 1", "texts as keys"]),
+        (spaces.Dict({"none": spaces.Tuple([])}), {}, ["none", "empty Tuple"]),
+        (spaces.Tuple([_box(-1, 1), _box(-1, np.inf)]), {"action": "tanh"}, ["part '1'", "tanh", "needs bounds"]),
+        (spaces.MultiDiscrete([2, 2]), {"action": "tanh"}, ["tanh", "MultiDiscrete", "argmax"]),
+        (spaces.MultiDiscrete([2, 2]), {"noise": 0.1}, ["action_noise", "mixed"]),
+        (spaces.Box(0, 2**30, (3,), np.int32), {}, ["int32", "16,777,216", "floats"]),
         (spaces.Discrete(4), {"noise": 0.1}, ["action_noise", "argmax"]),
     ],
 )
@@ -91,3 +108,37 @@ def test_box_actions_match_their_definition(mode):
         action = runner.act(observation)
         assert action.dtype == np.float32
         np.testing.assert_allclose(action, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("action", ["auto", "tanh", "bins", "identity"])
+@pytest.mark.parametrize("space", MIXED, ids=str)
+def test_mixed_actions_are_in_their_space_and_those_of_the_twin(space, action):
+    boxes = any(isinstance(part, spaces.Box) for _, part in leaves(space))
+    bounded = action in ("auto", "identity") or "inf" not in str(space)
+    decoder = ActionDecoder.for_space(space, action if boxes and bounded else "auto", bins=3 * (action == "bins"))
+    assert ActionDecoder.from_dict(json.loads(json.dumps(decoder.to_dict()))) == decoder
+    runner = _runner(5, decoder)
+    rules = [part.mode for part in decoder.parts for _ in range(part.components)]
+    widths = [width for part in decoder.parts for width in part.widths]
+    actions = []
+    for observation in np.random.default_rng(1).normal(0, 4, (50, 5)).astype(np.float32):
+        actions.append(runner.act(observation))
+        expected = reference.mixed_action(rules, widths, runner.forward(observation), *decoder.bounds)
+        assert data_equivalence(actions[-1], decoder.assemble(expected), exact=True)
+        assert action == "identity" or space.contains(actions[-1])
+    assert len({str(each) for each in actions}) > 3
+
+
+def test_mixed_noise_reaches_boxes_alone():
+    """A Tuple of a Discrete and a Box: the noise is that of a Box by itself, and the choice is as without noise."""
+    space = spaces.Tuple([spaces.Discrete(3), _box(-9, 9, (2,))])
+    runner = _runner(2, ActionDecoder.for_space(space, noise=0.5))
+    runner.begin_episode(3, 1, 2, 0)
+    bits = np.empty(20, np.uint32)
+    reference.stream_bits(3, 3, 1, 2, 0, bits)
+    normals = reference.normal_of_bits(bits).reshape(10, 2)
+    for noise, observation in zip(normals, np.random.default_rng(0).normal(0, 2, (10, 2)), strict=True):
+        outputs = runner.forward(observation)
+        choice, box = runner.act(observation)
+        assert choice == outputs[:3].argmax()
+        np.testing.assert_array_equal(box, outputs[3:] + np.float32(0.5) * noise)

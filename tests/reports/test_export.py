@@ -1,3 +1,5 @@
+import dataclasses
+import json
 import subprocess
 import sys
 
@@ -5,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from user_tasks import Parts
 
 from pyes.errors import ConfigError, RunDirectoryError
-from pyes.networks import ACTIVATIONS, ActionDecoder, Policy, build
+from pyes.networks import ACTIVATIONS, ActionDecoder, ObservationEncoder, Policy, build
 from pyes.networks.mlp import MLPConfig
 from pyes.networks.recurrent import GRUConfig, LSTMConfig, RNNConfig
 from pyes.networks.torch.modules import PolicyModule, module_of
@@ -26,6 +29,11 @@ HEADS = {
     "half_open": ActionDecoder.for_space(spaces.Box(0, np.inf, (2,))),
 }
 CONFIG = MLPConfig(hidden=(16, 8))
+
+
+MIXED = {name: ActionDecoder.for_space(space) for name, space in Parts.ACTIONS.items() if name != "start"}
+MIXED["bins"] = ActionDecoder.for_space(Parts.ACTIONS["integers"], "bins", bins=3)
+MIXED["tanh"] = ActionDecoder.for_space(Parts.ACTIONS["tuple"], "tanh")
 
 
 def _policy(head=HEADS["clip"], config=CONFIG, statistics=True, gain=3):
@@ -105,6 +113,25 @@ def test_onnx_acts_as_the_policy_does(mode, statistics):
         assert action.shape == np.shape(expected)
         np.testing.assert_allclose(action, expected, atol=1e-5)
     assert actions.dtype == (np.int64 if mode == "argmax" else np.float32)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_onnx_has_an_output_for_each_part_of_an_action(tmp_path, name):
+    runtime = pytest.importorskip("onnxruntime")
+    policy, run = _saved(tmp_path, head=MIXED[name])
+    session = runtime.InferenceSession(export(run, tmp_path / "policy.onnx"), providers=["CPUExecutionProvider"])
+    *names, last = [each.name for each in session.get_outputs()]
+    assert last == "network_output"
+    *parts, _ = session.run(None, {"observation": _observations()})
+    for index, observation in enumerate(_observations()):
+        action = policy(observation)
+        for part, values in zip(names, parts, strict=True):
+            expected = action
+            for key in part.split(".")[1:]:
+                expected = expected[int(key) if isinstance(expected, tuple) else key]
+            expected = np.asarray(expected)
+            assert (values[index].dtype, values[index].shape) == (expected.dtype, expected.shape)
+            np.testing.assert_allclose(values[index], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -196,3 +223,31 @@ def test_safetensors_export_needs_no_torch(tmp_path):
     code = "import sys; from pyes.reports.export import export; "
     code += f"export({str(run)!r}, {str(tmp_path / 'a.safetensors')!r}); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_files_say_what_the_policy_expects(tmp_path):
+    """Order and bounds of the observation's parts, statistics, action and task, in both formats."""
+    onnx = pytest.importorskip("onnx")
+    space = spaces.Dict(
+        {
+            "b": spaces.Discrete(3, start=2),
+            "a": spaces.Box(-1, np.array([[2, 3]], np.float32), (1, 2)),
+            "t": spaces.Text(3),
+        }
+    )
+    encoder = dataclasses.replace(ObservationEncoder.for_space(space), hidden=(3,))
+    spec, theta = build(CONFIG, 4, HEADS["argmax"], seed=1, observation_clip=3.0)
+    statistics = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
+    policy = Policy(spec, theta, *statistics, encoder=encoder, task={"env_id": "Own-v0"})
+    policy.save(tmp_path)
+    export(tmp_path, tmp_path / "policy.onnx")
+    properties = {each.key: json.loads(each.value) for each in onnx.load(tmp_path / "policy.onnx").metadata_props}
+    described = json.loads(export(tmp_path, tmp_path / "p.safetensors").with_suffix(".json").read_text())
+    assert properties == {**described, "observation_mean": [0, 1, 2, 3], "observation_inverse_std": [1, 1, 1, 1]}
+    box, discrete = described["observation"]["parts"]
+    assert (box["name"], box["low"], box["high"], box["size"]) == ("a", -1, [2, 3], 2)
+    assert (discrete["keys"], discrete["choices"], discrete["start"]) == (["b"], [3], [2])
+    assert (described["observation"]["hidden"], described["spec"]["action"]["start"]) == ([3], 2)
+    assert (described["observation"]["size"], described["task"]) == (4, {"env_id": "Own-v0"})
+    seen = {"a": np.ones((1, 2), np.float32), "b": 4, "t": "x"}
+    assert Policy.load(tmp_path)(seen) == policy.runner.act(np.array([1, 1, 0, 1], np.float32))

@@ -3,13 +3,16 @@ import re
 
 import numpy as np
 import pytest
+from user_tasks import Parts
 
 import pyes
 import pyes.reports.replay
 from pyes import cli, tasks
 from pyes.config import from_mapping
 from pyes.errors import ConfigError, TaskError
+from pyes.reports.export import export
 from pyes.reports.replay import evaluate
+from pyes.reports.video import record
 from pyes.run.metrics import read_rows
 from pyes.tasks.python import PythonConfig
 
@@ -139,3 +142,36 @@ def test_command_line_takes_a_function(tmp_path, capsys):
     assert "user_tasks:limited: 10 parameters" in capsys.readouterr().err
     assert cli.main(["evaluate", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
     assert max(json.loads(capsys.readouterr().out)["lengths"]) <= 20
+
+
+@pytest.mark.parametrize("actions", Parts.ACTIONS)
+def test_run_with_every_action_space_is_replayed_filmed_and_exported(tmp_path, actions):
+    """Observations and actions of parts, a text among them, through all that a run leaves."""
+    changes = {"normalize_observations": True, "action_noise": 0.1} if actions in ("tuple", "dict") else {}
+    task = {"name": "python", "factory": "user_tasks:parts", "env_kwargs": {"actions": actions}, "frame_skip": 2}
+    task = {**task, "hide_observations": ["note", 1], "max_timesteps": 4, **changes}
+    run = tmp_path / "run"
+    result = pyes.train(_config(run, task=task, network={"name": "mlp"}, cluster=CLUSTERS["inline"]), display=False)
+    assert {row["failed_members"] for row in read_rows(run / "metrics.csv")} == {"0"}
+    assert evaluate(run, episodes=3).return_mean == pytest.approx(result.objective, rel=1e-12)
+    with pyes.reports.replay.open(run) as replay:
+        assert all(replay.play(generation, member).exact for generation in (2, 0) for member in (5, 0))
+        assert replay.policy(3).encoder == pyes.load(run).encoder
+    policy, env = pyes.load(export(run, tmp_path / "policy.safetensors")), pyes.make_env(run)
+    observation, _ = env.reset(seed=1)
+    assert "note" in observation
+    assert env.action_space.contains(policy(observation))
+    if actions == "dict":
+        pytest.importorskip("imageio_ffmpeg")
+        assert record(run, tmp_path / "run.mp4", episodes=3).return_mean == pytest.approx(result.objective, rel=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("actions", ["tuple", "dict", "multi_discrete"])
+def test_journal_of_mixed_actions_does_not_depend_on_the_cluster(tmp_path, actions):
+    task = {"name": "python", "factory": "user_tasks:parts", "env_kwargs": {"actions": actions}}
+    task["hide_observations"] = ["note"]
+    for name, cluster in CLUSTERS.items():
+        pyes.train(_config(tmp_path / name, task=task, cluster=cluster), display=False)
+    first, second = ((tmp_path / name / "journal.bin").read_bytes() for name in CLUSTERS)
+    assert first == second

@@ -67,11 +67,13 @@ def test_what_c_does_not_know_exactly_is_run_by_torch(name):
 # How it runs
 
 
-@pytest.mark.parametrize("mode", ["argmax", "identity", "clip", "tanh", "bins"])
+@pytest.mark.parametrize("mode", ["argmax", "identity", "clip", "tanh", "bins", "mixed"])
 def test_normalisation_action_and_noise_are_those_of_the_compiled_policy(mode):
     """The same layers, compiled and run by torch, in everything that the runner does around them."""
     space = spaces.Discrete(4, start=3) if mode == "argmax" else spaces.Box(-1, 2, (2,), np.float32)
-    noise = 0.3 if mode in ("identity", "clip", "tanh") else 0.0
+    noise = 0.3 if mode in ("identity", "clip", "tanh", "mixed") else 0.0
+    if mode == "mixed":
+        mode, space = "auto", spaces.Tuple([spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), space])
     decoder = ActionDecoder.for_space(space, mode, bins=3 if mode == "bins" else 0, noise=noise)
     config = MLPConfig(hidden=(8,))
     compiled, theta = build(config, 6, decoder, seed=1, observation_clip=5.0)
@@ -83,8 +85,9 @@ def test_normalisation_action_and_noise_are_those_of_the_compiled_policy(mode):
         runner.collect(own)
     for observation in _observations():
         first, second = (runner.act(observation) for runner in runners)
-        np.testing.assert_allclose(second, first, atol=1e-5)
         assert type(first) is type(second)
+        for one, other in zip(*((x if isinstance(x, tuple) else (x,)) for x in (first, second)), strict=True):
+            np.testing.assert_allclose(other, one, atol=1e-5)
     np.testing.assert_array_equal(*sums)
 
 
