@@ -6,6 +6,7 @@ Writes to standard error; standard output is for results.
 import contextlib
 import logging
 import math
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -192,11 +193,12 @@ class _Errors(logging.Handler):
 
     def __init__(self, display: Display) -> None:
         super().__init__(logging.ERROR)
-        self._display = display
+        self._display, self._process = display, os.getpid()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show one record."""
-        self._display.note(record.getMessage())
+        """Show one record; not in a forked worker, which would write into the panel: its records are in the log."""
+        if os.getpid() == self._process:
+            self._display.note(record.getMessage())
 
 
 def _figures(row: MetricsRow) -> dict[str, str]:

@@ -184,3 +184,10 @@ def test_display_shows_errors_that_are_logged(capsys):
     assert "the disk is full" in shown
     assert "only for the log" not in shown
     assert "too late" not in shown
+
+
+def test_errors_of_forked_workers_do_not_write_into_the_panel(capsys, monkeypatch):
+    with Display(from_mapping({"generations": 10})):
+        monkeypatch.setattr("os.getpid", lambda: -1)
+        logging.getLogger("pyes.node.worker_process").error("worker 0 stopped")
+    assert capsys.readouterr().err == ""
