@@ -166,14 +166,18 @@ class RunDirectory:
         Raises
         ------
         RunDirectoryError
-            There is no run, or its configuration is damaged.
+            There is no run, or its configuration cannot be used; the message says where it is wrong.
         """
         try:
             return configuration.from_mapping(json.loads(self.config.read_bytes()))
         except FileNotFoundError as error:
             raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it") from error
-        except (OSError, ValueError, ConfigError) as error:
-            raise RunDirectoryError(f"{self.config} cannot be read: {error}") from error
+        except (OSError, ValueError, RecursionError, ConfigError) as error:
+            why = "its lists or mappings are nested too deeply" if isinstance(error, RecursionError) else error
+            raise RunDirectoryError(
+                f"{self.config} cannot be used: {why}; correct it, or go on without it with force=true: what decides "
+                "the run is in its journal, and budgets, cluster, evaluation, snapshot and logger take their defaults"
+            ) from error
 
     def save_snapshot(self, generation: int, state: dict[str, Any]) -> None:
         """Write a whole state beside the others, and drop all but the newest few.

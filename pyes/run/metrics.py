@@ -2,7 +2,6 @@
 
 import csv
 import io
-import itertools
 import logging
 import time
 from collections.abc import Iterable, Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pyes.errors import missing
-from pyes.system.files import AppendFile, write_file
+from pyes.system.files import AppendFile, set_aside, write_file
 from pyes.system.lifetime import Closing
 
 logger = logging.getLogger(__name__)
@@ -186,10 +185,7 @@ def _data(path: Path, columns: tuple[str, ...]) -> bytes:
     if data.startswith(header):
         return data[len(header) :]
     if not header.startswith(data):  # else it was cut short while the header was written
-        numbered = (path.with_name(f"{path.stem}.old-{number}{path.suffix}") for number in itertools.count(1))
-        kept = next(each for each in numbered if not each.exists())
-        path.rename(kept)
-        logger.warning("%s has other columns than this version writes; it is now %s", path.name, kept)
+        logger.warning("%s has other columns than this version writes; it is now %s", path.name, set_aside(path))
     return b""
 
 

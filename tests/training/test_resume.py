@@ -1,3 +1,5 @@
+import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -166,3 +168,40 @@ def test_objective_of_a_run_with_nothing_left_to_do_is_its_last_evaluation(tmp_p
     config = {**TINY, "run_dir": str(tmp_path / "run"), "generations": 3}
     first = pyes.train(config, display=False)
     assert first.objective == pytest.approx(_go_on(tmp_path / "run").objective, rel=1e-8)
+
+
+def _mistyped(key, value):
+    return lambda text: json.dumps({**json.loads(text), key: value})
+
+
+DAMAGES = [
+    (_mistyped("generatons", 5), "unknown key 'generatons': did you mean 'generations'"),
+    (_mistyped("algorithm", {"sigma": math.nan}), "algorithm.sigma: got nan, expected a finite number"),
+    (_mistyped("seed", 2**64), "seed: got 18446744073709551616, expected an integer"),
+    (lambda text: text[: len(text) // 2], r"line \d+ column \d+"),
+    (lambda text: "null", "configuration: got null, expected a mapping"),
+    (lambda text: "[" * 100_000, "nested too deeply"),
+]
+
+
+@pytest.mark.parametrize(("damage", "named"), DAMAGES, ids=["key", "nan", "seed", "cut", "null", "deep"])
+def test_a_configuration_that_cannot_be_used_is_named_and_left_alone(run, damage, named):
+    path = run / "config.json"
+    path.write_text(damage(path.read_text()))
+    before = {each.name: each.read_bytes() for each in run.iterdir() if each.is_file()}
+    for resumed in (lambda: _go_on(run), lambda: pyes.train(from_mapping({**TINY, "resume": str(run)}), display=False)):
+        with pytest.raises(RunDirectoryError, match=rf"config\.json cannot be used: .*{named}.*force=true"):
+            resumed()
+    assert {each.name: each.read_bytes() for each in run.iterdir() if each.is_file()} == before | {
+        "lock": (run / "lock").read_bytes()
+    }
+
+
+def test_force_says_that_it_replaces_a_configuration_that_cannot_be_used(run, capsys):
+    (run / "config.json").write_text("null")
+    kept = {"generations": 3, "cluster": {"name": "inline"}, "evaluation": {"every": 0}}
+    assert pyes.train({"resume": str(run), "force": True, **kept}).generations == 3
+    assert (run / "config.old-1.json").read_text() == "null"
+    assert RunDirectory(run).read_config().generations == 3
+    assert "config.json cannot be used: configuration: got null" in capsys.readouterr().err
+    assert "it is now config.old-1.json" in (run / "train.log").read_text()
