@@ -4,12 +4,14 @@ Owns exit statuses, ``--debug``, and which command gets the arguments.
 """
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
 
 from pyes.cli.output import describe
 from pyes.errors import PyesError
+from pyes.system.lifetime import stop
 
 _INTERRUPTED = 130
 
@@ -20,6 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     sys.path.insert(0, "")  # as `python -m pyes` does: the user's own modules lie in the current folder
     _one_thread_per_process()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, stop)  # told from a KeyboardInterrupt that an environment raises
     try:
         _run([each for each in arguments if each != "--debug"], training)
         if sys.stdout is not None:

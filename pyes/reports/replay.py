@@ -18,7 +18,7 @@ from pyes import config as configuration
 from pyes import tasks
 from pyes.config import TrainConfig
 from pyes.episodes.rollout import Rollout, TaskEvaluator
-from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
+from pyes.errors import ConfigError, RunDirectoryError, TaskError
 from pyes.networks import Policy
 from pyes.numerics import streams
 from pyes.run import journal
@@ -27,6 +27,7 @@ from pyes.run.history import History, setup_of
 from pyes.run.journal import Generation
 from pyes.system.lifetime import Closing
 from pyes.system.text import reason
+from pyes.system.user_code import let_through, witnessed
 from pyes.tasks import Task
 
 
@@ -93,7 +94,7 @@ def evaluate(
         The environment failed.
     """
     policy = center(run, generation)
-    with open_task(policy) as task:
+    with witnessed(f"while {_name(policy)} was evaluated"), open_task(policy) as task:
         if episodes is None:
             episodes = 1 if task.deterministic else 100
         return run_episodes(policy, task, episodes, seed)
@@ -160,9 +161,13 @@ def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) ->
 
 def _episode(policy: Policy, rollout: Rollout, environment_seed: int) -> tuple[float, int]:
     policy.reset()
-    name = policy.task.get("factory") or policy.task.get("env_id", "the environment")
-    with _named(name, environment_seed):
+    with _named(_name(policy), environment_seed):
         return rollout.run(environment_seed, rollout.task.max_timesteps)
+
+
+def _name(policy: Policy) -> str:
+    """Return what messages call the environment of a policy."""
+    return str(policy.task.get("factory") or policy.task.get("env_id", "the environment"))
 
 
 @contextmanager
@@ -170,9 +175,8 @@ def _named(name: str, environment_seed: int) -> Iterator[None]:
     """Say of which episode an environment's error is; it may raise anything."""
     try:
         yield
-    except PyesError:
-        raise
-    except Exception as error:
+    except BaseException as error:
+        let_through(error)
         message = f"{name} raised in the episode of environment seed {environment_seed}: {reason(error)}"
         raise TaskError(message) from error
 

@@ -103,7 +103,7 @@ class RunDirectory:
         with suppress(OSError), ExitStack() as stack:
             if fcntl is not None and self.lock_file.exists():
                 fcntl.flock(stack.enter_context(open(self.lock_file, "r+b")), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            stack.enter_context(open(self.log, "a", encoding="utf-8")).write(text)
+            stack.enter_context(open(self.log, "a", encoding="utf-8", errors="backslashreplace")).write(text)
 
     def create(self, config: TrainConfig) -> None:
         """Make the directory and write the configuration.

@@ -20,22 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyes.system.repeats import Repeats
+from pyes.system.repeats import KIND, Repeats
 
 _FORMAT = "%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
 _LARGEST = 65_536  # bytes of a record; a longer text is cut
-_KIND = "kind_of_repeated_message"
-
-
-def repeated(kind: str) -> dict[str, str]:
-    """Return the ``extra`` of a log record that may come very often: the log limits and counts them by kind.
-
-    Parameters
-    ----------
-    kind : str
-        equal for messages that differ in nothing but where and when
-    """
-    return {_KIND: kind}
 
 
 class Log:
@@ -87,7 +75,7 @@ class Log:
 @contextmanager
 def run_log(path: Path) -> Iterator[Log]:
     """Log into ``path`` while the block runs."""
-    writer = _LogFile(path, encoding="utf-8")
+    writer = _LogFile(path, encoding="utf-8", errors="backslashreplace")
     writer.setFormatter(logging.Formatter(_FORMAT))
     with gathered(writer) as log:
         yield log
@@ -148,7 +136,7 @@ class _Limit(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is written; the text of one that stands for others is changed."""
-        kind = getattr(record, _KIND, None)
+        kind = getattr(record, KIND, None)
         if kind is None:
             return True
         count = self._repeats.count(kind)

@@ -49,6 +49,15 @@ class Interrupt:
         return self.requested
 
 
+class Stop(KeyboardInterrupt):
+    """The user's Ctrl-C or SIGTERM, as told from a KeyboardInterrupt that other code raises."""
+
+
+def stop(number: int, frame: object) -> None:
+    """Raise `Stop`: a handler of signals."""
+    raise Stop
+
+
 def how_to_go_on(run: Path) -> str:
     """Return the command that goes on with a run."""
     return f"{os.environ.get(COMMAND, 'pyes train')} {shlex.quote(f'resume={run}')}"
@@ -56,7 +65,7 @@ def how_to_go_on(run: Path) -> str:
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Turn the first Ctrl-C or SIGTERM into a request; a second one raises KeyboardInterrupt."""
+    """Turn the first Ctrl-C or SIGTERM into a request; a second one raises `Stop`."""
     interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():  # only there can handlers be set
         yield interrupt
@@ -64,7 +73,7 @@ def interruptible() -> Iterator[Interrupt]:
 
     def handle(number: int, frame: object) -> None:
         if interrupt.requested:
-            raise KeyboardInterrupt
+            raise Stop
         interrupt.requested = True
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -12,11 +12,13 @@ Must not know policies or how members are evaluated. No simulator is imported be
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from pyes.config import EnvironmentConfig, TaskConfig, refusal
 from pyes.config.task import task_class
-from pyes.errors import PyesError, TaskError
+from pyes.errors import TaskError
 from pyes.system.text import reason
+from pyes.system.user_code import close_within, let_through
 from pyes.tasks.base import Task, VectorTask
 
 __all__ = ["Task", "VectorTask", "has_vector", "make", "make_vector"]
@@ -42,10 +44,10 @@ def make(config: TaskConfig, render_mode: str | None = None) -> Task:
     try:
         make_bare: Callable[[TaskConfig, str | None], Task] = _kind(config).suited(config)
         task = make_bare(config, render_mode)
-    except PyesError:
-        raise
-    except Exception as error:
+    except BaseException as error:
+        let_through(error)
         raise TaskError(f"task {config.title} cannot be made: {reason(error)}") from error
+    task.close = partial(close_within, f"the environment of {config.title}", task.close)  # type: ignore[method-assign]
     try:
         limits = [limit for limit in (task.max_timesteps, config.max_timesteps) if limit is not None]
         task.max_timesteps = min(limits, default=None)

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from pyes.config import EnvironmentConfig, refusal
 from pyes.config.section import AtLeastOne, NotNegative
-from pyes.errors import ConfigError, PyesError, TaskError
-from pyes.system.text import reason
+from pyes.errors import ConfigError, TaskError
+from pyes.system.text import message, reason
+from pyes.system.user_code import let_through
 from pyes.tasks.base import Step, Task
 from pyes.tasks.hidden import Flattening, covers
 
@@ -149,12 +150,11 @@ class WrappedTask(Task):
         """Say in one line why an environment could not be made; ``refusals`` are the user's mistakes."""
         try:
             yield
-        except PyesError:
-            raise
-        except Exception as error:
+        except BaseException as error:
+            let_through(error)
             if isinstance(error, (ImportError, *refusals)):
-                message = " ".join(str(error).split())
-                raise ConfigError(f"{self._label()} cannot be made: {message}") from error
+                text = " ".join(message(error).split())
+                raise ConfigError(f"{self._label()} cannot be made: {text}") from error
             raise TaskError(f"{self._label()} cannot be made: {reason(error)}") from error
 
     def _check_observations(self) -> tuple[int, ...]:

@@ -18,8 +18,8 @@ from pyes.config import TrainConfig
 from pyes.episodes.batch import Batch, Results
 from pyes.errors import PyesError, TaskError
 from pyes.run import evaluations
-from pyes.run.logs import repeated
 from pyes.run.metrics import MetricsRow, NodeRow
+from pyes.system.repeats import repeated
 from pyes.system.text import counted
 from pyes.training import ending, resume
 from pyes.training.preparation import Preparation, Run
@@ -130,7 +130,9 @@ class _Loop:
         used = settings_in_use(state)
         results, seconds = self._evaluate(state.batch())
         if results.failed == len(results.returns):  # then the task is broken, not the members
-            raise TaskError(f"{self._config.task.title}: all {results.failed} members failed: {_reason(results)}")
+            raise TaskError(
+                f"{self._config.task.title}: all {results.failed} members failed: {_reason(results)}{self._traceback()}"
+            )
         evaluated = time.perf_counter()
         record = state.record(results)
         self._run.journal.append(record)
@@ -143,6 +145,10 @@ class _Loop:
         self._evaluating = 0.0
         self._run.nodes.write(nodes)
         return self._conclude(row, nodes)
+
+    def _traceback(self) -> str:
+        """Return where the whole errors of members are."""
+        return f"; tracebacks are in {self._run.directory.log}"
 
     def _add_performance(self, row: MetricsRow, results: Results, seconds: float) -> None:
         """Fill in the columns that only the clock and the cluster know."""
@@ -225,4 +231,4 @@ class _Loop:
 
 def _reason(results: Results) -> str:
     """Return why members of a batch failed."""
-    return results.errors[0] if results.errors else "their workers were killed or hung; see train.log"
+    return results.errors[0] if results.errors else "their workers were killed or hung"
