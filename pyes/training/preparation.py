@@ -29,7 +29,7 @@ from pyes.system.lifetime import Interrupt, interruptible
 from pyes.system.text import counted
 from pyes.training import resume
 from pyes.training.display import Display
-from pyes.training.rows import row_of, settings_in_use
+from pyes.training.rows import recorded, row_of, settings_in_use
 
 logger = logging.getLogger(__name__)
 
@@ -145,6 +145,8 @@ class Preparation:
         """Open the metrics, and apply the records of the journal to the first state or to a snapshot."""
         recording, directory = self._recording, self._directory
         self._metrics = self._stack.enter_context(_open_metrics(directory, recording, self._config))
+        if self._metrics.difference:
+            self._display.note(f"{directory.metrics.name}: {self._metrics.difference}")
         self._nodes = self._stack.enter_context(NodesWriter(directory.nodes, recording.generations))
         self._state, self._pending = _rebuilt(directory, recording, self._setup, self._table, self._metrics)
         if self._changed:
@@ -197,7 +199,7 @@ def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainCo
     generations = recording.generations
     if evaluations.ends_before_one(recording, config.evaluation):
         generations -= 1  # a row is written once its evaluation is done, and this one still has to be
-    return MetricsWriter(directory.metrics, generations, tensorboard)
+    return MetricsWriter(directory.metrics, generations, tensorboard, recorded(recording))
 
 
 def _rebuilt(

@@ -205,3 +205,43 @@ def test_force_says_that_it_replaces_a_configuration_that_cannot_be_used(run, ca
     assert RunDirectory(run).read_config().generations == 3
     assert "config.json cannot be used: configuration: got null" in capsys.readouterr().err
     assert "it is now config.old-1.json" in (run / "train.log").read_text()
+
+
+CHANGED = [
+    ("return_mean", "999", "return_mean=999, the journal has"),
+    ("seconds", "nan", "seconds='nan', expected a finite number"),
+    ("theta_hash", "0123456789abcdef", "theta_hash=0123456789abcdef, the journal has"),
+    ("eval_return_mean", "", "eval_return_mean=nothing, the journal has"),
+    ("timesteps", "many", "timesteps=many, the journal has"),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "said"), CHANGED)
+@pytest.mark.parametrize("generation", [1, 3])
+def test_a_row_that_is_not_what_the_journal_has_is_written_anew(tmp_path, capsys, generation, column, value, said):
+    run = tmp_path / "run"
+    evaluation = {"every": 2, "episodes": 2, "share": None}
+    pyes.train({**TINY, "run_dir": str(run), "generations": 4, "evaluation": evaluation}, display=False)
+    rows = read_rows(run / "metrics.csv")
+    changed = [dict(row) for row in rows]
+    changed[generation][column] = value
+    lines = [",".join(rows[0]), *(",".join(row.values()) for row in changed)]
+    (run / "metrics.csv").write_text("\n".join(lines) + "\n")
+    pyes.train({"resume": str(run), "generations": 5})
+    again = read_rows(run / "metrics.csv")
+    for old, new in zip(rows, again, strict=False):
+        clock = ("seconds", "steps_per_second", "evaluate_seconds", "update_seconds", "idle_fraction")
+        assert [old[key] for key in old if key not in clock] == [new[key] for key in new if key not in clock]
+    assert len(again) == 5
+    assert all(math.isfinite(float(row["seconds"])) for row in again)
+    for text in (capsys.readouterr().err, (run / "train.log").read_text()):
+        assert f"metrics.csv: generation {generation} has {said}" in text
+
+
+def test_rows_that_nobody_has_changed_stay_as_they_are(tmp_path):
+    run = tmp_path / "run"
+    pyes.train({**TINY, "run_dir": str(run), "generations": 3}, display=False)  # ends with an unrecorded evaluation
+    before = (run / "metrics.csv").read_text()
+    pyes.train({"resume": str(run), "generations": 5}, display=False)
+    assert (run / "metrics.csv").read_text().startswith(before)
+    assert "metrics.csv" not in (run / "train.log").read_text()
