@@ -14,10 +14,10 @@ from typing import Any
 _PYES = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
-#: Packages whose frames say less than those of the code that calls them.
-_SIMULATORS = (
-    "ale_py", "Box2D", "envpool", "gym", "gymnasium", "mujoco", "numpy", "pybullet", "pybullet_envs_gymnasium",
-    "pygame", "torch",
+#: Simulators and the like: their frames say less than those of the code that calls them.
+_LIBRARIES = (
+    "ale_py", "Box2D", "cma", "envpool", "gym", "gymnasium", "mujoco", "nevergrad", "numpy", "pybullet",
+    "pybullet_envs_gymnasium", "pygame", "torch",
 )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def message(error: BaseException) -> str:
 def _place(error: BaseException) -> str:
     """Return the last frame of the user's own code: file:line in function; empty where there is none.
 
-    Without such a frame it is that of an installed package which is no simulator: the user's code may be installed.
+    Without such a frame it is that of an installed package which is none of `_LIBRARIES`.
     """
     own = installed = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
@@ -59,7 +59,7 @@ def _place(error: BaseException) -> str:
         text = f"{_short(path)}:{line} in {frame.f_code.co_name}"
         if package is None and not path.startswith(_LIBRARY):
             own = text
-        elif package is not None and package[1] not in _SIMULATORS:
+        elif package is not None and package[1] not in _LIBRARIES:
             installed = text
     return (own or installed).encode(errors="backslashreplace").decode()
 

@@ -16,7 +16,7 @@ from typing import Any
 from pyes.cluster import Abandoned
 from pyes.config import TrainConfig
 from pyes.episodes.batch import Batch, Results
-from pyes.errors import PyesError, TaskError
+from pyes.errors import DivergedError, PyesError, TaskError
 from pyes.run import evaluations
 from pyes.run.metrics import MetricsRow, NodeRow
 from pyes.system.repeats import repeated
@@ -106,9 +106,10 @@ class _Loop:
                 stopped_by = self._generation()
         except Abandoned:
             stopped_by = "interrupt"
-        except PyesError:  # the task or the workers failed for good
+        except PyesError as error:  # the task, the workers or the algorithm failed for good
             run.display.close()
-            ending.try_to_save(run)
+            if not isinstance(error, DivergedError):  # what was saved before it is all that there is to go on with
+                ending.try_to_save(run)
             raise
         run.display.close()
         ending.save(run)

@@ -12,7 +12,8 @@ import pytest
 from heads import merge
 
 import pyes
-from pyes.errors import TaskError
+from pyes.errors import DivergedError, TaskError
+from pyes.reports.replay import evaluate
 from pyes.run import journal
 from pyes.run.metrics import read_rows
 from pyes.system import user_code
@@ -177,3 +178,25 @@ def test_an_environment_that_cannot_be_closed_is_named_in_the_log_and_the_run_go
     log = (tmp_path / "run" / "train.log").read_text()
     assert re.search(r"closing the environment of faulty:Faulty-v0 failed: .* \(.*faulty\.py:\d+ in close\)", log)
     assert "an episode failed: RuntimeError: the simulator is unhappy (" in log
+
+
+DISCRETE = {"task": {"env_id": "CartPole-v1"}, "network": {}}
+TOO_LARGE = [
+    ({"name": "openai_es", "learning_rate": 1e38}, "adam"),
+    ({"name": "openai_es", "learning_rate": 1e38}, "sgd"),
+    ({"name": "ars", "learning_rate": 1e38}, None),
+]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("algorithm", "optimizer"), TOO_LARGE)
+def test_an_update_that_is_not_finite_ends_the_run(tmp_path, algorithm, optimizer):
+    run = tmp_path / "run"
+    where = {"cluster": {"name": "inline"}, "noise": {"entries": 10_000}, "run_dir": str(run), "generations": 3}
+    settings = {**DISCRETE, **where, "algorithm": {**algorithm, "population_size": 8}}
+    settings |= {"optimizer": {"name": optimizer}} if optimizer else {}
+    for again in ({}, {"resume": str(run)}):
+        with pytest.raises(DivergedError, match="generation 0: its update was too large, the norm of theta is inf"):
+            pyes.train(again or settings, display=False)
+    assert not (run / "policy.safetensors").exists()
+    assert np.isfinite(evaluate(run, episodes=1, generation=0).return_mean)
