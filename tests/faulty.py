@@ -142,6 +142,12 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
             time.sleep(3600)
         if self._fault == "hold_gil":
             ctypes.PyDLL(None).sleep(3600)
+        if self._fault == "reward":
+            return self._observe(), np.ones(2), False, False, {}
+        if self._fault == "nothing":
+            return self._observe(), None, False, False, {}
+        if self._fault in ("nan_seen", "nan_at_end"):
+            return np.full(3, np.nan, np.float32), 0.0, self._fault == "nan_at_end", False, {}
         reward = {"nan": float("nan"), "inf": float("inf")}.get(self._fault, 0.0)
         observation = np.zeros(7, np.float32) if self._fault == "shape" else self._observe()
         return observation, reward, False, False, {}

@@ -53,7 +53,7 @@ cdef class PolicyBatch:
 
         Raises
         ------
-        TypeError, ValueError    an observation of another size, or a slot that is none
+        TypeError, ValueError    an observation of another size or with NaN, or a slot that is none
         """
         cdef PolicyRunner runner = self.first
         cdef const int64_t *p_slots = <const int64_t *>_in("slots", slots, INT64)

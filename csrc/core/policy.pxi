@@ -104,8 +104,8 @@ cdef class PolicyRunner:
     def act(self, observation):  # IN
         """Choose the action for an observation of observation_size values: an int, or a new float32 array.
 
-        float32, float64 and uint8 arrays without gaps are fastest; anything else goes by way of NumPy. Another size is
-        a ValueError.
+        float32, float64 and uint8 arrays without gaps are fastest; anything else goes by way of NumPy. Another size
+        and NaN are a ValueError.
         """
         _read_observation(observation, self.observation_size, self.observation)
         cdef int64_t choice = self._choose()
@@ -122,8 +122,19 @@ cdef class PolicyRunner:
         memcpy(_out("out", out, FLOAT32), outputs, self.outputs * sizeof(float))
         return out
 
+    def check(self, observation):  # IN
+        """Refuse an observation with NaN in it, as ``act`` does, without acting: the last one of an episode.
+
+        Raises
+        ------
+        ValueError    it has NaN, or another size
+        """
+        _read_observation(observation, self.observation_size, self.observation)
+        _check_numbers(self.observation_size, self.observation)
+
     cdef int64_t _choose(self) except? -1:
         """Act on the observation that was read: the choice of argmax, else 0 and the action in its place."""
+        _check_numbers(self.observation_size, self.observation)
         cdef const float *outputs = self._outputs(True)
         return self.head.choose(self.outputs, outputs)
 

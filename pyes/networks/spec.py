@@ -46,7 +46,10 @@ class Runner(Protocol):
         """Add each raw observation and its square to float64 (2, observation_size), until told None."""
 
     def act(self, observation: ArrayLike, /) -> Any:
-        """Return the action: an int, or a new float32 array."""
+        """Return the action: an int, or a new float32 array; ValueError for NaN."""
+
+    def check(self, observation: ArrayLike, /) -> None:
+        """Refuse an observation as `act` does, without acting."""
 
     def forward(self, observation: ArrayLike, /) -> NDArray[np.float32]:
         """Return the network's outputs before the action is chosen: new float32 (outputs,)."""

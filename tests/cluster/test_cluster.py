@@ -108,9 +108,19 @@ FAULTS = {
     "sys_exit": Status.RAISED,
     **dict.fromkeys(("bytes", "no_text", "panic", "keyboard", "generator"), Status.RAISED),
     **dict.fromkeys(("close_raise", "close_sys_exit", "close_panic"), Status.RAISED),
+    **dict.fromkeys(("reward", "nothing", "nan_seen", "nan_at_end"), Status.RAISED),
     "memory": Status.KILLED,
     "nan": Status.NOT_FINITE,
     "inf": Status.NOT_FINITE,
+}
+
+
+#: What is wrong where the environment itself raises nothing.
+NAMED = {
+    "reward": "the reward is an array of shape (2,), expected a number",
+    "nothing": "the reward is NoneType None, expected a number",
+    "nan_seen": "the observation has NaN at index 0, of 3 values",
+    "nan_at_end": "the observation has NaN at index 0, of 3 values",
 }
 
 
@@ -128,7 +138,9 @@ def test_a_failing_environment_fails_its_members_only(name, table):
         assert (results.sum_lengths[FAILED] == 0).all()
         assert results.failed == 8
         assert any("seed" in error or "which has cost 3 workers" in error for error in results.errors)
-        if status == Status.RAISED and fault != "shape":
+        if fault in NAMED:
+            assert all(NAMED[fault] in error for error in results.errors), results.errors
+        elif status == Status.RAISED and fault != "shape":
             assert all(re.search(r"faulty\.py:\d+ in _fail\)", error) for error in results.errors), results.errors
 
 
