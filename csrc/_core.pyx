@@ -6,10 +6,9 @@ that meet its contract in ``csrc/pyes_kernels.h``, which also says what it compu
 silently, and kernels over them release the GIL. Must not compute anything itself. Comments mark each array IN, OUT or
 both.
 
-One file a group of kernels, in ``csrc/core/``. They are included here and not compiled one by one: the result is a
-single module, so every group calls the checks as plain C functions, the kernels are linked once, and ``pyes._core`` is
-one file with one abi3 tag. Modules of their own would call the checks through pointers from each other, and each would
-hold its own copy of the kernels, or all of them need one more shared library.
+Each group of kernels has a file in ``csrc/core/``, which is included here instead of compiled separately. So the result
+is a single module with one abi3 tag, every group calls the checks as plain C functions, and the kernels are linked
+once. Separate modules would call the checks through pointers and need copies of the kernels or a shared library.
 """
 
 from cpython.buffer cimport (

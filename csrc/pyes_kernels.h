@@ -50,7 +50,7 @@
 #define PYES_X86_LEVELS 0
 #endif
 
-/* Types of what comes from outside: uint8_t, float, double. */
+/* Types of values from outside: uint8_t, float, double. */
 enum pyes_value { PYES_BYTE = 0, PYES_FLOAT = 1, PYES_DOUBLE = 2 };
 
 /* ---- Levels ---------------------------------------------------------------------------------------------------- */
@@ -95,9 +95,8 @@ void pyes_stream_normals(int64_t n, uint64_t seed, uint32_t purpose, uint32_t ge
 /* ---- Noise (kernels/noise.c, normal.h) ------------------------------------------------------------------------- */
 
 /* Types of table entries. bfloat16 is the float32 rounded to nearest even. int8 counts steps of 1/32, rounded to
- * nearest even and held at +-127, that is +-3.97 standard deviations. It rounds a coarser normal, whose absolute error
- * stays below 1e-4 (1/300 of a step); so about one entry in a thousand is the neighbour of what the float32 would round
- * to. */
+ * nearest even and clipped to +-127, that is +-3.97 standard deviations. It rounds a coarser normal with an absolute
+ * error below 1e-4 (1/300 of a step), so about one entry in a thousand differs by one step from the rounded float32. */
 enum pyes_dtype { PYES_FLOAT32 = 0, PYES_BFLOAT16 = 1, PYES_INT8 = 2 };
 
 /* Entries start .. start+n-1 of the noise table of a seed.
@@ -130,7 +129,7 @@ void pyes_perturb(enum pyes_level level, int64_t dim, enum pyes_dtype dtype, con
 void pyes_weighted_sum(enum pyes_level level, int64_t n, int64_t dim, enum pyes_dtype dtype, const void *table,
                        const int64_t *offsets, const float *weights, float *out);
 
-/* out[j] += sum over i of weights[i] * table[offsets[i] + j]: the individual that a lineage of mutations leads to.
+/* out[j] += sum over i of weights[i] * table[offsets[i] + j]: the individual after a sequence of mutations.
  * @pre, @param      as for pyes_weighted_sum; out (dim) is read, too
  * @note  i = 0, 1, 2, ..., one rounded product and one rounded sum each: the same bits as one pyes_perturb a slice,
  *        with out read and written n / 8 times. Ranges of parameters as there. See Such et al. 2017, section 3.1. */
@@ -201,10 +200,10 @@ void pyes_snes_step(enum pyes_level level, int64_t dim, const float *gradient, c
 /* ---- Policy (kernels/program.c, policy.c, virtual_batch_norm.c, action.c, layers.h, conv.h, cells.h) -------------
  *
  * A network is n layers. Layer k reads `inputs` values and writes `lanes`, of which the first `outputs` count and the
- * others are scratch. A linear layer keeps nothing; a recurrent one keeps a hidden state h of `outputs` values, and an
- * LSTM a cell state c beside it.
+ * others are scratch. A linear layer has no state; a recurrent one has a hidden state h of `outputs` values, and an
+ * LSTM also a cell state c.
  *
- * Weights lie in theta in torch's layout, (blocks * outputs, inputs) and, of a recurrent layer, another
+ * Weights are in theta in torch's layout, (blocks * outputs, inputs) and, for a recurrent layer, another
  * (blocks * outputs, outputs) for h; biases are (blocks * outputs) each. Blocks, in torch's order: one for LINEAR and
  * RNN; reset, update, new for GRU; input, forget, cell, output for LSTM. Packed is one linear map of [x; h]:
  * bias (width), then weights (inputs, or inputs + outputs, width), every block padded to `lanes` with zeros. The new
@@ -264,10 +263,10 @@ int64_t pyes_layer_width(const struct pyes_layer *layer);
 /* Packs the weights of all layers; two biases are added, but for the new gate of a GRU. O(length of packed). */
 void pyes_policy_pack(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed);
 
-/* Virtual batch normalisation (Salimans, Goodfellow et al. 2016, section 3.4): makes of each normalised layer's linear
- * map y, without bias, y * gain + shift, where gain = scale / sqrt(variance + PYES_NORMALIZE_EPSILON) and
+/* Virtual batch normalisation (Salimans, Goodfellow et al. 2016, section 3.4): replaces each normalised layer's linear
+ * map y, without bias, by y * gain + shift, where gain = scale / sqrt(variance + PYES_NORMALIZE_EPSILON) and
  * shift = bias - mean * gain, with mean and variance of each filter over all observations of the reference batch and
- * all pixels; layers before it are normalised when it is. Gain and shift replace weights and bias in packed.
+ * all pixels; earlier layers are normalised first. Weights and bias in packed are replaced accordingly.
  * @pre   packed is fresh from pyes_policy_pack of the same theta; no layer up to the last normalised one is recurrent
  * @param batch (count, inputs of layer 0)    uint8_t or float after type; the network's own inputs
  * @param scratch                             as for pyes_policy_forward
@@ -278,7 +277,7 @@ void pyes_policy_batch_norm(enum pyes_level level, int64_t n, const struct pyes_
                             int64_t count, enum pyes_value type, const void *batch, float *packed, float *scratch,
                             float *values, double *sums);
 
-/* The most outputs of a normalised layer; 0 if none is. */
+/* Maximum number of outputs of a normalised layer; 0 without one. */
 int64_t pyes_policy_batch_norm_width(int64_t n, const struct pyes_layer *layers);
 
 /* Runs the network for one timestep: y[o] = bias[o]; y[o] += x[i] * W[i][o] for i = 0, 1, 2, ..., where x of a
@@ -326,19 +325,19 @@ void pyes_box_action(int64_t n, enum pyes_action action, int64_t bins, const flo
 
 /* ---- Board (kernels/board.c) -------------------------------------------------------------------------------------
  *
- * Which member of a generation is held by which worker, in memory shared by processes: one int32 a member (0 free,
- * worker + 1 claimed, -1 done, -2 withheld: not for this board's workers, for now) and a cursor that counts the members
- * handed out. Each change is one atomic instruction on one word, so a worker that dies at any point loses at most its
- * own claim, which release gives back. */
+ * Which worker holds which member of a generation, in memory shared by processes: one int32 per member (0 free,
+ * worker + 1 claimed, -1 done, -2 withheld: cannot be claimed now) and a cursor that counts the members handed out.
+ * Each change is one atomic instruction on one word, so a worker that dies at any point loses at most its own claim,
+ * which release undoes. */
 
 /* Makes members 0 .. count-1 free. @pre no worker is claiming. */
 void pyes_board_open(int64_t count, int64_t *cursor, int32_t *states);
 
-/* Claims a member for a worker: the next by the cursor, else any that was left free behind it.
+/* Claims a member for a worker: the next one at the cursor, or else any free one before it.
  * @return the member, or -1 if none is free. Amortised O(1) while the cursor runs, then O(count). */
 int64_t pyes_board_claim(int64_t count, int32_t worker, int64_t *cursor, int32_t *states);
 
-/* Marks a member done. Everything the worker wrote before is visible to whoever sees the member done.
+/* Marks a member done. A process that reads this state also sees everything that the worker wrote before.
  * @return 1, or 0 if the worker did not hold the member. */
 int pyes_board_finish(int64_t member, int32_t worker, int32_t *states);
 
@@ -351,10 +350,10 @@ int64_t pyes_board_remaining(int64_t count, const int32_t *states);
 /* Makes members 0 .. count-1 withheld. @pre no worker holds any. */
 void pyes_board_withhold(int64_t count, int32_t *states);
 
-/* Makes those of members begin .. end-1 free that are withheld; workers may be claiming. */
+/* Makes the withheld ones of members begin .. end-1 free; workers may be claiming. */
 void pyes_board_offer(int64_t begin, int64_t end, int64_t *cursor, int32_t *states);
 
-/* Makes those of members begin .. end-1 withheld that are free. @return how many. */
+/* Makes the free ones of members begin .. end-1 withheld. @return their number. */
 int64_t pyes_board_withdraw(int64_t begin, int64_t end, int32_t *states);
 
 /* Writes the members that are done, in order, and makes them withheld. @return how many. */

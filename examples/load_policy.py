@@ -1,9 +1,9 @@
-"""Load the policy of a run, and let it act in its environment.
+"""Load the policy of a run, and run episodes with it.
 
 python examples/load_policy.py RUN
 
-RUN is what `pyes train` printed. Options of the task, such as frame_skip, are left out here; `pyes evaluate RUN` knows
-them.
+RUN is a run directory on a Gymnasium environment, as printed by `pyes train`. Settings of the task such as frame_skip
+are ignored here; `pyes evaluate RUN` applies them.
 """
 
 import sys

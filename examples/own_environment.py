@@ -1,4 +1,4 @@
-"""Train a policy on an environment of one's own: push a point to the origin and hold it there.
+"""Train a policy on an environment of your own: push a point to the origin and hold it there.
 
 python examples/own_environment.py
 
@@ -37,7 +37,7 @@ class Point(gymnasium.Env):
         return np.array([self.position, self.velocity], np.float32)
 
 
-# Once: the program and the module that workers import are the same file.
+# Only once: workers import this program as a module.
 if "Point-v0" not in gymnasium.registry:
     gymnasium.register("Point-v0", entry_point="own_environment:Point", max_episode_steps=50)
 

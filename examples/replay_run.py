@@ -2,7 +2,7 @@
 
 python examples/replay_run.py RUN
 
-RUN is what `pyes train` printed; its journal.bin is all that is needed.
+RUN is a run directory, as printed by `pyes train`; only its journal.bin is needed.
 """
 
 import sys

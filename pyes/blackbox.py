@@ -21,14 +21,14 @@ from pyes.system.limits import usable_cores
 
 @dataclass(frozen=True)
 class Maximum:
-    """What `maximize` found.
+    """Result of `maximize`.
 
     Attributes
     ----------
     theta : float32 (dim,)
         The last center.
     value : float
-        The function there.
+        Value of the function at theta.
     history : float64 (generations,)
         Mean value of the members of each generation.
     """
@@ -56,26 +56,26 @@ def maximize(
     function : callable
         float32 (dim,) -> float; NaN, or an exception, counts as the worst value.
     theta : (dim,)
-        Where to start.
+        Initial parameters.
     algorithm : str
-        The algorithm's name, or PACKAGE:CLASS for one of your own.
+        The algorithm's name, or PACKAGE:CLASS for your own.
     generations : int
-        How many to run.
+        Number of generations.
     workers : int or "auto"
-        Processes; 1 runs in this one. The result does not depend on it. On Linux the function may be any callable,
-        elsewhere it must be picklable.
+        Number of processes; 1 runs in this one. The result does not depend on it. On Linux the function may be any
+        callable, elsewhere it must be picklable.
     seed : int
-        Decides, with the function, every number of the result.
+        Determines, with the function, the result.
     optimizer : OptimizerConfig, mapping or str
-        The rule that moves theta, or its name; None is the algorithm's own. An algorithm that moves theta by itself
-        refuses it, but for one with a setting of this name: that of "nevergrad" names its optimiser.
+        The optimiser of theta, or its name (default: the algorithm's). An error for algorithms without an optimiser,
+        except those with a setting of this name: for "nevergrad" it is the name of its optimiser.
     **settings
         Keys of the algorithm: population_size, sigma, learning_rate, ...
 
     Raises
     ------
     ConfigError
-        An impossible setting.
+        A setting is invalid.
     TaskError
         The function failed for every member of a generation.
     """
@@ -84,7 +84,7 @@ def maximize(
     cluster_config = ClusterConfig(name="inline") if workers == 1 else ClusterConfig(workers=workers)
     with ExitStack() as outer, ExitStack() as stack:
         cluster = stack.enter_context(open_cluster(cluster_config, function))
-        # Made after the workers' parent, as it has threads; given back after the workers, which read it.
+        # Made after the workers' parent, since it uses threads; freed after the workers, which read it.
         table = outer.enter_context(NoiseTable(_entries(config, len(start)), seed=0, shared=True))
         algorithms.check_contract(config, rule, start, table, seed=seed)
         cluster.start(_plan(seed, len(start), config), table)

@@ -1,4 +1,4 @@
-"""The errors that pyes raises on purpose.
+"""The exceptions of pyes.
 
     PyesError                exit status 1   something failed while running
     ├── ConfigError          exit status 2   the user's input cannot be used
@@ -7,15 +7,15 @@
     ├── TaskError            exit status 1   the environment failed
     ├── DivergedError        exit status 1   theta is not finite any more
     ├── ClusterError         exit status 1   workers or nodes failed
-    └── ProtocolError        exit status 1   the other end of a connection sent what it must not
+    └── ProtocolError        exit status 1   the other end of a connection sent an invalid message
 
-Every message is one line: what happened, where, what was got and expected, and what to try. The command line prints
-that line and nothing else; a traceback needs ``--debug``.
+Every message is one line: what happened, where, the value and the expected one, and what to try. The command line
+prints only that line; a traceback needs ``--debug``.
 """
 
 
 class PyesError(Exception):
-    """Base of all errors that pyes raises on purpose."""
+    """Base of all exceptions of pyes."""
 
     exit_status = 1
 
@@ -31,19 +31,24 @@ class RunDirectoryError(ConfigError):
 
 
 class JournalError(RunDirectoryError):
-    """A journal that is missing, damaged, or that does not lead to the recorded theta."""
+    """A journal that is missing or damaged, or from which another theta than the recorded one is rebuilt."""
 
 
 def missing(what: str, packages: str, extra: str, error: Exception, advice: str = "") -> ConfigError:
-    """Return the refusal of what needs an extra that is not installed.
+    """Return the error for a missing package.
 
     Parameters
     ----------
-    what        that needs it
-    packages    their names on the index, with " and " between two
-    extra       that brings them
-    error       why they cannot be imported
-    advice      what else to know or to try, after the command
+    what : str
+        The feature that needs it.
+    packages : str
+        Names of the packages, with " and " between two.
+    extra : str
+        Extra of pyes-rl that installs them.
+    error : Exception
+        Why they cannot be imported.
+    advice : str
+        Further advice after the command.
     """
     noun = "packages" if " and " in packages else "package"
     return ConfigError(f"{what} needs the {noun} {packages}: pip install 'pyes-rl[{extra}]'{advice} ({error})")
@@ -58,14 +63,14 @@ class DivergedError(PyesError):
 
 
 class ClusterError(PyesError):
-    """Workers or nodes that failed beyond repair."""
+    """Workers or nodes that failed and could not be replaced."""
 
 
 class ProtocolError(PyesError):
-    """Bytes or a message from the other end of a connection that are not what the protocol allows there."""
+    """Bytes or a message from the other end of a connection that the protocol does not allow."""
 
 
 class RefusedError(ClusterError):
-    """A head that does not let this node in, or that this node does not trust."""
+    """A head that refuses this node, or that this node does not trust."""
 
     exit_status = 3

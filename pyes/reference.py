@@ -1,8 +1,8 @@
 """NumPy twins of the compiled kernels: the same results, bit for bit, in plain vectorised Python.
 
-Owns the readable definition of each kernel; tests hold ``pyes._core`` against it, and it serves where no compiler is at
-hand. It must not import ``_core``, and it does not check its arguments. Every operation is on float32 and rounds once,
-as in C; float64 appears only where the C kernel uses double.
+Owns the readable definition of each kernel, against which tests compare ``pyes._core``. Must not import ``_core``, and
+does not check its arguments. Every operation is on float32 and rounds once, as in C; float64 appears only where the C
+kernel uses double.
 """
 
 from collections.abc import Sequence
@@ -57,14 +57,14 @@ def _member_words(seed: int, purpose: int, generation: int, episode: int, count:
 
 
 def draw_offsets(seed: int, purpose: int, generation: int, bound: int, out: NDArray[np.int64]) -> None:
-    """Fill ``out``, int64 (n,), with one offset a member, uniform in [0, bound)."""
+    """Fill ``out``, int64 (n,), with one offset per member, uniform in [0, bound)."""
     words = _member_words(seed, purpose, generation, 0, len(out))
     uniform = ((words[:, 0] << _SHIFT | words[:, 1]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     out[:] = np.floor(uniform * float(bound)).astype(np.int64)
 
 
 def draw_seeds(seed: int, purpose: int, generation: int, episode: int, out: NDArray[np.int64]) -> None:
-    """Fill ``out``, int64 (n,), with one 31-bit environment seed a member."""
+    """Fill ``out``, int64 (n,), with one 31-bit environment seed per member."""
     out[:] = _member_words(seed, purpose, generation, episode, len(out))[:, 0] >> np.uint64(1)
 
 
@@ -107,7 +107,7 @@ def normal_of_bits(words: UInt32) -> Float32:
 
 
 def steps_of_bits(words: UInt32) -> NDArray[np.int8]:
-    """Turn words, uint32 (n,), into normals in steps of 1/32, held at +-127; error below 1e-4 before rounding."""
+    """Turn words, uint32 (n,), into normals in steps of 1/32, clipped to +-127; error below 1e-4 before rounding."""
     center, spread = _center_and_spread(words)
     exponent, f = _exponent_and_mantissa(np.maximum(spread, _COARSE_SPREAD.view(np.float32)))
     c = [np.float32(k) for k in _COARSE_LOG]
@@ -137,7 +137,7 @@ def fill_noise(out: Table, seed: int, start: int = 0) -> None:
 
 
 def _stored(table: Table) -> tuple[Float32, np.float32]:
-    """Return a table's entries as they are stored, float32, and the unit that they count."""
+    """Return a table's stored values as float32, and the unit by which to multiply them."""
     if table.dtype == np.uint16:
         return (table.astype(np.uint32) << np.uint32(16)).view(np.float32), np.float32(1)
     return table.astype(np.float32), np.float32(1 / 32 if table.dtype == np.int8 else 1)
@@ -220,7 +220,7 @@ def adam_step(
 
 
 def _power(base: float, exponent: int) -> float:
-    """Raise to a whole power by squaring, in the order of the C kernel."""
+    """Raise to an integer power by squaring, in the order of the C kernel."""
     result = 1.0
     while exponent:
         if exponent & 1:
@@ -277,7 +277,7 @@ def _norm(values: Float32) -> float:
 
 
 def deviation_step(deviation: Float32, gradient: Float32, learning_rate: float, max_change: float) -> None:
-    """Move a sigma of each parameter by ``learning_rate * gradient`` of itself, at most by ``max_change``, in place."""
+    """Change each parameter's sigma by the factor ``1 + learning_rate * gradient``, within ``max_change``, in place."""
     limit = np.float32(max_change)
     deviation += np.clip(np.float32(learning_rate) * gradient, -limit, limit) * deviation
 
@@ -295,25 +295,25 @@ def snes_step(
     deviation *= _exponential(np.float32(0.5 * deviation_rate) * deviation_gradient)
 
 
-# Policies. A row is an instruction as ``PolicyRunner`` takes it; op 0 is linear, 1 rnn, 2 gru, 3 lstm, 4 conv, 5 scale.
+# Policies. A row is an instruction of ``PolicyRunner``; op 0 is linear, 1 rnn, 2 gru, 3 lstm, 4 conv, 5 scale.
 
 _GATES = {0: 1, 1: 1, 2: 3, 3: 4}
 
 
 class PolicyNetwork:
-    """The forward pass of ``PolicyRunner``, one timestep a call, with its memory.
+    """The forward pass of ``PolicyRunner``, one timestep per call, with recurrent states.
 
     Parameters
     ----------
     instructions : int64 (n, 8 or 15)
     theta : float32 (dim,)
     reference_batch : uint8 or float32 (count, inputs)
-        Where layers are normalised.
+        For normalised layers.
 
     Attributes
     ----------
     folded : dict of int to (float32 (rows,), float32 (rows,))
-        By the index of each normalised layer, what its weights are multiplied by and what is added behind them.
+        For the index of each normalised layer: the scale of its weights and the bias after them.
     """
 
     def __init__(
@@ -325,13 +325,13 @@ class PolicyNetwork:
         self.reset()
         self.folded: dict[int, tuple[Float32, Float32]] = {}
         self._batch = [] if reference_batch is None else [each.astype(np.float32) for each in reference_batch]
-        self._batch_at = 0  # the layer whose inputs those are
+        self._batch_at = 0  # index of the layer whose inputs are in _batch
         for k, row in enumerate(self._rows):
             if row[14] >= 0:
                 self._normalize(k, theta)
 
     def reset(self) -> None:
-        """Begin an episode: hidden and cell states are zeros."""
+        """Begin an episode: set hidden and cell states to zero."""
         self._states = [np.zeros((2, row[2] if _remembers(row[0]) else 0), np.float32) for row in self._rows]  # h and c
 
     def forward(self, values: Float32) -> Float32:
@@ -341,7 +341,7 @@ class PolicyNetwork:
         return values
 
     def _mapped(self, k: int, values: Float32) -> Float32:
-        """Return what layer ``k`` makes of its input, without activation: (outputs,), or all gates."""
+        """Return the results of layer ``k`` before activation: (outputs,), or all gates."""
         row, (bias, weights) = self._rows[k], self._packed[k]
         if row[0] == 5:
             return values * (np.float32(1) / np.float32(row[13]))
@@ -365,14 +365,14 @@ class PolicyNetwork:
         return values
 
     def _normalize(self, k: int, theta: Float32) -> None:
-        """Fold the statistics of layer ``k`` over the batch, behind the layers before it, into its weights."""
+        """Compute the statistics of layer ``k`` over the batch and include them in its weights."""
         row, (bias, weights) = self._rows[k], self._packed[k]
         bias[:] = 0
-        # As in C, what follows a normalised layer sees its values normalised, not those of its folded weights.
+        # As in C, the next layers get these results normalised, not those of the folded weights.
         raw = [self._mapped(k, values) for values in self._behind(k)]
         sums, squares = np.zeros(len(bias)), np.zeros(len(bias))
         for values in raw:
-            for pixel in values.reshape(len(bias), -1).T.astype(np.float64):  # in order, in float64
+            for pixel in values.reshape(len(bias), -1).T.astype(np.float64):  # in order
                 sums += pixel
                 squares += pixel * pixel
         samples = len(raw) * raw[0].size // len(bias)
@@ -450,7 +450,7 @@ def _packed_filters(row: Sequence[int], theta: Float32) -> tuple[Float32, Float3
 
 
 def _gates(op: int, theta: Float32, offset: int, rows: int, columns: int, last: int) -> Float32:
-    """Return an array of theta transposed; of a GRU with four blocks, its third one at ``last`` and zeros elsewhere."""
+    """Return an array of theta transposed; for a GRU, with four blocks: the third one at ``last``, zeros elsewhere."""
     array = np.zeros((rows, columns), np.float32)
     if offset >= 0:
         array += theta[offset : offset + rows * columns].reshape(rows, columns)
@@ -462,7 +462,7 @@ def _gates(op: int, theta: Float32, offset: int, rows: int, columns: int, last: 
 
 
 def _cell(op: int, gates: Float32, state: Float32) -> Float32:
-    """Return the new h of a GRU or an LSTM; that of an LSTM also replaces c, ``state[1]``."""
+    """Return the new h of a GRU or an LSTM; an LSTM also updates c, ``state[1]``."""
     one = np.float32(1)
     if op == 2:
         reset, update = _logistic(gates[0]), _logistic(gates[1])
@@ -492,7 +492,7 @@ def activated(activation: int, x: Float32) -> Float32:
 
 
 def _exponential(x: Float32) -> Float32:
-    """e^x as csrc/kernels/activation.h has it: relative error below 2e-7, x held in [-87, 88]."""
+    """Return e^x as csrc/kernels/activation.h does: relative error below 2e-7, x clipped to [-87, 88]."""
     low, high = np.float32(-87), np.float32(88)
     bounded = np.where(x < low, low, x)
     bounded = np.where(bounded > high, high, bounded)
@@ -519,7 +519,7 @@ def _logistic(x: Float32) -> Float32:
 
 
 def _gelu(x: Float32) -> Float32:
-    """GELU by tanh (Hendrycks & Gimpel 2016, section 2)."""
+    """Return the tanh form of GELU (Hendrycks & Gimpel 2016, section 2)."""
     inner: Float32 = np.float32(0.797884561) * (x + np.float32(0.044715) * x * x * x)
     values: Float32 = np.float32(0.5) * x * (np.float32(1) + _tanh(inner))
     return values

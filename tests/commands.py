@@ -1,6 +1,6 @@
-"""The program `pyes` in processes of its own that need not import everything first: they are forked from one that has.
+"""Runs the program `pyes` in processes forked from one that has already imported everything.
 
-What a user's shell sees is the same: arguments, folder, environment, both outputs and the exit status. Where processes
+They behave as if started by a shell: arguments, folder, environment, both outputs and the exit status. Where processes
 cannot be forked, Python is started.
 """
 

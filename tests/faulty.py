@@ -165,7 +165,7 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
             os._exit(7)
 
     def _take_memory(self) -> None:
-        """Take up to a gigabyte within the memory control group, whose limit is far below that."""
+        """Allocate up to a gigabyte in a memory control group with a much lower limit."""
         (Path(self._cgroup) / "cgroup.procs").write_text(str(os.getpid()))
         taken = [b"x" * 2**20 for _ in range(1024)]
         raise RuntimeError(f"{len(taken)} MiB were there to take")

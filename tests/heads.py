@@ -1,7 +1,7 @@
-"""Real heads for the tests of what may go wrong: ``pyes train`` in processes of its own, watched, hurt and judged.
+"""Real heads for tests of faults: runs ``pyes train`` in its own processes, and compares the results.
 
 Knows the command line, the files of a run directory and /proc, and nothing of how a run works inside. Invariants: a
-head is the leader of a session, so all of its descendants are found whoever their parent is now, and none outlives its
+head leads a session, so all of its descendants are found even if their parent has changed, and none outlives its
 `Head`; waiting is for a condition, never for a length of time.
 """
 
@@ -19,9 +19,9 @@ from typing import Any, Self
 
 from pyes.run.metrics import read_rows
 
-#: Seconds to wait for what should come at once. Only a test that fails takes so long.
+#: Maximum seconds to wait for events that should happen immediately. Only a failing test takes so long.
 DEADLINE = 60.0
-#: Columns of metrics.csv that tell of the clock, not of the run.
+#: Columns of metrics.csv that depend on the clock.
 CLOCK = ("seconds", "steps_per_second", "evaluate_seconds", "update_seconds", "idle_fraction")
 
 
@@ -43,15 +43,20 @@ def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) ->
 
 
 class Head:
-    """A ``pyes train`` in a session of its own; leaving the block kills whatever is left of it.
+    """A ``pyes train`` in its own session; leaving the block kills all its processes.
 
     Parameters
     ----------
-    arguments      of ``pyes train``
-    prefix         command to run it under, which must become the head by exec (nsenter, for one)
-    program        what Python runs
-    environment    variables to add
-    options        of `subprocess.Popen`, which otherwise keeps standard error for `errors`, and no standard output
+    arguments
+        Arguments of ``pyes train``.
+    prefix
+        Command that runs it, which must become the head by exec (such as nsenter).
+    program
+        Arguments of Python.
+    environment
+        Variables to add.
+    options
+        Options of `subprocess.Popen`; by default standard error is kept for `errors`, standard output is discarded.
     """
 
     def __init__(

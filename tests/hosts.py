@@ -1,4 +1,4 @@
-"""Hosts of a cluster for tests: heads, nodes, liars, and the network between them, all of them real.
+"""Hosts of a cluster for tests: real heads, nodes, misbehaving programs, and the network between them.
 
 Heads and nodes are processes forked from one that has imported everything: no test waits for imports. Each leads a
 session of its own, in which all of its descendants are found whoever their parent is now. Waiting is for a condition.
@@ -54,19 +54,19 @@ def start_server() -> None:
 
 
 def new_address(host: str = "") -> str:
-    """Return an address that nobody else uses: 127.0.0.0/8 is all ours, but for this process's other tests."""
+    """Return an unused address: in 127.0.0.0/8, chosen by the process id and a counter."""
     number = next(_numbers)
     pid = os.getpid()
     return f"tcp://{host or f'127.{pid >> 16 & 63 | 64}.{pid >> 8 & 255}.{pid & 255}'}:{_PORT + number}"
 
 
 def new_cable() -> str:
-    """Return an address for this machine on a cable that nobody else uses."""
+    """Return an address for this machine on an unused virtual network cable."""
     return f"10.{200 + os.getpid() % 50}.{next(_numbers) % 256}.1"
 
 
 class Program(Closing):
-    """A function in a process of its own; leaving the block kills whatever is left of it.
+    """A function in its own process; leaving the block kills it and its children.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def _run(
         os.dup2(output, descriptor)
     os.close(output)
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it, and who it starts
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # processes of a background shell ignore it
     os.environ.update(environment)
     sys.path[:0] = path
     if apart:
@@ -194,7 +194,7 @@ def _run(
 
 
 def _set_clock(ahead: int) -> None:
-    """Put this process and those to come into a time namespace whose monotonic clock is so many seconds ahead."""
+    """Put this process and its children into a time namespace whose monotonic clock is ``ahead`` seconds ahead."""
     _call("unshare", _NEW_TIME)
     Path("/proc/self/timens_offsets").write_text(f"monotonic {ahead} 0\nboottime {ahead} 0\n")
     with open("/proc/self/ns/time_for_children", "rb") as namespace:
@@ -253,7 +253,7 @@ class Host(Program):
         return [] if self.job is None else children(self.job)
 
 
-# --- those who do not keep to the rules
+# --- programs that break the protocol
 
 
 def hello(**changes: Any) -> wire.Hello:

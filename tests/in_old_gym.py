@@ -1,4 +1,4 @@
-"""Tasks of Gym; tasks/test_gym.py runs this file with the environment of its own that Gym needs."""
+"""Tasks of Gym; tasks/test_gym.py runs this file in the separate virtual environment that Gym needs."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""What tests must not leave behind, on Linux: processes, shared blocks and memory files, each told by its owner.
+"""Finds what tests must not leave behind, on Linux: processes, shared blocks and memory files of this process group.
 
-Knows /proc and /dev/shm, nothing of pytest. Invariant: what another run of tests holds, or another process of this one,
-is not ours, as long as each is in a process group of its own.
+Knows /proc and /dev/shm, nothing of pytest. Invariant: what other test runs or processes hold is not reported, as long
+as each is in its own process group.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ _BLOCKS = Path("/dev/shm")
 
 
 def processes() -> set[str]:
-    """Return the processes of our process group, orphans included: children of children that lost their parent."""
+    """Return the processes of our process group, including orphans."""
     return {
         f"process {pid} ({_command(pid)[:80]})"
         for pid, group in _groups()
@@ -22,7 +22,7 @@ def processes() -> set[str]:
 
 
 def shared_blocks() -> set[str]:
-    """Return the named blocks that our process group has mapped, or that nobody has."""
+    """Return the named blocks that our process group, or no process at all, has mapped."""
     names = {str(_BLOCKS / name) for name in _names(_BLOCKS) if name.startswith(("psm_", "pyes"))}
     if not names:  # as nearly always: no need to read what every process has mapped
         return names

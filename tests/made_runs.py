@@ -1,4 +1,4 @@
-"""Run directories made up for the tests of comparisons: metrics.csv and config.json as a run leaves them."""
+"""Synthetic run directories for the tests of comparisons: metrics.csv and config.json as written by a run."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""What the tests of all algorithms share: noisy quadratics, tops to find, saves in the middle, runs that must agree."""
+"""Shared by the tests of all algorithms: noisy quadratics, known maxima, saved states, runs that must be equal."""
 
 from collections.abc import Callable
 from pathlib import Path

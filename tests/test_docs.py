@@ -5,7 +5,6 @@ Programs and commands run in a folder that has the runs of which the pages speak
 
 import contextlib
 import dataclasses
-import logging
 import os
 import re
 import runpy
@@ -18,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import commands
 import pytest
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -39,12 +39,12 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-#: Runs that the pages name: run directories, and the jobs of sweeps.
+#: Runs that pages and programs begin with: run directories, and the jobs of sweeps.
 RUNS = (
-    "runs/lander", "runs/walker", "runs/cart_pole", "runs/corridor", "runs/rosenbrock", "runs/sigma/0", "runs/sigma/1",
-    "runs/dtypes", "runs/pong", "runs/maze", "runs/episodes/0", "runs/episodes/1", "multirun/2026-11-21/10-00-00/0",
+    "runs/lander", "runs/walker", "runs/again", "runs/cart_pole", "runs/sigma/0", "runs/sigma/1",
+    "multirun/2026-11-21/10-00-00/0",
 )  # fmt: skip
-COMMANDS_THAT_RUN = ("evaluate", "replay", "plot", "table", "map", "export", "video", "keygen", "info")
+COMMANDS_THAT_RUN = ("evaluate", "replay", "plot", "table", "diff", "map", "export", "video", "keygen", "info")
 
 Block = tuple[str, str, str]  # page and line, language, text
 
@@ -61,16 +61,15 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-#: Programs by their place, and the lines of shell by the page on which each stands first.
+#: Programs by their place, and the lines of shell by their page, in its order.
 PROGRAMS = {where: text for where, language, text in BLOCKS if language == "python"}
-LINES = {
-    line.split("  #")[0].strip(): where.partition(":")[0]
-    for where, language, text in reversed(BLOCKS)
-    if language == "sh"
-    for line in reversed(text.splitlines())
-    if line.strip() and not line.lstrip().startswith("#")
-}
-#: What `make test` runs of the programs and of the pages with commands.
+LINES: dict[str, list[str]] = {}
+for where, language, text in BLOCKS:
+    if language == "sh":
+        lines = (line.split("  #")[0].strip() for line in text.splitlines())
+        LINES.setdefault(where.partition(":")[0], []).extend(line for line in lines if line and line[0] != "#")
+TITLE = re.compile(r"# (\w+\.py)\n")  # a program may name itself as a module
+#: What `make test` runs of the programs.
 QUICK = ("README.md", "examples/ask_tell.py")
 
 
@@ -193,7 +192,7 @@ def server():
 def test_program_of_a_page_runs(where: str, server: None, home: Path, tmp_path: Path):
     text = PROGRAMS[where]
     shutil.copytree(home, tmp_path / "home")
-    titled = re.match(r"# (\w+\.py)\n", text)  # a program may name itself as a module
+    titled = TITLE.match(text)
     program = tmp_path / "home" / (titled[1] if titled else "program.py")
     program.write_text(text)
     run(program, cwd=program.parent)
@@ -210,66 +209,99 @@ def test_example_runs(where: str, server: None, home: Path, tmp_path: Path):
 # Commands
 
 
-@pytest.fixture(autouse=True)
-def no_handler_left():
-    """Take away what Hydra has root's records written to, such as the output of a test that is over."""
-    root, before = logging.getLogger(), set(logging.getLogger().handlers)
-    yield
-    for handler in set(root.handlers) - before:
-        if type(handler) is logging.StreamHandler:
-            root.removeHandler(handler)
+#: Runs that a page begins with, because another page has made them.
+GIVEN = {
+    "docs/howto/compare.md": ["multirun"],
+    "docs/howto/export.md": ["runs/cart_pole"],
+    "docs/howto/ray.md": ["runs/lander"],
+    "docs/howto/replay.md": ["runs/lander"],
+    "docs/howto/resume.md": ["runs/lander"],
+    "docs/reference/commands.md": ["runs/lander", "runs/walker", "runs/again", "runs/sigma"],
+}
+#: Trainings of the pages are this small, whatever else they say.
+SHORT = (
+    "timesteps=null", "algorithm.population_size=6", "noise.entries=4000000", "evaluation.episodes=1",
+    "evaluation.every=13", "growth={timesteps:null,population_max:null}", "averaging.episodes_max=null",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("page", quick_or_slow(sorted(set(LINES.values()))))
-def test_commands_of_a_page_are_accepted(
-    page: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    begun, new = (Path(shutil.copytree(home, tmp_path / each)) for each in ("begun", "new"))
-    shutil.rmtree(new / "runs")  # a run is only made where there is none
-    monkeypatch.syspath_prepend(str(begun))  # PYTHONPATH=. and python -m of the how-tos
-    for line in (line for line, first in LINES.items() if first == page):
+@posix
+@pytest.mark.slow
+@pytest.mark.parametrize("page", sorted(LINES))
+def test_commands_of_a_page_run_in_its_order(page: str, server: None, home: Path, tmp_path: Path):
+    """In one folder, which has the page's files and what its commands before have made. Other machines are left out."""
+    folder = Path(shutil.copytree(home, tmp_path / "page", ignore=shutil.ignore_patterns("runs", "multirun")))
+    for run in GIVEN.get(page, ()):
+        shutil.copytree(home / run, folder / run)
+    for where, _, text in BLOCKS:
+        if where.startswith(f"{page}:") and (titled := TITLE.match(text)):
+            (folder / titled[1]).write_text(text)
+    generations = 39 if any("--generation" in line for line in LINES[page]) else 2
+    for number, line in enumerate(LINES[page]):
         words = [word for word in shlex.split(line) if not word.startswith("PYTHONPATH=")]
-        monkeypatch.chdir(new if "train" in words and not any(word.startswith("resume=") for word in words) else begun)
-        check(words, capsys)
+        if words[0] == "make":
+            assert set(words[1:]) <= make_targets(), line
+        elif words[0] == "pyes":
+            check(words[1:], folder, f"generations={generations}", f"run_dir=made/{number}")
+        else:
+            assert words[0] in ("pip", "ray"), f"not known to this test: {line}"
 
 
-def check(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that a command is accepted; run it, if that takes no time."""
-    capsys.readouterr()  # what the command before has printed
-    if words[0] == "make":
-        assert set(words[1:]) <= make_targets(), words
-    elif words[:2] == ["pyes", "train"]:
-        check_training(words[2:], capsys)
-    elif words[:2] == ["pyes", "launch"]:
-        assert head_arguments.split(words[words.index("--") + 1 :])
-        check_training(words[words.index("--") + 2 :], capsys)
-    elif words[0] == "pyes" and words[1] in COMMANDS_THAT_RUN:
-        assert cli.main(words[1:]) == 0, (words, capsys.readouterr().err)
+def check(words: list[str], folder: Path, generations: str, run_dir: str) -> None:
+    """Run a command of a page, shortened; of a cluster or old Gym, check that the command line is accepted."""
+    if words[0] == "launch":
+        launched = words[words.index("--") + 1 :]
+        assert head_arguments.split(launched)
+        words = [*launched, "cluster=socket"]
+    if words[0] == "train" and {"cluster=socket", "cluster=ray", "task=gym"}.intersection(words):
+        if not any(word.startswith("resume=") for word in words):
+            words = [word for word in words if word != "-m" and "," not in word and "run_dir=" not in word] + [
+                "--cfg",
+                "job",
+            ]
+            from_mapping(yaml.safe_load(succeed(words, folder)))
+    elif words[0] == "train" and not {"--cfg", "--help"}.intersection(words):
+        succeed(shortened(words, generations, run_dir), folder)
+    elif words[0] in COMMANDS_THAT_RUN:
+        succeed(words, folder)
         for option in {"-o", "--video"}.intersection(words):
-            assert Path(words[words.index(option) + 1]).exists()
-    elif words[0] == "pyes":
-        assert f"\n    {words[1]} " in help_text([], capsys)
+            assert (folder / words[words.index(option) + 1]).exists()
     else:
-        assert words[0] in ("pip", "cut", "cmp", "ray"), f"not known to this test: {words}"
+        succeed([words[0], "--help"], folder)
+
+
+def succeed(words: list[str], folder: Path) -> str:
+    """Run a command; return what it printed."""
+    joblib = any("joblib" in word for word in words)  # which starts Pythons like its own
+    done = (commands.started if joblib else commands.pyes)(*words, cwd=folder)
+    assert done.returncode == 0, (words, done.stderr)
+    return done.stdout
+
+
+def shortened(words: list[str], generations: str, run_dir: str) -> list[str]:
+    """Return a training that takes a second, in a directory of its own unless it names one."""
+    keys = {word.partition("=")[0] for word in words}
+    if "resume" in keys:
+        return [*words, "generations=40"]
+    words = [few_values(word) for word in words]
+    added = [] if "debug" in keys else [*SHORT, generations]
+    if "sweep" in keys:
+        added += [each for each in ("seed=0", "task.episodes=1") if each.partition("=")[0] not in keys]
+    if "algorithm=ars" in words:
+        added.append("algorithm.top=2")
+    if "task=walk" not in words:  # the example of a family, which has keys of its own
+        added.append("task.max_timesteps=8")
+    if not any(key.startswith("cluster") for key in keys):
+        added.append("cluster=inline")
+    return [*words, *added, *([] if "run_dir" in keys else [run_dir])]
 
 
 def make_targets() -> set[str]:
     return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
-def check_training(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Compose the configuration of a command line, of the first and the last job of a sweep, and check its values."""
-    if "--help" in arguments:
-        assert "GROUP=OPTION" in help_text(["train"], capsys)
-        return
-    overrides = [argument for argument in arguments if argument not in ("-m", "--cfg", "job")]
-    for job in dict.fromkeys(tuple(one_value(each, place) for each in overrides) for place in (0, -1)):
-        assert cli.main(["train", *job, "--cfg", "job"]) == 0, (job, capsys.readouterr().err)
-        from_mapping(yaml.safe_load(capsys.readouterr().out))
-
-
-def one_value(argument: str, place: int) -> str:
-    """Return one of the values of an override that sweeps; anything else as it is."""
+def few_values(argument: str) -> str:
+    """Return an override that sweeps with its first and last value; anything else as it is."""
     if "=" not in argument:
         return argument
     override = OverridesParser.create().parse_override(argument)
@@ -277,8 +309,9 @@ def one_value(argument: str, place: int) -> str:
         return argument
     if "glob(" in argument:
         options = sorted(path.stem for path in (ROOT / "conf" / override.key_or_group).glob("*.yaml"))
-        return f"{override.key_or_group}={options[place]}"
-    return f"{override.get_key_element()}={list(override.sweep_string_iterator())[place]}"
+        return f"{override.key_or_group}={options[0]},{options[-1]}"
+    values = list(override.sweep_string_iterator())
+    return f"{override.get_key_element()}={values[0]},{values[-1]}"
 
 
 def help_text(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -382,13 +415,11 @@ def test_page_has_every_option_of_every_group(page: str):
     table = rows(ROOT / page)
     for path in sorted((ROOT / "conf").glob("*/*.yaml")):
         option = f"{path.parent.name}={path.stem}"
-        if option == "task=environment":  # what the files of the kinds of task have in common
-            continue
         assert option in table or f"`{path.stem}`" in table[path.parent.name][1], option
 
 
 @pytest.mark.parametrize(
-    "command", ["evaluate", "replay", "plot", "table", "map", "video", "export", "keygen", "info", "bench"]
+    "command", ["evaluate", "replay", "plot", "table", "diff", "map", "video", "export", "keygen", "info", "bench"]
 )
 def test_commands_page_has_every_option(command: str, capsys: pytest.CaptureFixture[str]):
     page = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Of tests in several processes nothing is left, however they end, and neither process judges what the other holds."""
+"""Tests in several processes leave nothing behind, however they end; no process reports what another holds."""
 
 import os
 import shutil

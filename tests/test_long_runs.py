@@ -1,4 +1,4 @@
-"""Long runs: killed all the time, they are the run that nobody touched; and each of their individuals plays again.
+"""Long runs: runs that are killed repeatedly equal an undisturbed run, and each of their individuals can be replayed.
 
 Minutes each: only ``make soak`` runs them.
 """

@@ -1,4 +1,4 @@
-"""The NumPy twins: they stand alone, and they cover every kernel that has arrays for results.
+"""The NumPy twins: they are independent of the kernels, and cover every kernel whose results are arrays.
 
 That twins and kernels agree bit for bit is tested beside each kernel, in ``tests/core``.
 """

@@ -162,7 +162,7 @@ def replay(members: int, calls: Iterable[tuple[str, Any]]) -> None:
 
 
 def ideal_seconds(durations: NDArray[np.float64], workers: Iterable[tuple[float, float]]) -> float:
-    """Return what one machine with all these workers would take: the next member to who would be done with it first.
+    """Return the seconds of one machine with all these workers: each member goes to the one that would end it first.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-# From the outputs of a network to an action (kernels/action.c).
+# Turns the outputs of a network into an action (kernels/action.c).
 
 cdef dict ACTIONS = {
     "argmax": -1,
@@ -7,12 +7,12 @@ cdef dict ACTIONS = {
     "tanh": PYES_SQUASH,
     "bins": PYES_BINS,
 }
-cdef uint32_t ACTION_PURPOSE = 3  # pyes.streams.Purpose.ACTION
+cdef uint32_t ACTION_PURPOSE = 3  # pyes.numerics.streams.Purpose.ACTION
 
 
 @final
 cdef class _ActionHead:
-    """How an action is chosen, the box that it lies in, and the noise of the episode."""
+    """The action mode, the bounds of the action, and the noise of the episode."""
     cdef int mode  # -1 for argmax, else pyes_action
     cdef int64_t components, bins, start
     # Arrays own the memory that the pointers below them address.
@@ -58,7 +58,7 @@ cdef class _ActionHead:
         return 0
 
     cdef object _bound(self, str name, object bound):
-        """A copy of one end of the box, which must be finite where the action is computed from it."""
+        """Copy one bound of the box, which must be finite if the action is computed from it."""
         _in(name, bound, FLOAT32)
         if len(bound) != self.components:
             raise ValueError(f"{name}: got length {len(bound)}, expected {self.components} (the size of action_shape)")
@@ -76,7 +76,7 @@ cdef class _ActionHead:
         return 0
 
     cdef int64_t choose(self, int64_t n, const float *outputs) noexcept:
-        """The choice of argmax among n outputs; else 0, and the action in its place."""
+        """Return the choice of argmax among n outputs, or store the action and return 0."""
         if self.mode < 0:
             return pyes_argmax(n, outputs) + self.start
         if self.noise_enabled and self.deviation > 0 and self.mode != PYES_BINS:
@@ -85,7 +85,7 @@ cdef class _ActionHead:
         return 0
 
     cdef const float *_with_noise(self, const float *outputs) noexcept:
-        """Outputs plus the next normals of the episode's stream, one word a component."""
+        """Return the outputs plus the next normals of the episode's stream, one word per component."""
         cdef float *normals = self.noisy + self.components
         pyes_stream_normals(self.components, self.seed, ACTION_PURPOSE, self.generation, self.member, self.episode,
                             self.noise_word, normals)

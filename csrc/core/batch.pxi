@@ -1,15 +1,17 @@
 # PolicyBatch: many runners, one call.
 
 cdef class PolicyBatch:
-    """Runners that act on a vector of observations in one call, each with its own parameters, memory and noise.
+    """Runners that act on a vector of observations in one call, each with its own parameters, states and noise.
 
     Parameters
     ----------
-    runners : list of PolicyRunner    of one policy; loaded and begun one by one, as if each were alone
+    runners : list of PolicyRunner
+        Runners of one policy; each is loaded and begins its episodes separately.
 
     Raises
     ------
-    TypeError, ValueError    there is none, one is no PolicyRunner, or they differ in observation or action
+    TypeError, ValueError
+        The list is empty, an item is not a PolicyRunner, or they differ in observation or action.
 
     Notes
     -----
@@ -44,16 +46,20 @@ cdef class PolicyBatch:
 
         Parameters
         ----------
-        observations : (n, ...)    observation_size values a row; float32, float64 and uint8 without gaps are fastest
-        slots : int64 (n,)         which runner each row is for; no two the same
+        observations : (n, ...)
+            Rows of observation_size values; contiguous float32, float64 and uint8 are fastest.
+        slots : int64 (n,)
+            Index of the runner for each row, without duplicates.
 
         Returns
         -------
-        int64 (n,) for argmax, else float32 (n, *action_shape)    newly allocated
+        int64 (n,) for argmax, else float32 (n, *action_shape)
+            Newly allocated.
 
         Raises
         ------
-        TypeError, ValueError    an observation of another size or with NaN, or a slot that is none
+        TypeError, ValueError
+            An observation has another size or contains NaN, or a slot is invalid.
         """
         cdef PolicyRunner runner = self.first
         cdef const int64_t *p_slots = <const int64_t *>_in("slots", slots, INT64)

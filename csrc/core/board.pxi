@@ -23,13 +23,15 @@ def board_open(cursor, states, count):  # OUT, OUT
 
     Parameters
     ----------
-    cursor : int64 (1,)          members handed out so far
-    states : int32 (capacity,)   0 free, worker + 1 claimed, -1 done, -2 withheld: not to be claimed, for now
+    cursor : int64 (1,)
+        Members handed out so far.
+    states : int32 (capacity,)
+        0 free, worker + 1 claimed, -1 done, -2 withheld (cannot be claimed now).
 
     Notes
     -----
-    Both arrays lie in memory that processes share. Every change is one atomic instruction on one word: a process killed
-    at any point loses nothing but its own claim.
+    Both arrays are in shared memory. Every change is one atomic instruction on one word, so a process that is killed at
+    any point loses only its own claim.
     """
     pyes_board_open(count, _cursor(cursor), _states(states, count, True))
 
@@ -40,7 +42,7 @@ def board_claim(cursor, states, count, worker):  # IN and OUT, IN and OUT
 
 
 def board_finish(states, member, worker):  # IN and OUT
-    """Mark a member done; return False if the worker did not hold it. What it wrote before is visible with the mark."""
+    """Mark a member done, after all writes of this worker; return False if the worker did not hold it."""
     cdef int32_t *p_states = _states(states, len(states), True)
     cdef int64_t m = <int64_t>_integer("member", member, len(states))
     return pyes_board_finish(m, _worker(worker), p_states) != 0
@@ -62,13 +64,13 @@ def board_withhold(states, count):  # OUT
 
 
 def board_offer(cursor, states, begin, end):  # IN and OUT, IN and OUT
-    """Make those of members begin..end-1 free that are withheld; workers may be claiming."""
+    """Make the withheld ones of members begin..end-1 free; workers may be claiming."""
     cdef int32_t *p_states = _states(states, end, True)
     pyes_board_offer(_integer("begin", begin, end + 1), end, _cursor(cursor), p_states)
 
 
 def board_withdraw(states, begin, end):  # IN and OUT
-    """Make those of members begin..end-1 withheld that are free; return how many these were."""
+    """Make the free ones of members begin..end-1 withheld; return their number."""
     cdef int32_t *p_states = _states(states, end, True)
     return pyes_board_withdraw(_integer("begin", begin, end + 1), end, p_states)
 

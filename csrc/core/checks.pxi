@@ -1,5 +1,5 @@
-# The checks of arguments: dtype, shape, layout, alignment, bounds, aliasing. Every pointer that reaches a kernel comes
-# from here. A message names the argument, and says what it got and what it expected.
+# The checks of arguments: dtype, shape, layout, alignment, bounds, aliasing. Every pointer passed to a kernel comes
+# from here. A message names the argument, its value and the expected one.
 
 cdef object FLOAT32 = np.dtype(np.float32)
 cdef object FLOAT64 = np.dtype(np.float64)
@@ -58,14 +58,14 @@ cdef int _same_length(str name, object array, Py_ssize_t expected, str other) ex
 
 
 cdef int _disjoint(str name, object array, str other, object other_array) except -1:
-    """Contiguous arrays share memory if and only if their address ranges meet."""
+    """Raise if contiguous arrays share memory, that is if their address ranges overlap."""
     if np.may_share_memory(array, other_array):
         raise ValueError(f"{name}: got an array that overlaps {other}, expected separate memory")
     return 0
 
 
 cdef int _separate(dict arrays) except -1:
-    """Equal lengths and no shared memory among the named arrays; the first one sets the length."""
+    """Check that the named arrays have the length of the first one and share no memory."""
     cdef list items = list(arrays.items())
     for k, (name, array) in enumerate(items):
         _same_length(name, array, len(items[0][1]), items[0][0])
@@ -75,7 +75,7 @@ cdef int _separate(dict arrays) except -1:
 
 
 cdef int _inside(object offsets, const int64_t *p_offsets, int64_t length, int64_t dim, str out) except -1:
-    """Every slice lies in a table of that length."""
+    """Check that every slice is inside a table of this length."""
     cdef int64_t i, last = length - dim
     for i in range(len(offsets)):
         if not 0 <= p_offsets[i] <= last:

@@ -19,7 +19,7 @@ cdef int _check_shape(object instructions) except -1:
 
 
 cdef int _read_layer(list row, pyes_layer *layer) except -1:
-    """The numbers as they are, not yet checked."""
+    """Return the numbers of a row, unchecked."""
     cdef int op, activation
     if len(row) == COLUMNS:
         row = row + NO_IMAGE
@@ -61,14 +61,14 @@ cdef int _check_layer(Py_ssize_t k, pyes_layer *layer, Py_ssize_t expected_input
 
 
 cdef int _check_offset(str where, str name, int64_t offset, int64_t lowest) except -1:
-    """A place in theta; -1 stands for an array that the layer does not have."""
+    """Check an offset in theta; -1 stands for a missing array."""
     if not lowest <= offset < FARTHEST:
         raise ValueError(f"{where}: got {name} {offset}, expected {lowest} <= {name} < {FARTHEST}")
     return 0
 
 
 cdef int _check_image(str where, pyes_layer *layer) except -1:
-    """The columns of convolutions, scale layers and normalised layers."""
+    """Check the columns of convolutions, scale layers and normalised layers."""
     if layer.op == PYES_SCALE and (layer.outputs != layer.inputs or layer.divisor < 1):
         raise ValueError(
             f"{where}: got {layer.outputs} outputs and the divisor {layer.divisor}, "

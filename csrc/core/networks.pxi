@@ -2,7 +2,7 @@
 # virtual_batch_norm.c).
 
 cdef class _Network:
-    """What a runner needs of a network."""
+    """Interface of networks for a runner."""
     cdef Py_ssize_t dim, outputs
 
     cdef int load(self, object theta) except -1:
@@ -47,7 +47,7 @@ cdef class _Foreign(_Network):
 
 @final
 cdef class _Compiled(_Network):
-    """A network as instructions, with its parameters, its memory and its reference batch."""
+    """A network as instructions, with its parameters, states and reference batch."""
     cdef pyes_level level
     cdef int64_t layer_count, state_size
     cdef pyes_layer *layers
@@ -91,7 +91,7 @@ cdef class _Compiled(_Network):
         return 0
 
     cdef int _set_reference_batch(self, object batch, Py_ssize_t observation_size) except -1:
-        """Keep the batch that normalised layers take their statistics from, and allocate what these need."""
+        """Store the batch for the statistics of normalised layers, and allocate their working memory."""
         cdef int64_t width = pyes_policy_batch_norm_width(self.layer_count, self.layers)
         if width == 0 and batch is not None:
             raise ValueError("reference_batch: got one, expected none (this network has no normalised layers)")
@@ -112,7 +112,7 @@ cdef class _Compiled(_Network):
         return 0
 
     cdef int _check_memory(self) except -1:
-        """A normalised layer has statistics only if what comes to it follows from one observation."""
+        """Reject a normalised layer after a recurrent one, whose outputs depend on more than one observation."""
         cdef bint remembers = False
         for k in range(self.layer_count):
             remembers |= _is_recurrent(&self.layers[k])

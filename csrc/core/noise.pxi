@@ -1,22 +1,27 @@
-# The noise table, and theta moved along one slice of it (kernels/noise.c, perturb.c).
+# The noise table, and perturbation of theta by one slice of it (kernels/noise.c, perturb.c).
 
 def fill_noise(out, seed, start=0, *, level=None):  # OUT
     """Fill ``out`` with the standard normals of the table entries [start, start + len(out)).
 
     Parameters
     ----------
-    out : float32, uint16 or int8 (n,)    uint16 holds bfloat16; int8 counts steps of 1/32, held at +-127
-    seed : int                            0 <= seed < 2**64
-    start : int                           index of the first entry
-    level : str, optional                 one of ``levels()``; the best by default
+    out : float32, uint16 or int8 (n,)
+        uint16 holds bfloat16; int8 counts steps of 1/32, clipped to +-127.
+    seed : int
+        0 <= seed < 2**64.
+    start : int
+        Index of the first entry.
+    level : str, optional
+        One of ``levels()``; the best by default.
 
     Raises
     ------
-    TypeError, ValueError    an argument of another type, shape or range, or ``out`` is read-only
+    TypeError, ValueError
+        An argument of another type, shape or range, or ``out`` is read-only.
 
     Notes
     -----
-    Equal bytes whatever way the range is split, on every machine and level. No temporary; releases the GIL.
+    Equal bytes for every split of the range, machine and level. No temporary; releases the GIL.
     """
     cdef pyes_dtype dtype = _table_dtype("out", out)
     cdef void *p_out = _out("out", out, None)
@@ -33,16 +38,23 @@ def perturb(theta, table, offset, scale, out, *, deviation=None, level=None):  #
     Parameters
     ----------
     theta : float32 (dim,)
-    table : float32, uint16 or int8 (entries,)    a noise table; may be read-only
-    offset : int                                  0 <= offset <= entries - dim
-    scale : float                                 usually +-sigma
-    out : float32 (dim,)                          may be ``theta`` itself, but may not overlap it otherwise
-    deviation : float32 (dim,), optional          then the slice counts ``scale * deviation``, parameter by parameter
-    level : str, optional                         one of ``levels()``; the best by default
+    table : float32, uint16 or int8 (entries,)
+        A noise table; may be read-only.
+    offset : int
+        0 <= offset <= entries - dim.
+    scale : float
+        Usually +-sigma.
+    out : float32 (dim,)
+        May be ``theta`` itself, but may not overlap it otherwise.
+    deviation : float32 (dim,), optional
+        The slice is multiplied by ``scale * deviation``, elementwise.
+    level : str, optional
+        One of ``levels()``; the best by default.
 
     Raises
     ------
-    TypeError, ValueError    the slice leaves the table, lengths or types differ, arrays overlap, ``out`` is read-only
+    TypeError, ValueError
+        The slice leaves the table, lengths or types differ, arrays overlap, ``out`` is read-only.
 
     Notes
     -----

@@ -1,7 +1,7 @@
-# Observations of any type as the float32 values that the policy works on.
+# Converts observations of any type to the float32 values that the policy uses.
 
 cdef int _read_observation(object observation, int64_t size, float *out) except -1:
-    """Read an aligned float32, float64 or uint8 buffer without gaps at once, anything else by way of NumPy."""
+    """Read a contiguous, aligned float32, float64 or uint8 buffer directly, anything else via NumPy."""
     cdef Py_buffer view
     cdef bint done
     if PyObject_CheckBuffer(observation):
@@ -36,7 +36,7 @@ cdef int _check_numbers(int64_t size, const float *values) except -1:
 
 
 cdef object _readable(object observations):
-    """An array without gaps, aligned, of a type that _read_values takes."""
+    """Return a contiguous, aligned array of a type that _read_values accepts."""
     values = np.ascontiguousarray(observations)
     if values.dtype not in (FLOAT32, FLOAT64, UINT8):
         return values.astype(FLOAT32)
@@ -44,7 +44,7 @@ cdef object _readable(object observations):
 
 
 cdef bint _read_buffer(Py_buffer *view, int64_t size, float *out) noexcept:
-    """False if the buffer is of another type or size, or not aligned."""
+    """Return False if the buffer has another type or size, or is not aligned."""
     if view.format == NULL or view.itemsize < 1 or view.len != size * view.itemsize:
         return False
     if <uintptr_t>view.buf % <uintptr_t>view.itemsize != 0:
@@ -55,7 +55,7 @@ cdef bint _read_buffer(Py_buffer *view, int64_t size, float *out) noexcept:
 
 
 cdef bint _read_values(char letter, int64_t size, const void *values, float *out) noexcept:
-    """False if the type with this letter is not one of those that are read at once."""
+    """Return False if the type with this letter cannot be read directly."""
     if letter == c"B":
         pyes_read_observation(size, PYES_BYTE, values, out)
     elif letter == c"f":

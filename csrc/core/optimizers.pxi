@@ -1,4 +1,4 @@
-# Ranks of returns, and the steps that theta and sigma take (kernels/ranks.c, optimizers.c, deviation.c).
+# Ranks of returns, and steps of theta and sigma (kernels/ranks.c, optimizers.c, deviation.c).
 
 def centered_ranks(returns, out):  # IN, OUT
     """Rank returns, scaled to [-0.5, 0.5]; ties share their mean rank, NaN ranks lowest.
@@ -6,11 +6,13 @@ def centered_ranks(returns, out):  # IN, OUT
     Parameters
     ----------
     returns : float64 or float32 (n,)
-    out : float32 (n,)    sums to 0; one return alone has rank 0
+    out : float32 (n,)
+        Sums to 0; a single return has rank 0.
 
     Raises
     ------
-    TypeError, ValueError    another type, lengths that differ, ``out`` is read-only
+    TypeError, ValueError
+        Another type, lengths that differ, ``out`` is read-only.
     """
     cdef bint single = isinstance(returns, np.ndarray) and returns.dtype == FLOAT32
     cdef pyes_value type = PYES_FLOAT if single else PYES_DOUBLE
@@ -32,13 +34,17 @@ def adam_step(theta, gradient, m, v, step, learning_rate, beta1, beta2, epsilon,
 
     Parameters
     ----------
-    theta, m, v : float32 (dim,)    changed; m and v begin as zeros
-    gradient : float32 (dim,)       ascent direction
-    step : int                      number of this step, from 1
+    theta, m, v : float32 (dim,)
+        Changed; m and v begin as zeros.
+    gradient : float32 (dim,)
+        Ascent direction.
+    step : int
+        Number of this step, from 1.
 
     Raises
     ------
-    TypeError, ValueError    types or lengths differ, arrays overlap or are read-only, 0 <= beta < 1 does not hold
+    TypeError, ValueError
+        Types or lengths differ, arrays overlap or are read-only, 0 <= beta < 1 does not hold.
 
     Notes
     -----
@@ -95,7 +101,7 @@ def clipup_step(theta, gradient, velocity, learning_rate, momentum, max_speed, w
 
 
 def deviation_step(deviation, gradient, learning_rate, max_change, *, level=None):
-    """Move a sigma of each parameter, in place: by ``learning_rate * gradient`` of itself, at most by ``max_change``.
+    """Change each parameter's sigma by the factor ``1 + learning_rate * gradient``, within ``max_change``, in place.
 
     ``deviation += clip(learning_rate * gradient, -max_change, max_change) * deviation``; arrays float32 (dim,).
     """

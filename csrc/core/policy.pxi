@@ -1,27 +1,36 @@
-# PolicyRunner: a network between the observation that it reads and the action that it chooses.
+# PolicyRunner: reads an observation, runs a network, and chooses an action.
 
 cdef class PolicyRunner:
-    """A policy network and its choice of action, one call a timestep.
+    """A policy network and its choice of action, one call per timestep.
 
     Parameters
     ----------
-    network : int64 (n, 8 or 15)   instructions, one row a layer, see below; or an object with ``dim``, ``outputs``,
-                                   ``load(theta)``, ``reset()`` and ``forward(observation)``, which runs the network
-                                   itself: float32 in, float32 out
-    observation_size : int         values in an observation
-    action : str                   argmax | identity | clip | tanh | bins, see ``pyes_box_action`` in the header
-    low, high : float32 (a,)       ends of the action box; not used by argmax
-    bins : int                     outputs a component, for bins
-    action_start : int             added to the argmax
-    action_shape : tuple of int    shape of a box action, of size a
-    action_noise : float           standard deviation of the normals added to identity, clip and tanh outputs
-    level : str, optional          one of ``levels()``, for instructions; the best by default
-    reference_batch : uint8 or float32 (count, observation_size), optional    what normalised layers take their
-                                   statistics from; kept. Given if and only if there are such layers
+    network : int64 (n, 8 or 15)
+        Instructions, one row per layer, see below; or an object with ``dim``, ``outputs``, ``load(theta)``, ``reset()``
+        and ``forward(observation)``, which runs the network itself: float32 in, float32 out.
+    observation_size : int
+        Values in an observation.
+    action : str
+        argmax | identity | clip | tanh | bins, see ``pyes_box_action`` in the header.
+    low, high : float32 (a,)
+        Ends of the action box; not used by argmax.
+    bins : int
+        Outputs per component, for bins.
+    action_start : int
+        Added to the argmax.
+    action_shape : tuple of int
+        Shape of a box action, of size a.
+    action_noise : float
+        Standard deviation of the normals added to identity, clip and tanh outputs.
+    level : str, optional
+        One of ``levels()``, for instructions; the best by default.
+    reference_batch : uint8 or float32 (count, observation_size), optional
+        For the statistics of normalised layers; stored. Required by such layers, and allowed only with them.
 
     Raises
     ------
-    TypeError, ValueError    damaged instructions, or outputs that do not fit the action
+    TypeError, ValueError
+        The instructions are invalid, or the outputs do not fit the action.
 
     Notes
     -----
@@ -41,7 +50,7 @@ cdef class PolicyRunner:
     cdef _ActionHead head
     # Arrays own the memory that the pointers below them address.
     cdef object observation_array, mean_array, inverse_std_array, sums_array
-    cdef float *observation  # as it came
+    cdef float *observation  # unchanged
     cdef float *input  # normalised, for the network
     cdef const float *mean
     cdef const float *inverse_std
@@ -62,18 +71,18 @@ cdef class PolicyRunner:
         self.input = self.observation + (observation_size + 15) // 16 * 16
 
     def load(self, theta):  # IN
-        """Take the parameters, float32 (dim,); they are copied."""
+        """Copy the parameters: float32 (dim,)."""
         _in("theta", theta, FLOAT32)
         if len(theta) != self.dim:
             raise ValueError(f"theta: got length {len(theta)}, expected {self.dim}")
         self.network.load(theta)
 
     def set_action_noise(self, bint enabled):
-        """Switch the action noise on (as it is at first) or off."""
+        """Switch the action noise on (the default) or off."""
         self.head.noise_enabled = enabled
 
     def normalize(self, mean, inverse_std, clip):  # IN, IN
-        """Feed the network (observation - mean) * inverse_std, clipped to +-clip; with None, None as it comes."""
+        """Feed the network (observation - mean) * inverse_std, clipped to +-clip; None, None: the raw observation."""
         self.mean = NULL
         if mean is None and inverse_std is None:
             return
@@ -87,12 +96,12 @@ cdef class PolicyRunner:
         self.mean = <const float *>_in("mean", self.mean_array, FLOAT32)
 
     def begin_episode(self, seed, generation, member, episode):
-        """Clear the network's memory and begin the stream of action noise of an episode."""
+        """Reset the recurrent states, and begin the stream of action noise of an episode."""
         self.head.begin_episode(seed, generation, member, episode)
         self.network.reset()
 
     def collect(self, sums):  # OUT
-        """Add each observation that ``act`` sees to sums[0], its square to sums[1], float64; None: no more."""
+        """Add each following observation of ``act`` to sums[0], its square to sums[1], float64; None stops this."""
         if sums is None:
             self.sums_array, self.sums = None, NULL
             return
@@ -104,8 +113,8 @@ cdef class PolicyRunner:
     def act(self, observation):  # IN
         """Choose the action for an observation of observation_size values: an int, or a new float32 array.
 
-        float32, float64 and uint8 arrays without gaps are fastest; anything else goes by way of NumPy. Another size
-        and NaN are a ValueError.
+        Contiguous float32, float64 and uint8 arrays are fastest; anything else is converted by NumPy. Another size or
+        NaN is a ValueError.
         """
         _read_observation(observation, self.observation_size, self.observation)
         cdef int64_t choice = self._choose()
@@ -114,7 +123,7 @@ cdef class PolicyRunner:
     def forward(self, observation):  # IN
         """Return the network's outputs for an observation, before an action is chosen: a new float32 (outputs,).
 
-        A network with memory goes on by one timestep, as with ``act``.
+        A recurrent network advances by one timestep, as with ``act``.
         """
         _read_observation(observation, self.observation_size, self.observation)
         cdef const float *outputs = self._outputs(False)
@@ -133,7 +142,7 @@ cdef class PolicyRunner:
         _check_numbers(self.observation_size, self.observation)
 
     cdef int64_t _choose(self) except? -1:
-        """Act on the observation that was read: the choice of argmax, else 0 and the action in its place."""
+        """Act on the observation that was read; return the choice of argmax, or store the action and return 0."""
         _check_numbers(self.observation_size, self.observation)
         cdef const float *outputs = self._outputs(True)
         return self.head.choose(self.outputs, outputs)

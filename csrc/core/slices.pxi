@@ -5,15 +5,19 @@ def weighted_sum(table, offsets, weights, out, *, level=None):  # IN, IN, IN, OU
 
     Parameters
     ----------
-    table : float32, uint16 or int8 (entries,)    a noise table; may be read-only
-    offsets : int64 (n,)                          start of each slice; 0 <= offset <= entries - dim
+    table : float32, uint16 or int8 (entries,)
+        A noise table; may be read-only.
+    offsets : int64 (n,)
+        Start of each slice; 0 <= offset <= entries - dim.
     weights : float32 (n,)
     out : float32 (dim,)
-    level : str, optional                         one of ``levels()``; the best by default
+    level : str, optional
+        One of ``levels()``; the best by default.
 
     Raises
     ------
-    TypeError, ValueError    a slice leaves the table, lengths or types differ, arrays overlap, ``out`` is read-only
+    TypeError, ValueError
+        A slice leaves the table, lengths or types differ, arrays overlap, ``out`` is read-only.
 
     Notes
     -----
@@ -29,12 +33,15 @@ def add_slices(table, offsets, weights, out, *, level=None):  # IN, IN, IN, IN a
 
     Parameters
     ----------
-    table, offsets, weights, level    as for `weighted_sum`
-    out : float32 (dim,)              changed
+    table, offsets, weights, level
+        As for `weighted_sum`.
+    out : float32 (dim,)
+        Changed.
 
     Raises
     ------
-    TypeError, ValueError    as for `weighted_sum`
+    TypeError, ValueError
+        As for `weighted_sum`.
 
     Notes
     -----
@@ -73,15 +80,19 @@ def weighted_moments(table, offsets, weights, spread_weights, mean, spread, *, l
 
     Parameters
     ----------
-    table : float32, uint16 or int8 (entries,)    a noise table; may be read-only
-    offsets : int64 (n,)                          start of each slice; 0 <= offset <= entries - dim
+    table : float32, uint16 or int8 (entries,)
+        A noise table; may be read-only.
+    offsets : int64 (n,)
+        Start of each slice; 0 <= offset <= entries - dim.
     weights, spread_weights : float32 (n,)
     mean, spread : float32 (dim,)
-    level : str, optional                         one of ``levels()``; the best by default
+    level : str, optional
+        One of ``levels()``; the best by default.
 
     Raises
     ------
-    TypeError, ValueError    a slice leaves the table, lengths or types differ, arrays overlap, one is read-only
+    TypeError, ValueError
+        A slice leaves the table, lengths or types differ, arrays overlap, one is read-only.
 
     Notes
     -----

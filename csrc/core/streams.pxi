@@ -5,15 +5,21 @@ def stream_bits(seed, purpose, generation, member, episode, out):  # OUT
 
     Parameters
     ----------
-    seed : int              0 <= seed < 2**64, the key
-    purpose : int           0 <= purpose < 256, see ``pyes.streams.Purpose``
-    generation, member : int    below 2**32
-    episode : int           below 2**24
-    out : uint32 (n,)       words of Philox4x32-10, any bits
+    seed : int
+        0 <= seed < 2**64, the key.
+    purpose : int
+        0 <= purpose < 256, see ``pyes.numerics.streams.Purpose``.
+    generation, member : int
+        Below 2**32.
+    episode : int
+        Below 2**24.
+    out : uint32 (n,)
+        Words of Philox4x32-10, any bits.
 
     Raises
     ------
-    TypeError, ValueError    an argument of another type, shape or range (message gives got and expected)
+    TypeError, ValueError
+        An argument of another type, shape or range (message gives got and expected).
     """
     cdef uint32_t *p_out = <uint32_t *>_out("out", out, UINT32)
     cdef int64_t n = len(out)

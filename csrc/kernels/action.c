@@ -1,5 +1,5 @@
-/* What happens before and behind the network in a timestep: from an observation to the network's input, and from its
- * outputs to an action.
+/* The steps before and after the network: from an observation to the network's input, and from its outputs to an
+ * action.
  *
  * Owns normalisation, clipping, squashing, bins and the normals of action noise. Must not know the network. */
 #include "activation.h"

@@ -1,4 +1,4 @@
-/* The wide kernels once more, compiled for avx512. Nothing here but the target; the files included hold the bodies. */
+/* Compiles the wide kernels for avx512. */
 #include "wide.h"
 
 #if PYES_X86_LEVELS

@@ -46,7 +46,7 @@ int64_t pyes_board_claim(int64_t count, int32_t worker, int64_t *cursor, int32_t
         if (m < count && swap32(&states[m], FREE, worker + 1))
             return m;
     }
-    /* Past the end: what is still free was released, or was drawn by a worker that died before it could claim. */
+    /* Past the end: a member is still free if it was released, or if a worker died before it could claim it. */
     for (int64_t m = 0; m < count; m++)
         if (load32(&states[m]) == FREE && swap32(&states[m], FREE, worker + 1))
             return m;
@@ -84,7 +84,7 @@ void pyes_board_offer(int64_t begin, int64_t end, int64_t *cursor, int32_t *stat
 {
     for (int64_t m = begin; m < end; m++)
         swap32(&states[m], WITHHELD, FREE);
-    /* The cursor is a hint: a claim that misses a free member by a race with this line finds it behind the end. */
+    /* The cursor is a hint: a claim that misses a free member by a race with this line finds it in its final scan. */
     if (load64(cursor) > begin)
         store64(cursor, begin);
 }

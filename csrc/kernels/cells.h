@@ -1,4 +1,4 @@
-/* What recurrent cells do with their gates, element by element: pyes_policy_forward in the header has the equations.
+/* The elementwise part of recurrent cells; for the equations see pyes_policy_forward in the header.
  *
  * Must not know where the gates come from. Gates are blocks of `lanes`; padded lanes stay finite and count for nothing.
  * Internal to the kernels. */

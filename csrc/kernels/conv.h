@@ -11,7 +11,7 @@
 enum {
     PANEL = PYES_LANES / VECTOR, /* vectors in PYES_LANES outputs */
 #if PYES_VECTOR_BYTES == 64
-    PIXELS = 10, /* as many sums as registers hold beside weights and products, and addresses beside counters */
+    PIXELS = 10, /* as many as possible with all sums and addresses in registers */
 #elif PYES_VECTOR_BYTES == 32
     PIXELS = 6,
 #else
@@ -55,7 +55,7 @@ PYES_INLINE void conv_block(int64_t rows, int64_t length, int64_t pitch, const f
             memcpy(out + p * PYES_LANES + v * VECTOR, &sum[p][v], sizeof(floats));
 }
 
-/* All filters of a panel at all places; `count` of its lanes are filters. */
+/* All filters of a panel at all positions; `count` of its lanes are filters. */
 PYES_INLINE void conv_panel(const struct pyes_layer *layer, int64_t count, const float *bias, const float *weights,
                             const float *input, float *out)
 {

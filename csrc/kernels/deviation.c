@@ -1,9 +1,9 @@
-/* How a sigma of each parameter moves, and theta with it. Must not know where the gradients came from.
+/* Updates of the sigmas of all parameters, and of theta with them. Must not know where the gradients came from.
  *
  * Scalars arrive in double and are rounded to float once; parameters are float throughout. */
 #include "activation.h"
 
-/* Toklu, Liskowski & Srivastava 2020: a step in proportion to sigma, held within a share of it. */
+/* Toklu, Liskowski & Srivastava 2020: a step proportional to sigma, limited to a share of it. */
 void PYES_WIDE(pyes_deviation_step)(int64_t dim, const float *gradient, double learning_rate, double max_change,
                                     float *deviation)
 {

@@ -1,8 +1,8 @@
-/* The public functions: what every call of a kernel has around it.
+/* The public functions, which call the kernels.
  *
  * Owns the standard arithmetic of a call (float_control.h), and the choice of the build by level: a constant table of
- * functions, indexed by an argument. ifunc would choose unseen, but musl, macOS and MSVC have none. The kernels are in
- * other files, so that no compiler moves arithmetic out of the guard. */
+ * functions, indexed by an argument, since musl, macOS and MSVC have no ifunc. The kernels are in other files, so that
+ * no compiler moves arithmetic out of the guard. */
 #include "float_control.h"
 #include "unguarded.h"
 #include "wide.h"

@@ -1,9 +1,9 @@
 /* The processor's control word of floating-point arithmetic: how results are rounded, whether subnormal numbers count.
  *
- * Any library may change it for its thread. One that was linked with -ffast-math makes the processor take subnormal
- * numbers for zero as soon as it is loaded, and threads inherit the word from the thread that starts them. So every
- * public kernel that computes sets the word to what the determinism rule of pyes_kernels.h needs, and puts back what it
- * found. Reading the word takes about a nanosecond; it is written only where it is not as it should be.
+ * Any library may change it for its thread. Loading one that was linked with -ffast-math makes the processor treat
+ * subnormal numbers as zero, and threads inherit the word from the thread that starts them. So every public kernel that
+ * computes sets the word as the determinism rule of pyes_kernels.h requires, and restores it afterwards. Reading the
+ * word takes about a nanosecond; it is written only if it differs.
  * Internal to the kernels. */
 #ifndef PYES_FLOAT_CONTROL_H
 #define PYES_FLOAT_CONTROL_H
@@ -21,7 +21,7 @@ static inline uint64_t control_word(void)
     return word;
 }
 
-/* The clobber keeps loads and stores, and so what is computed between them, on their side of the change. */
+/* The clobber prevents the compiler from moving loads and stores, and computations between them, across the change. */
 static inline void set_control_word(uint64_t word)
 {
     const uint32_t low = (uint32_t)word;
@@ -60,7 +60,7 @@ static inline void set_control_word(uint64_t word)
 }
 
 #else
-/* Other processors: none has been looked at. */
+/* Other processors: unknown; their word is neither read nor set. */
 #define PYES_NOT_STANDARD 0u
 
 static inline uint64_t control_word(void)
@@ -74,7 +74,7 @@ static inline void set_control_word(uint64_t word)
 }
 #endif
 
-/* From here on the thread computes by the standard. Returns the word as it was, for restore_arithmetic. */
+/* Sets standard arithmetic for this thread. Returns the old word for restore_arithmetic. */
 static inline uint64_t standard_arithmetic(void)
 {
     const uint64_t found = control_word();

@@ -1,8 +1,8 @@
-/* Weighted sums of noise slices: the gradient estimates of evolution strategies, for theta and for sigma, and the way
- * to an individual.
+/* Weighted sums of noise slices: the gradient estimates of evolution strategies, for theta and for sigma, and the sum
+ * of an individual's mutations.
  *
  * Owns the order of additions: out[j] receives slice 0, 1, 2, ... one rounded product and one rounded sum at a time,
- * whatever the tile, the group or the width. Must not know shaping or mirroring. */
+ * for any tile, group or width. Must not know shaping or mirroring. */
 #include "wide.h"
 
 enum {

@@ -1,8 +1,8 @@
 /* One layer of a compiled network, one timestep.
  *
- * Every output adds its inputs in order, so the width of the machine does not show: lane o of packed weights belongs to
- * output o, and lanes are padded to a multiple of PYES_LANES. Between two convolutions values lie channels last; all
- * other layers have them as torch does, channels first. Internal to the kernels. */
+ * Every output adds its inputs in order, so results do not depend on the vector width: lane o of packed weights belongs
+ * to output o, and lanes are padded to a multiple of PYES_LANES. Between two convolutions values have channels last;
+ * all other layers have them as torch does, channels first. Internal to the kernels. */
 #ifndef PYES_LAYERS_H
 #define PYES_LAYERS_H
 
@@ -18,7 +18,7 @@ PYES_INLINE void activate_typed(enum pyes_activation activation, int64_t lanes, 
         values[j] = activated(activation, values[j]);
 }
 
-/* One loop an activation, so that none carries the branches of the others. */
+/* One loop per activation, so that none contains the branches of the others. */
 PYES_INLINE void activate(enum pyes_activation activation, int64_t lanes, float *values)
 {
     switch (activation) {
@@ -105,7 +105,7 @@ PYES_INLINE const float *recurrent(const struct pyes_layer *layer, const float *
     return h;
 }
 
-/* Where layers write in turn; `to` is free. */
+/* The buffers that layers alternately write; `to` is free. */
 struct buffers {
     float *to, *spare;
 };
@@ -125,7 +125,7 @@ PYES_INLINE const float *channels_first(const struct pyes_layer *convolved, cons
     return taken(buffers);
 }
 
-/* What layer k makes of `from`, which the layer before it gave, without its activation; for layers that keep nothing.
+/* Applies layer k without its activation to `from`, the previous layer's outputs; for layers without states.
  * Convolutions give channels last. */
 PYES_INLINE const float *mapped(const struct pyes_layer *layers, int64_t k, const float *packed, const float *from,
                                 struct buffers *buffers)
@@ -150,7 +150,7 @@ PYES_INLINE const float *mapped(const struct pyes_layer *layers, int64_t k, cons
     return taken(buffers);
 }
 
-/* One timestep of layer k, as `mapped`, with its activation or its memory. */
+/* One timestep of layer k, as `mapped`, with its activation or its states. */
 PYES_INLINE const float *run_layer(const struct pyes_layer *layers, int64_t k, const float *packed, const float *from,
                                    float *state, struct buffers *buffers)
 {

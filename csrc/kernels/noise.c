@@ -74,7 +74,7 @@ PYES_INLINE void noise_words(uint64_t seed, uint64_t first, uint32_t *restrict o
     memcpy(out, pairs, sizeof pairs); /* the low half of a pair comes first: little-endian, as the header demands */
 }
 
-/* A loop a step: one long chain of operations would fill the processor's scheduler before the next could begin. */
+/* One loop per step: a long chain of operations would fill the processor's scheduler before the next could begin. */
 PYES_INLINE void fine_batch(const uint32_t *restrict words, float *restrict out)
 {
     PYES_ALIGNED float center[WORDS], log[WORDS];
@@ -124,8 +124,8 @@ PYES_INLINE void entry_batch(enum pyes_dtype dtype, const uint32_t *restrict wor
     }
 }
 
-/* Batches lie on a fixed grid of the table, so none crosses the 2^32 blocks that share a counter word. A batch that the
- * range covers is written in place, the others by way of a copy. */
+/* Batches are aligned to a fixed grid of the table, so none crosses the 2^32 blocks that share a counter word. Batches
+ * inside the range are written in place, those at its edges via a copy. */
 PYES_INLINE void fill_noise_typed(enum pyes_dtype dtype, int64_t size, int64_t n, uint64_t seed, uint64_t start,
                                   char *out)
 {

@@ -79,7 +79,7 @@ void PYES_WIDE(pyes_sgd_step)(int64_t dim, const float *gradient, double learnin
     move(dim, velocity, (float)learning_rate, (float)(learning_rate * weight_decay), theta);
 }
 
-/* Toklu, Liskowski & Srivastava 2020, "ClipUp", algorithm 1. A zero gradient leaves momentum alone at work. */
+/* Toklu, Liskowski & Srivastava 2020, "ClipUp", algorithm 1. With a zero gradient, only momentum acts. */
 void PYES_WIDE(pyes_clipup_step)(int64_t dim, const float *gradient, double learning_rate, double momentum,
                                  double max_speed, double weight_decay, float *theta, float *velocity)
 {

@@ -1,4 +1,4 @@
-/* theta moved along one slice of the noise table. Must not know where the slice came from. */
+/* Perturbation of theta by one slice of the noise table. Must not know where the slice came from. */
 #include "wide.h"
 
 PYES_INLINE void perturb_typed(enum pyes_dtype dtype, int64_t dim, const float *theta, const void *slice,
@@ -19,7 +19,7 @@ PYES_INLINE void perturb_typed(enum pyes_dtype dtype, int64_t dim, const float *
 void PYES_WIDE(pyes_perturb)(int64_t dim, enum pyes_dtype dtype, const float *theta, const void *slice,
                              const float *deviation, double scale, float *out)
 {
-    /* Constant dtypes, so that each call becomes a loop of its own. */
+    /* Constant dtypes, so that each call is compiled to a separate loop. */
     if (dtype == PYES_FLOAT32)
         perturb_typed(PYES_FLOAT32, dim, theta, slice, deviation, scale, out);
     else if (dtype == PYES_BFLOAT16)

@@ -1,5 +1,5 @@
-/* Kernels that are compiled once, as the public functions of the same names call them (dispatch.c): these alone see to
- * it that the processor's arithmetic is the standard one. Contracts: pyes_kernels.h. Internal to the kernels. */
+/* Kernels that are compiled once. The public functions of the same names (dispatch.c) set standard arithmetic and call
+ * them. Contracts: pyes_kernels.h. Internal to the kernels. */
 #ifndef PYES_UNGUARDED_H
 #define PYES_UNGUARDED_H
 

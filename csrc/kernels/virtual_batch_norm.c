@@ -28,7 +28,7 @@ PYES_INLINE void add_up(int64_t pixels, int64_t filters, const float *values, do
     }
 }
 
-/* From sums to what normalises: values * sums[0] + sums[1], each rounded to float. */
+/* Replaces sums by gain and shift: normalised values are values * sums[0] + sums[1], each rounded to float. */
 PYES_INLINE void gains(const struct pyes_layer *layer, int64_t samples, const float *theta, double *sums)
 {
     for (int64_t o = 0; o < layer->filters; o++) {
@@ -72,7 +72,7 @@ void PYES_WIDE(pyes_policy_batch_norm)(int64_t n, const struct pyes_layer *layer
                                        float *values, double *sums)
 {
     const int64_t stride = pyes_policy_batch_norm_width(n, layers);
-    /* `values` holds what layer first - 1 gives for the whole batch: the last normalised layer so far. */
+    /* `values` holds the outputs of layer first - 1, the last normalised layer so far, for the whole batch. */
     for (int64_t k = 0, first = 0; k < n; k++) {
         const struct pyes_layer *layer = &layers[k];
         if (layer->scale_offset < 0)

@@ -1,4 +1,4 @@
-/* What the wide kernels share: the name suffix of a level, inlining, bit casts, the types of table entries.
+/* Shared by the wide kernels: the name suffix of a level, inlining, bit casts, the types of table entries.
  *
  * A wide kernel is written once, in plain C: deviation.c, gradient.c, noise.c, optimizers.c, perturb.c, policy.c,
  * virtual_batch_norm.c.
@@ -10,7 +10,7 @@
 
 #include "../pyes_kernels.h"
 
-/* System headers all come here, before any target is set. */
+/* All system headers are included here, before any target is set. */
 #include <math.h> /* sqrt and sqrtf, which IEEE 754 rounds correctly; nothing else */
 #include <stddef.h>
 #include <string.h>
@@ -24,7 +24,7 @@
 #define PYES_INLINE static inline __attribute__((always_inline))
 #endif
 
-/* Tells the vectoriser that a loop carries no dependency from one turn to the next. */
+/* Tells the vectoriser that iterations of a loop are independent. */
 #if defined(__clang__)
 #define PYES_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
@@ -84,7 +84,7 @@ PYES_DECLARE_WIDE(baseline)
 PYES_DECLARE_WIDE(avx2)
 PYES_DECLARE_WIDE(avx512)
 
-/* Whether a layer has a memory. */
+/* Whether a layer is recurrent. */
 PYES_INLINE int remembers(enum pyes_op op)
 {
     return op == PYES_RNN || op == PYES_GRU || op == PYES_LSTM;

@@ -1,4 +1,4 @@
-/* What the tests of the kernels share: one line a failed check, buffers, the groups of tests.
+/* Shared by the tests of the kernels: one line per failed check, buffers, the groups of tests.
  *
  * Tests are plain C, so that sanitizers see every access without Python between. Buffers are allocated at their exact
  * size: an access one entry beyond is an error under the address sanitizer. */

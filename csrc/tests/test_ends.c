@@ -1,4 +1,4 @@
-/* What surrounds the networks: actions, and the board that says whose turn it is. */
+/* Actions, and the board that assigns members to workers. */
 #include "checks.h"
 
 void test_actions(void)

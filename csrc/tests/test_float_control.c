@@ -1,4 +1,4 @@
-/* Kernels compute the same whatever the thread's control word says, and leave it as it is. */
+/* Kernels give the same results for every control word of the thread, and leave it unchanged. */
 #include "../kernels/float_control.h"
 #include "checks.h"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# list.sh: the machines, and how the head finds them.
+# list.sh: list the machines, and the nodes of the head.
 set -euo pipefail
 cd "$(dirname "$0")"
 source ./settings.sh

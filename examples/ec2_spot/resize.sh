@@ -1,5 +1,5 @@
 #!/bin/bash
-# resize.sh N: as many machines from now on; 0 keeps the group and pays for none.
+# resize.sh N: change the number of machines; with 0 the group stays, without machines.
 set -euo pipefail
 cd "$(dirname "$0")"
 count=${1:?number of machines}

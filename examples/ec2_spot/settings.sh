@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the other scripts share: copy, fill in, and keep the region in AWS_REGION or `aws configure`.
+# Settings of the other scripts. Fill them in; the region is that of AWS_REGION or `aws configure`.
 
 name=pyes-nodes             # of the Auto Scaling group and the launch template
 image=${PYES_IMAGE:-}       # machine image with pyes installed in /opt/pyes

@@ -1,5 +1,5 @@
 #!/bin/bash
-# stop.sh: end all machines, and remove what start.sh has made.
+# stop.sh: terminate all machines, and remove the group and the launch template.
 set -euo pipefail
 cd "$(dirname "$0")"
 source ./settings.sh

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Run as root by each machine when it starts: become a node. start.sh fills in what is between @ signs.
+# Run as root by each machine when it starts: become a node. start.sh replaces the names between @ signs.
 set -euo pipefail
 umask 077
 

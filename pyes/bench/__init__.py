@@ -1,14 +1,15 @@
-"""`pyes bench`: kernels and rollouts against this machine's limits, compiled networks against torch."""
+"""`pyes bench`: measures kernels, compiled networks and rollouts, each compared with an alternative."""
 
 from pyes.bench import kernels, networks, rollouts
 
 
 def run(*, full: bool = False) -> None:
-    """Measure and print; every ratio is taken within this run, side by side.
+    """Measure and print; the two sides of every ratio are measured alternately.
 
     Parameters
     ----------
-    full : bool    more repetitions and a larger table: 2 GB and some minutes
+    full : bool
+        More repetitions and a larger table: 2 GB and several minutes.
     """
     kernels.measure(full=full)
     networks.measure(full=full)

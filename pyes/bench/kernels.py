@@ -1,9 +1,8 @@
-"""Speed of the kernels against this machine's limits: one thread, all ratios within one run.
+"""Speed of the kernels compared with NumPy and with this machine's memory, on one thread.
 
-Owns the measurement; it changes nothing. Each figure is the best of several repetitions, taken in turns with the figure
-it is compared with, so that a slow moment of the machine hits both. The streaming read is the faster of NumPy's and of
-a loop compiled with ``cc``, where there is one. NumPy's own threads must be off (OPENBLAS_NUM_THREADS=1, as the command
-line sets it).
+Owns the measurement. Each figure is the best of several repetitions, alternating with the one it is compared with, so
+that a slow moment of the machine affects both. The streaming read is the faster one of NumPy's and of a loop compiled
+with ``cc``, if installed. NumPy must not use threads (the command line sets OPENBLAS_NUM_THREADS=1).
 """
 
 import ctypes
@@ -39,7 +38,7 @@ uint64_t read_all(const uint64_t *x, int64_t n) {
 
 
 def best_times(jobs: dict[str, Job], repetitions: int) -> dict[str, float]:
-    """Return the shortest time of each job in seconds, the jobs taken in turns, after one turn to warm up."""
+    """Return the shortest time of each job in seconds; jobs alternate, and the first round is not measured."""
     best = dict.fromkeys(jobs, np.inf)
     for turn in range(repetitions + 1):
         for name, job in jobs.items():
@@ -51,7 +50,7 @@ def best_times(jobs: dict[str, Job], repetitions: int) -> dict[str, float]:
 
 
 def compiled_read(folder: str) -> Callable[[NDArray[Any]], object] | None:
-    """Return a bare read of an array in C, compiled for this machine; None without a compiler."""
+    """Return a function that reads an array in C, compiled for this machine; None without a compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         return None
@@ -65,7 +64,7 @@ def compiled_read(folder: str) -> Callable[[NDArray[Any]], object] | None:
 
 
 def line(what: str, figure: str, ratio: float | None = None, against: str = "", target: float | None = None) -> None:
-    """Print one result, its ratio and the ratio aimed at."""
+    """Print one result, its ratio and the target ratio."""
     text = f"{what:<44}{figure:>16}"
     if ratio is not None:
         text += f"   {ratio:6.2f} {against}"
@@ -75,7 +74,7 @@ def line(what: str, figure: str, ratio: float | None = None, against: str = "", 
 
 def noise(level: str | None, repetitions: int) -> None:
     """Measure ``fill_noise`` against ``Generator.standard_normal``."""
-    n = 1 << 18  # a buffer that stays in the cache: the kernels, not the memory
+    n = 1 << 18  # fits into the cache, to measure the kernels instead of the memory
     random, normals = np.random.default_rng(0), np.empty(n, np.float32)
     jobs: dict[str, Job] = {"NumPy": lambda: random.standard_normal(dtype=np.float32, out=normals)}
     for name, dtype in (("float32", np.float32), ("bfloat16", np.uint16), ("int8", np.int8)):
@@ -87,7 +86,7 @@ def noise(level: str | None, repetitions: int) -> None:
 
 
 def weighted_sum(level: str | None, repetitions: int, entries: int) -> None:
-    """Measure ``weighted_sum`` of 1,000 slices of 1 M parameters against a streaming read of as many bytes."""
+    """Measure ``weighted_sum`` of 1,000 slices of 1 M parameters against a streaming read of equal size."""
     n, dim = 1000, 1_000_000
     offsets = np.random.default_rng(0).integers(0, entries - dim + 1, n)
     weights, out = np.random.default_rng(1).standard_normal(n).astype(np.float32), np.empty(dim, np.float32)
@@ -133,7 +132,7 @@ def gathered(level: str | None, repetitions: int, entries: int) -> None:
     weights, out = np.random.default_rng(1).standard_normal(n).astype(np.float32), np.empty(dim, np.float32)
 
     def numpy_sum() -> None:
-        # As the published OpenAI code does it: slices gathered into one array a batch, then a matrix product.
+        # As in OpenAI's published code: the slices of each batch are copied into one array for a matrix product.
         total = np.zeros(dim, np.float32)
         for first in range(0, n, batch):
             slices = [table[offset : offset + dim] for offset in offsets[first : first + batch]]
@@ -152,7 +151,7 @@ def gathered(level: str | None, repetitions: int, entries: int) -> None:
 
 
 def vectors(level: str | None, repetitions: int) -> None:
-    """Measure kernels that run once a member or generation, in GB/s of what they read and write."""
+    """Measure kernels that run once per member or generation, in GB/s read and written."""
     dim = 1_000_000
     theta, gradient, m, v, out = (np.full(dim, 0.5, np.float32) for _ in range(5))
     table = np.empty(2 * dim, np.float32)
@@ -181,7 +180,7 @@ def perceptron(sizes: list[int]) -> NDArray[np.int64]:
 
 
 def policy(level: str | None, repetitions: int) -> None:
-    """Measure one call of ``PolicyRunner.act`` from Python, observation normalised; the aim is a microsecond."""
+    """Measure one call of ``PolicyRunner.act`` from Python with normalised observations; the target is 1 us."""
     calls = 20_000
     ones = np.ones(4, np.float32)
     for sizes in ([8, 2], [8, 64, 64, 4]):
@@ -207,12 +206,14 @@ def policy(level: str | None, repetitions: int) -> None:
 
 
 def measure(*, full: bool = False, level: str | None = None) -> None:
-    """Print one line a figure.
+    """Measure and print one line per figure.
 
     Parameters
     ----------
-    full : bool           more repetitions and a table of 2**28 entries: 2 GB and two minutes
-    level : str | None    CPU level; the best one by default
+    full : bool
+        More repetitions and a table of 2**28 entries: 2 GB and two minutes.
+    level : str or None
+        CPU level (default: the best one).
     """
     repetitions, entries = (5, 1 << 28) if full else (2, 1 << 26)
     print(f"kernels: one thread, CPU level {level or _core.levels()[-1]} of {', '.join(_core.levels())}")

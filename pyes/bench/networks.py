@@ -1,7 +1,7 @@
-"""Compiled networks against torch, one timestep a call.
+"""Speed of compiled networks compared with torch, one timestep per call from Python.
 
-Owns the measurement; it changes nothing. Torch runs the same layers with the same parameters, in one thread and without
-gradients, from tensor to tensor; C from array to array, with the call from Python. Images are those of Atari games.
+Owns the measurement. Torch runs the same layers with the same parameters, on one thread and without gradients. Images
+have the size of Atari observations.
 """
 
 import math
@@ -28,7 +28,7 @@ CASES: dict[str, tuple[NetworkConfig, float | None]] = {
 
 
 def measure(*, full: bool = False) -> None:
-    """Print one line a network: both speeds, their ratio, and the ratio aimed at."""
+    """Print one line per network: both speeds, their ratio and the target ratio."""
     print(f"networks: forward passes from {OBSERVATION} observed numbers, or an image, to one output, one thread")
     for name, (config, wanted) in CASES.items():
         ours, torch = speeds(config, repetitions=20 if full else 5)
@@ -37,7 +37,7 @@ def measure(*, full: bool = False) -> None:
 
 
 def speeds(config: NetworkConfig, repetitions: int) -> tuple[float, float]:
-    """Return forward passes a second in C and in torch."""
+    """Return forward passes per second in C and in torch."""
     try:
         import torch
 
@@ -65,6 +65,6 @@ def speeds(config: NetworkConfig, repetitions: int) -> tuple[float, float]:
 
 
 def repeat(work: Callable[[], object], times: int) -> None:
-    """Call it so many times."""
+    """Call ``work`` a number of times."""
     for _ in range(times):
         work()

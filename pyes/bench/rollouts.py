@@ -1,7 +1,7 @@
-"""One worker's rollouts against the bare environment stepping the same actions.
+"""Speed of one worker's rollouts compared with the bare environment stepping the same actions.
 
-The bare loop is Gymnasium's own environment without checker, order and time-limit wrappers: the fastest it can be
-stepped. Both run the same episodes in turn, resets included; printed is the median of the ratios.
+The bare loop uses Gymnasium's environment without wrappers, which is the fastest way to step it. Both run the same
+episodes alternately, including resets; the median of the ratios is printed.
 """
 
 import statistics
@@ -33,7 +33,7 @@ ROUNDS, SECONDS = 15, 0.25
 
 
 def measure() -> None:
-    """Print one line a case: both speeds, their ratio, and the ratio aimed at."""
+    """Print one line per case: both speeds, their ratio and the target ratio."""
     print("rollouts: one worker against the bare environment")
     for name, (env_id, network, normalize, wanted) in CASES.items():
         ours, bare = compare(env_id, network, normalize)
@@ -46,7 +46,7 @@ def measure() -> None:
 
 
 def compare(env_id: str, network: NetworkConfig, normalize: bool) -> tuple[list[float], list[float]]:
-    """Return steps a second of our rollouts and of the bare loop, one figure a round each."""
+    """Return steps per second of our rollouts and of the bare loop, one figure per round each."""
     with tasks.make(GymnasiumConfig(env_id=env_id)) as task:
         decoder = ActionDecoder.for_space(task.action_space)
         spec, theta = networks.build(network, task.observation_size, decoder, seed=0, observation_clip=5.0)
@@ -107,7 +107,7 @@ def step_bare(env: Any, episodes: dict[int, list[Any]]) -> int:
 
 
 def speed(work: Any) -> float:
-    """Repeat the work for a while; return its timesteps a second."""
+    """Repeat the work for `SECONDS`; return its timesteps per second."""
     begun, steps = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - begun) < SECONDS:
         steps += work()

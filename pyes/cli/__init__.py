@@ -1,8 +1,8 @@
 """The command line: ``pyes train | evaluate | replay | plot | table | map | video | export | worker | launch | …``.
 
-Owns arguments, exit statuses and what an error looks like: one line on standard error, status 2 (bad input) or 1
-(failure), a traceback only with ``--debug``. Standard output is for results. `pyes.cli.train` alone knows Hydra. A
-command's imports are made when it runs, so that ``pyes --help`` waits for none of them.
+Owns arguments, exit statuses and the form of errors: one line on standard error, status 2 (bad input) or 1 (failure), a
+traceback only with ``--debug``. Standard output is for results. Only `pyes.cli.train` knows Hydra. A command imports
+what it needs when it runs, so that ``pyes --help`` is fast.
 """
 
 from pyes.cli.entry import main

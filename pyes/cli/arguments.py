@@ -1,6 +1,6 @@
 """Arguments that several commands have: runs, files, seeds, and numbers within bounds.
 
-Owns their names, their types and how a wrong one is refused. Knows no command.
+Owns their names, their types and their errors. Knows no command.
 """
 
 import argparse
@@ -11,17 +11,17 @@ from typing import NoReturn
 
 from pyes.errors import ConfigError
 
-#: Does what parsed arguments ask for.
+#: Runs a command with parsed arguments.
 Command = Callable[[argparse.Namespace], None]
-#: Adds a command to the program by its name, what runs it and a help line; returns the parser of its arguments.
+#: Adds a command to the program: its name, its function and a help line; returns the parser of its arguments.
 Add = Callable[[str, Command, str], argparse.ArgumentParser]
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that refuses in one line."""
+    """A parser with errors of one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse what was given."""
+        """Raise a ConfigError."""
         raise ConfigError(f"{message} (see {self.prog} --help)")
 
 
@@ -33,7 +33,7 @@ def _integer(text: str, minimum: int, maximum: int) -> int:
 
 
 def count(text: str) -> int:
-    """Return how many of something: at least one."""
+    """Return a number of at least one."""
     return _integer(text, 1, 10**9)
 
 
@@ -43,7 +43,7 @@ def seed(text: str) -> int:
 
 
 def index(text: str) -> int:
-    """Return the number of a generation or a member, from 0."""
+    """Return the index of a generation or a member, from 0."""
     return _integer(text, 0, 2**32 - 1)
 
 
@@ -67,8 +67,9 @@ def add_output(parser: argparse.ArgumentParser, text: str) -> None:
 
 def add_episodes(parser: argparse.ArgumentParser, default: int | None, shown: str) -> None:
     """Add the number of episodes, and their seed."""
-    parser.add_argument("--episodes", metavar="N", type=count, default=default, help=f"how many (default: {shown})")
-    parser.add_argument("--seed", metavar="S", type=seed, help="of the episodes (default: the run's own)")
+    text = f"number of episodes (default: {shown})"
+    parser.add_argument("--episodes", metavar="N", type=count, default=default, help=text)
+    parser.add_argument("--seed", metavar="S", type=seed, help="seed of the episodes (default: the run's own)")
 
 
 def add_generation(parser: argparse.ArgumentParser) -> None:
@@ -78,5 +79,5 @@ def add_generation(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the flag for output that programs read."""
-    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")
+    """Add the flag for JSON output."""
+    parser.add_argument("--json", action="store_true", help="print only JSON on standard output")

@@ -1,4 +1,4 @@
-"""``pyes worker | status | keygen``: a node, a look at its head, and the keys of both."""
+"""``pyes worker | status | keygen``: run a node, show the state of a head, and make the keys of both."""
 
 import argparse
 import contextlib
@@ -10,8 +10,8 @@ from pyes.cli.output import print_json
 
 def add_commands(add: Add) -> None:
     """Add these commands to the program."""
-    _add_worker(add("worker", _worker, "have this machine evaluate members for a head, one run after another"))
-    _add_status(add("status", _status, "show how a head and its nodes are doing"))
+    _add_worker(add("worker", _worker, "let this machine evaluate members for a head, one run after another"))
+    _add_status(add("status", _status, "show the state of a head and its nodes"))
     add_output(
         add("keygen", _keygen, "make the two keys of a cluster"),
         "the head's key; the nodes' is written beside it, with .node at the end of its name",
@@ -20,9 +20,9 @@ def add_commands(add: Add) -> None:
 
 def _add_worker(parser: argparse.ArgumentParser) -> None:
     _add_head(parser)
-    parser.add_argument("--workers", metavar="N", type=count, help="processes (default: one a core)")
+    parser.add_argument("--workers", metavar="N", type=count, help="worker processes (default: one per core)")
     what = "let the head name code of this package (task.factory, network.module, ...); may be given more than once"
-    default = "default: any package with a key, none without; '*': any"
+    default = "default: any package with a key, pyes.tasks alone without; '*': any"
     parser.add_argument("--allow", metavar="PACKAGE", action="append", default=[], help=f"{what} ({default})")
     parser.add_argument("--tied", action="store_true", help="end when standard input is closed")
 
@@ -63,7 +63,7 @@ def _keygen(options: argparse.Namespace) -> None:
 
 
 def _add_head(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("head", metavar="tcp://HEAD:PORT", help="where the head listens (cluster.listen)")
+    parser.add_argument("head", metavar="tcp://HEAD:PORT", help="address of the head (cluster.listen)")
     parser.add_argument(
         "--key", metavar="FILE", help="the nodes' key, FILE.node of pyes keygen; -: from standard input"
     )
@@ -71,7 +71,7 @@ def _add_head(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def _key_file(given: str | None) -> Iterator[str | None]:
-    """Lend the file with the key: the given one, or with "-" one in memory of what is on standard input."""
+    """Yield the key file: the given one, or with "-" one in memory with the content of standard input."""
     from pyes.remote.wire import keys
 
     if given != "-":

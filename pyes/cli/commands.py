@@ -1,7 +1,7 @@
-"""All commands: their families, in the order in which ``pyes --help`` has them.
+"""All commands, in the order of ``pyes --help``.
 
-Knows no command but ``train``, whose arguments are Hydra's. A family's module adds its commands to the program, and
-imports what one needs when that one runs.
+Knows only the command ``train``, whose arguments are Hydra's. The modules of the families add the other commands, and
+import what a command needs when it runs.
 """
 
 import argparse
@@ -10,11 +10,11 @@ from pyes.cli import cluster, launch, playing, results, this_machine
 from pyes.cli.arguments import Command, Parser
 from pyes.system.lookup import version
 
-_TRAIN_HELP = "train a policy: pyes train [KEY=VALUE ...] [-m]; pyes train --help lists what there is"
+_TRAIN_HELP = "train a policy: pyes train [KEY=VALUE ...] [-m]; for the keys: pyes train --help"
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands; what it returns has ``command``, which runs one."""
+    """Return the parser of all commands; parsed arguments have ``command``, the function that runs it."""
     parser = Parser(
         prog="pyes",
         description="Evolution strategies for policies in real simulators.",

@@ -1,6 +1,6 @@
 """From the arguments of a process to its exit status.
 
-Owns exit statuses, ``--debug``, and which command gets the arguments.
+Owns exit statuses, ``--debug``, and the choice of the command.
 """
 
 import os
@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, 1 (failure), 2 (bad input) or 130 (interrupted)."""
     arguments, training = _split(list(sys.argv[1:] if argv is None else argv))
     debug = "--debug" in arguments
-    sys.path.insert(0, "")  # as `python -m pyes` does: the user's own modules lie in the current folder
+    sys.path.insert(0, "")  # as with `python -m pyes`: the user's own modules are in the current folder
     _one_thread_per_process()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, stop)  # told from a KeyboardInterrupt that an environment raises
@@ -29,29 +29,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
         return 0
-    except SystemExit as end:  # argparse and Hydra, after --help and the like
+    except SystemExit as end:  # raised by argparse and Hydra, for example after --help
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:  # the reader of the output has ended, as in `pyes info | head -1`
+    except BrokenPipeError:  # the reader of the output has closed it, as in `pyes info | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         if debug:
             traceback.print_exc()
-        if sys.stderr is not None:  # else print would take standard output
+        if sys.stderr is not None:  # otherwise print would use standard output
             print(f"pyes: error: {describe(error)}", file=sys.stderr)
         return error.exit_status if isinstance(error, PyesError) else 1
 
 
 def _one_thread_per_process() -> None:
-    """Keep numeric libraries from starting threads of their own; must come before NumPy is imported."""
+    """Keep numeric libraries from starting threads; must be called before NumPy is imported."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Return the arguments of this program, and those of the command behind ``launch ... --``, whose own they are."""
+    """Split off the arguments after ``launch ... --``, which belong to the launched command."""
     if "launch" not in arguments[:2] or "--" not in arguments:  # --debug may come first
         return arguments, []
     end = arguments.index("--")
@@ -64,7 +64,7 @@ def _run(arguments: list[str], training: list[str]) -> None:
 
         train.run(arguments[1:])
         return
-    from pyes.cli import commands  # a training needs none of them, and should begin soon
+    from pyes.cli import commands  # imported late, since training does not need them
 
     options = commands.make_parser().parse_args(arguments)
     options.before, options.training = arguments, training

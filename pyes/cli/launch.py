@@ -20,13 +20,13 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
     ssh = ways.add_parser("ssh", usage=usage.format("ssh HOSTS [options]"), help=text, description=text)
     ssh.set_defaults(command=_launch_ssh)
     line = "[user@]host [workers=N] [python=PATH | pyes=COMMAND] [dir=PATH]"
-    ssh.add_argument("hosts", metavar="HOSTS", type=Path, help=f"file with a host a line: {line}")
+    ssh.add_argument("hosts", metavar="HOSTS", type=Path, help=f"file with one host per line: {line}")
     ssh.add_argument(
         "--key", metavar="FILE", type=Path, help="the head's key, FILE of pyes keygen (default: a new one)"
     )
-    ssh.add_argument("--port", metavar="P", type=port, default=5555, help="of the head (default: 5555)")
+    ssh.add_argument("--port", metavar="P", type=port, default=5555, help="port of the head (default: 5555)")
     ssh.add_argument(
-        "--head", metavar="ADDRESS", help="where nodes find this machine (default: this machine's outgoing address)"
+        "--head", metavar="ADDRESS", help="this machine as nodes reach it (default: this machine's outgoing address)"
     )
 
     text = "one job with the head on its first node and a worker on each"
@@ -35,9 +35,9 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
     slurm.add_argument("--nodes", metavar="N", type=count, default=1, help="machines (default: 1)")
     slurm.add_argument("--time", metavar="T", help="limit, as sbatch takes it: 90 (minutes), 12:00:00, 2-00")
     slurm.add_argument("--partition", metavar="P", help="default: the cluster's")
-    slurm.add_argument("--cpus", metavar="N", type=count, help="of each node (default: whole nodes)")
-    slurm.add_argument("--sbatch", metavar="OPTION", action="append", default=[], help="another: --sbatch=--mem=8G")
-    slurm.add_argument("--dry-run", action="store_true", help="print the batch script, and submit nothing")
+    slurm.add_argument("--cpus", metavar="N", type=count, help="CPUs of each node (default: whole nodes)")
+    slurm.add_argument("--sbatch", metavar="OPTION", action="append", default=[], help="option: --sbatch=--mem=8G")
+    slurm.add_argument("--dry-run", action="store_true", help="print the batch script without submitting it")
 
 
 def _launch_ssh(options: argparse.Namespace) -> None:
@@ -49,7 +49,7 @@ def _launch_ssh(options: argparse.Namespace) -> None:
     again = shlex.join(["pyes", *options.before, "--", "train"])
     status = ssh.run(hosts.read(options.hosts), address, options.key, options.training, again)
     if status:
-        raise SystemExit(status)  # the head has said why
+        raise SystemExit(status)  # the head has shown the reason
 
 
 def _launch_slurm(options: argparse.Namespace) -> None:

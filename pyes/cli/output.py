@@ -1,6 +1,6 @@
-"""What the commands print: results alone on standard output, an error as one line.
+"""Output of the commands: only results on standard output, an error as one line.
 
-Owns how values become JSON, how an error reads, and where the prints of environments go. Knows no command.
+Owns the conversion to JSON, the text of an error, and the redirection of what environments print. Knows no command.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ from pyes.system.text import one_line
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[None]:
-    """Keep standard output for results: what environments print meanwhile goes to standard error."""
-    if sys.stdout is None or sys.stderr is None:  # closed from the start: their numbers may be other files' by now
+    """Redirect what environments print to standard error, so that standard output has only results."""
+    if sys.stdout is None or sys.stderr is None:  # closed at start: their descriptors may belong to other files now
         yield
         return
     sys.stdout.flush()
@@ -34,7 +34,7 @@ def standard_output() -> Iterator[None]:
 
 
 def print_json(values: dict[str, Any]) -> None:
-    """Print values as JSON, which has no NaN and no infinity: null."""
+    """Print values as JSON, with null for NaN and infinity."""
     print(json.dumps({key: _finite(value) for key, value in values.items()}, allow_nan=False))
 
 

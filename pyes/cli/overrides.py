@@ -1,7 +1,7 @@
-"""Arguments of ``pyes train`` before Hydra reads them: flags, overrides, and the directories that our own keys name.
+"""Prepares the arguments of ``pyes train`` for Hydra: flags, overrides and directories.
 
-Owns which flags there are, how values are quoted in Hydra's grammar, and what ``resume``, ``run_dir`` and a bare
-``task.env_id`` mean to Hydra. Works on text alone, without Hydra.
+Owns the list of flags, the quoting of values in Hydra's grammar, and the translation of ``resume``, ``run_dir`` and a
+``task.env_id`` without a task. Works on text, without Hydra.
 """
 
 import json
@@ -14,24 +14,24 @@ from pyes.cli.arguments import Parser
 from pyes.errors import ConfigError
 
 GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
-#: Mappings that take any key as far as Hydra is concerned: the class that the keys are for checks them.
+#: Mappings for which Hydra accepts any key; the class of the kind checks the keys.
 _FREE = ("task.env_kwargs", "network.", "algorithm.")
 
 
 def directed(arguments: list[str]) -> list[str]:
-    """Return the arguments for Hydra: flags, then overrides that say where the output goes and what the task is.
+    """Return the arguments for Hydra: flags, then overrides, with those for the output directory and the task.
 
     Raises
     ------
     ConfigError
-        A flag that Hydra does not have, or a directory that cannot be used.
+        Hydra does not have a flag, or a directory cannot be used.
     """
     flags, overrides, several = _parsed(arguments)
     several = several or any(text.startswith("sweep=") and text != "sweep=null" for text in overrides)
     if path_of(overrides, "algorithm.factory") and path_of(overrides, "algorithm") is None:
         overrides = ["algorithm=plugin", *overrides]
     if path_of(overrides, "network.name") and path_of(overrides, "network") is None:
-        overrides = ["~network", *overrides]  # its keys are those of its class
+        overrides = ["~network", *overrides]  # drops the keys of the default network
     overrides = [f"++{text}" if text.startswith(_FREE) else text for text in overrides]
     resumed, directory = path_of(overrides, "resume"), path_of(overrides, "run_dir")
     overrides = [_quoted(text) for text in overrides]
@@ -48,7 +48,7 @@ def directed(arguments: list[str]) -> list[str]:
 
 
 def _parsed(arguments: list[str]) -> tuple[list[str], list[str], bool]:
-    """Part flags from overrides, which may stand anywhere; say whether the flags ask for several runs."""
+    """Separate flags from overrides, in any order; return also whether the flags ask for several runs."""
     parser = Parser(prog="pyes train", add_help=False, allow_abbrev=False)
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--multirun", "-m", action="store_true")
@@ -71,7 +71,7 @@ def _parsed(arguments: list[str]) -> tuple[list[str], list[str], bool]:
 
 
 def _check_resume(resumed: str, directory: str | None, several: bool) -> None:
-    if "${" in resumed:  # Hydra would look it up in the path of its own output
+    if "${" in resumed:  # Hydra would resolve it in the path of its own output
         raise ConfigError(f"resume: got {resumed!r}, expected the path of a run, with no ${{...}} in it")
     if several:
         raise ConfigError("resume: one run goes on at a time; leave out -m and sweep")
@@ -80,13 +80,13 @@ def _check_resume(resumed: str, directory: str | None, several: bool) -> None:
 
 
 def _task_of_id(overrides: list[str]) -> list[str]:
-    """Choose ``task=gymnasium`` for an id that comes without a task: the default task has settings of its own."""
+    """Add ``task=gymnasium`` for an id without a task, since the default task has its own settings."""
     keys = {text.lstrip("+").partition("=")[0] for text in overrides}
     return ["task=gymnasium"] if "task.env_id" in keys and keys.isdisjoint({"task", "experiment"}) else []
 
 
 def path_of(arguments: list[str], key: str) -> str | None:
-    """Return the last path that the command line gives a key, without the quotes of Hydra's grammar."""
+    """Return the last path that the command line sets for a key, without the quotes of Hydra's grammar."""
     values = [text.partition("=")[2] for text in arguments if text.lstrip("+").startswith(f"{key}=")]
     if not values or values[-1] in ("", "null"):
         return None
@@ -97,7 +97,7 @@ def path_of(arguments: list[str], key: str) -> str | None:
 
 
 def _quoted(text: str) -> str:
-    """Return an override of ours whose value is a path so that Hydra takes it as it is: commas, spaces, any letter."""
+    """Quote the value of ``resume`` or ``run_dir``, so that Hydra accepts any characters in the path."""
     key = text.partition("=")[0]
     path = path_of([text], key) if key in ("resume", "run_dir") else None
     if path is None:
@@ -106,12 +106,12 @@ def _quoted(text: str) -> str:
 
 
 def _new_path(path: str) -> str:
-    """Return a path to make in Hydra's override grammar; ${...} in it is looked up."""
+    """Return a new path in Hydra's override grammar; ${...} in it is resolved."""
     return _hydra_value(path).replace("\\${", "${")
 
 
 def _resumed(run: Path, overrides: list[str]) -> list[str]:
-    """Return a run's whole configuration as overrides, without the groups that the command line chooses anew."""
+    """Return a run's configuration as overrides, without keys and groups that the command line sets."""
     from pyes.run.directory import RunDirectory
     from pyes.training import resume
 
@@ -121,7 +121,7 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
     force = (path_of(overrides, "force") or "").lower() == "true"
     values = resume.kept(RunDirectory(run), force=force)
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
-    # Each algorithm, kind of task and network has keys of its own: those of another one must not be there.
+    # Each kind of algorithm, task and network has its own keys, so those of the default kinds are dropped.
     algorithm = ["algorithm=plugin"] if "algorithm" in kept else []
     others = [f"~{group}" for group in ("task", "network") if group in kept and f"~{group}" not in chosen]
     directory = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
@@ -140,7 +140,7 @@ def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
 def _hydra_value(value: Any) -> str:
     """Return a JSON value in Hydra's override grammar (which has no quotes around the keys of a mapping)."""
     if isinstance(value, str):
-        # Backslashes count only before a quote, and before the closing one; ${ would be looked up.
+        # Backslashes need escaping only before a quote, including the closing one; ${ would be resolved.
         value = re.sub(r"(\\+)(?='|$)", r"\1\1", value).replace("'", "\\'").replace("${", "\\${")
         return f"'{value}'"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""``pyes evaluate | replay``: the policy of a run, or one individual, plays again."""
+"""``pyes evaluate | replay``: run the policy of a run, or one individual, again."""
 
 import argparse
 from pathlib import Path
@@ -43,7 +43,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument("--generation", metavar="G", type=index, required=True, help="the individual's generation")
     parser.add_argument("--member", metavar="M", type=index, required=True, help="its number in the generation")
-    parser.add_argument("--video", metavar="FILE", type=Path, help="film it, for example as member.mp4")
+    parser.add_argument("--video", metavar="FILE", type=Path, help="video to write, for example member.mp4")
     add_json(parser)
 
 

@@ -1,4 +1,4 @@
-"""``pyes plot | table | diff | map | video | export``: what one shows of runs, or takes away from them."""
+"""``pyes plot | table | diff | map | video | export``: reports and exports of runs."""
 
 import argparse
 import contextlib
@@ -14,10 +14,12 @@ from pyes.system.text import counted
 def add_commands(add: Add) -> None:
     """Add these commands to the program."""
     _add_plot(add("plot", _plot, "draw learning curves of one or more runs"))
-    _add_table(add("table", _table, "print where runs ended and how fast they got there, as a Markdown table"))
-    _add_diff(add("diff", _diff, "say where two runs differ first; the exit status is 1 if they do"))
-    _add_map(add("map", _map, "draw all individuals of a run on a plane, and the path of the center through them"))
-    _add_video(add("video", _video, "film the center policy of a run"))
+    _add_table(
+        add("table", _table, "print final returns of runs and how fast they reached others, as a Markdown table")
+    )
+    _add_diff(add("diff", _diff, "print where two runs first differ; the exit status is 1 if they do"))
+    _add_map(add("map", _map, "draw all individuals of a run in two dimensions, with the path of the center"))
+    _add_video(add("video", _video, "record the center policy of a run as a video"))
     _add_export(add("export", _export, "write the policy of a run for other programs"))
 
 
@@ -26,7 +28,7 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "picture to write, for example curves.png")
     choices = ("timesteps", "seconds", "generation", "episodes")
     parser.add_argument("--x", choices=choices, default="timesteps", help="horizontal axis (default: timesteps)")
-    bands = "range: mean, least and greatest; iqm: interquartile mean and bootstrap interval (default: range)"
+    bands = "range: mean, minimum and maximum; iqm: interquartile mean and bootstrap interval (default: range)"
     parser.add_argument("--band", choices=("range", "iqm"), default="range", help=bands)
 
 
@@ -47,7 +49,7 @@ def _returns(text: str) -> list[float]:
 
 def _add_table(parser: argparse.ArgumentParser) -> None:
     add_run(parser, several=True)
-    targets = "returns, of which to say when evaluations reached them: 200,250 (negative ones: --targets=-400,-200)"
+    targets = "returns whose time to be reached is reported: 200,250 (negative ones: --targets=-400,-200)"
     parser.add_argument("--targets", metavar="RETURNS", type=_returns, default=[], help=targets)
     add_json(parser)
 

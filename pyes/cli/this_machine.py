@@ -1,4 +1,4 @@
-"""``pyes info | bench``: what this machine and this build of pyes are, and how fast."""
+"""``pyes info | bench``: show properties and speed of this machine and this build of pyes."""
 
 import argparse
 import sys
@@ -11,8 +11,8 @@ from pyes.system.lookup import version
 def add_commands(add: Add) -> None:
     """Add these commands to the program."""
     add("info", _info, "show versions, CPU, memory and the default noise table")
-    bench = add("bench", _bench, "measure kernels and rollouts against this machine's limits")
-    bench.add_argument("--full", action="store_true", help="more repetitions and a larger table: 2 GB, some minutes")
+    bench = add("bench", _bench, "measure the speed of kernels, networks and rollouts")
+    bench.add_argument("--full", action="store_true", help="more repetitions and a larger table: 2 GB, several minutes")
 
 
 def _info(options: argparse.Namespace) -> None:

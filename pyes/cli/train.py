@@ -1,7 +1,7 @@
 """``pyes train``: everything that knows Hydra.
 
 Owns the way from a command line to checked settings and a run, for one job or for each of a sweep, and turns Hydra's
-refusals into one line of our own.
+errors into one line.
 """
 
 import contextlib
@@ -20,32 +20,32 @@ from pyes.config.registry import kinds_with_key
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.system.text import one_line
 
-_CONF = "pyes.conf"  # the package that holds conf/
-_HYDRA = "1.3"  # whose defaults are meant
-#: Groups whose options have keys of their own, and a name among them.
+_CONF = "pyes.conf"  # the package that contains conf/
+_HYDRA = "1.3"  # version of Hydra's defaults
+#: Groups whose options have their own keys, one of which is ``name``.
 _NAMED_GROUPS = ("algorithm", "task", "optimizer")
 
 
 def run(arguments: list[str]) -> None:
-    """Run the jobs of a command line, which is what follows ``pyes train``.
+    """Run the jobs of the arguments after ``pyes train``.
 
     Raises
     ------
     PyesError
-        The run was rejected or failed; what Hydra rejects is a `ConfigError`.
+        The run was rejected or failed; errors of Hydra become a `ConfigError`.
     SystemExit
-        Hydra has printed what was asked for, such as its version.
+        Hydra has printed information that was requested, such as its version.
     KeyboardInterrupt
         The user ended the run.
     """
-    gc.disable()  # nothing of what is made until a run begins is garbage, and looking for it takes long
+    gc.disable()  # until the run begins, collections take long and find no garbage
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
     failures: list[Exception] = []
 
     def job(config: Any) -> float | None:
-        # Hydra adds a line of its own to what a job raises, so a single run's error takes another way.
+        # Hydra adds a line to the error of a job, so a single run's error is raised later instead.
         try:
             return _run_job(config)
         except Exception as error:
@@ -61,7 +61,7 @@ def run(arguments: list[str]) -> None:
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error) from error
     except OSError as error:
-        if error.filename is None or hasattr(error, "__notes__"):  # the second: a job's own error
+        if error.filename is None or hasattr(error, "__notes__"):  # notes are added to a job's own error
             raise
         raise RunDirectoryError(
             f"run_dir: cannot make {error.filename} ({error.strerror}); choose another with run_dir=DIR"
@@ -73,29 +73,33 @@ def run(arguments: list[str]) -> None:
 
 
 def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool:
-    """Run a single job; return False, without a trace, if the configuration asks for several.
+    """Run a single job; return False, without side effects, if the configuration is a sweep.
 
-    Hydra's own entry composes the configuration twice, first to see whether it is a sweep, which takes half of the time
-    until a run begins.
+    Hydra's own entry composes the configuration twice, first to check for a sweep, which takes half of the time until a
+    run begins.
     """
     from hydra import compose, initialize_config_module
     from hydra._internal.callbacks import Callbacks
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.utils import run_job
+    from hydra.errors import HydraException
     from hydra.types import HydraContext, RunMode
 
     with initialize_config_module(_CONF, job_name="train", version_base=_HYDRA):
-        config = compose("train", overrides, return_hydra_config=True)
+        try:
+            config = compose("train", overrides, return_hydra_config=True)
+        except HydraException:  # which of a sweep's values to take, perhaps
+            return False
         if config.hydra.mode == RunMode.MULTIRUN:
             return False
         config.hydra.mode = RunMode.RUN
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
-        _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises what the job raised
+        _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises the job's error
     return True
 
 
 def _run_by_hydra(words: list[str], job: Callable[[Any], float | None]) -> None:
-    """Run a sweep, or do what a flag of Hydra's asks for."""
+    """Run a sweep, or handle a flag of Hydra."""
     import hydra
 
     with _command_line(words):
@@ -103,7 +107,7 @@ def _run_by_hydra(words: list[str], job: Callable[[Any], float | None]) -> None:
 
 
 def _run_job(config: Any) -> float | None:
-    """Train once, in the directory that Hydra made; return the objective. Runs in a launcher's process, too."""
+    """Train once in the directory that Hydra made; return the objective. May run in a launcher's process."""
     from hydra.core.hydra_config import HydraConfig
 
     run_dir = Path(HydraConfig.get().runtime.output_dir)
@@ -122,12 +126,12 @@ def _run_job(config: Any) -> float | None:
         raise
     print(result.run_dir, flush=True)
     if result.stopped_by == "interrupt":
-        raise KeyboardInterrupt  # the rest of a sweep is not wanted either
+        raise KeyboardInterrupt  # also ends the rest of a sweep
     return result.objective
 
 
 def _checked(config: Any, run_dir: Path) -> TrainConfig:
-    """Return Hydra's configuration of a job as ours."""
+    """Convert Hydra's configuration of a job to a `TrainConfig`."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
@@ -150,7 +154,7 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
 
 
 def _check_experiment(values: Any) -> None:
-    """Reject an algorithm other than the one whose keys an experiment sets: it says which by ``algorithm.name``."""
+    """Reject an algorithm other than the experiment's own (its ``algorithm.name``), whose keys the experiment sets."""
     from hydra.core.hydra_config import HydraConfig
 
     choices = HydraConfig.get().runtime.choices
@@ -164,7 +168,7 @@ def _check_experiment(values: Any) -> None:
 
 
 def _given() -> list[str]:
-    """Return the overrides of a job that the command line or its sweep gives."""
+    """Return the overrides of a job from the command line or the sweep."""
     from hydra.core.hydra_config import HydraConfig
 
     return list(HydraConfig.get().overrides.task)
@@ -178,7 +182,7 @@ def _sweeping() -> bool:
 
 
 def _log_failure(run_dir: Path, error: Exception) -> None:
-    """Write the error to the run's own log, where one looks after a sweep."""
+    """Write the error to the run's own log."""
     from pyes.run.directory import RunDirectory
 
     text = f"{error}\n" if isinstance(error, PyesError) else "".join(traceback.format_exception(error))
@@ -202,7 +206,7 @@ def _command_line(arguments: list[str]) -> Iterator[None]:
 
 
 def _explained(error: Exception) -> ConfigError:
-    """Return Hydra's or OmegaConf's refusal as a line of our own: what, where, what is allowed."""
+    """Convert an error of Hydra or OmegaConf to one line: what, where, what is allowed."""
     from hydra.errors import MissingConfigException
     from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue
 

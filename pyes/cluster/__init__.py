@@ -1,4 +1,4 @@
-"""Clusters: where members are evaluated. The results do not depend on which one it is."""
+"""Clusters, which evaluate members. The results do not depend on the choice of the cluster."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -18,16 +18,17 @@ def open_cluster(
     prepare: Callable[[], None] | None = None,
     tell: Callable[[str], None] = print,
 ) -> AbstractContextManager[Cluster]:
-    """Return the cluster that a configuration names; enter it before threads start and before torch is imported.
+    """Return the configured cluster; enter it before threads start and before torch is imported.
 
     Parameters
     ----------
+    config : ClusterConfig
     workload : TaskConfig or function
-        What members are evaluated on.
+        What to evaluate members on.
     prepare : callable
-        Run first in every worker process (its logging).
+        Called first in every worker process, to set up logging.
     tell : callable
-        Shows the user a line about nodes that come and go.
+        Shows the user a line about nodes that join or leave.
 
     Raises
     ------

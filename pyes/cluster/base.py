@@ -1,7 +1,8 @@
-"""What every cluster offers to the training loop, which never knows which one it has."""
+"""The interface between the training loop and every cluster."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import ClassVar
 
 from pyes.config import ClusterConfig, TaskConfig, refusal
@@ -15,19 +16,19 @@ from pyes.system.lifetime import Closing, Interrupt
 
 
 class Abandoned(Exception):
-    """There are no workers to evaluate a batch, and the user does not want to wait."""
+    """There are no workers to evaluate a batch, and the user has interrupted the run."""
 
 
 class Cluster(Closing):
     """Evaluates batches of members; their results do not depend on the cluster.
 
-    Entering it takes what must be taken early (on Linux the workers' parent, forked before any thread exists);
-    ``start`` comes when the plan is known.
+    Entering it does what must be done early (on Linux, forking the workers' parent before any thread exists); `start`
+    is called when the plan is known.
 
     Attributes
     ----------
     workers : int
-        Worker processes now.
+        Present number of worker processes.
     traffic : (int, int)
         Bytes sent to other machines and received from them.
     interrupt : Interrupt
@@ -39,6 +40,7 @@ class Cluster(Closing):
     workers: int
     traffic = (0, 0)
     interrupt = Interrupt()
+    traceback: TracebackType | None = None  # of the last failed member, if it was evaluated in this process
 
     @classmethod
     def open(
@@ -52,12 +54,14 @@ class Cluster(Closing):
         raise NotImplementedError
 
     def start(self, plan: Plan, table: NoiseTable, state: RunState | None = None) -> None:
-        """Make the workers ready for one run.
+        """Prepare the workers for one run.
 
         Parameters
         ----------
-        state : RunState
-            Of the run, with which other machines are kept in step; None where they are not.
+        plan : Plan
+        table : NoiseTable
+        state : RunState or None
+            State of the run, needed by clusters that keep other machines in step with it.
         """
         raise NotImplementedError
 
@@ -68,29 +72,24 @@ class Cluster(Closing):
         ------
         ClusterError
             The workers are lost and cannot be replaced.
-        Abandoned       there are none for now, and the user wants the run to end
+        Abandoned
+            There are no workers at present, and the user wants the run to end.
         """
         raise NotImplementedError
 
     def nodes(self, generation: int, seconds: float) -> list[NodeRow]:
-        """Return what each node has done since the last call: for ``generation``, which took so many seconds."""
+        """Return each node's row since the last call, for ``generation``, whose evaluation took ``seconds``."""
         return []
 
     def remarks(self) -> list[str]:
-        """Return what was out of the ordinary, in a line each."""
+        """Return one line for each kind of unusual event."""
         return []
 
     def advance(self, record: Generation) -> None:
-        """Send other machines the record of a generation, before this machine learns from it."""
+        """Send the record of a generation to other machines, before this one learns from it."""
 
 
 def check_sendable(config: ClusterConfig, workload: Workload) -> None:
-    """Reject a function as the workload of other machines.
-
-    Raises
-    ------
-    ConfigError
-        The workload is a function, which cannot be sent.
-    """
+    """Reject a function as the workload of other machines, since it cannot be sent."""
     if not isinstance(workload, TaskConfig):
         raise refusal("cluster.name", config.name, "'local' or 'inline' for a function, which cannot be sent")

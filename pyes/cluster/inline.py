@@ -1,4 +1,4 @@
-"""The inline cluster: everything in this process, for debuggers and for learning how it works."""
+"""The inline cluster: one worker in this process, for debugging and for learning how it works."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -48,11 +48,12 @@ class InlineCluster(Cluster):
         self._worker = open_worker(0, self._workload, plan, self._board, table.array)
 
     def evaluate(self, batch: Batch) -> Results:
-        """Evaluate a batch here and now."""
+        """Evaluate a batch in this process."""
         assert self._board is not None, "start comes before evaluate"
         assert self._worker is not None
         self._board.open(batch)
         self._worker.work()
+        self.traceback = self._worker.traceback
         return self._board.results()
 
     def close(self) -> None:

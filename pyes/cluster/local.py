@@ -1,4 +1,4 @@
-"""The local cluster: the worker processes of this machine alone."""
+"""The local cluster: worker processes of this machine."""
 
 from collections.abc import Callable
 from typing import Self
@@ -37,7 +37,7 @@ class LocalCluster(Cluster):
         return self
 
     def start(self, plan: Plan, table: NoiseTable, state: RunState | None = None) -> None:
-        """Start the workers; they make their environments while the head goes on."""
+        """Start the workers, without waiting until they have made their environments."""
         self._pool.start(plan, table)
 
     def evaluate(self, batch: Batch) -> Results:
@@ -48,5 +48,5 @@ class LocalCluster(Cluster):
         return self._pool.results()
 
     def close(self) -> None:
-        """End the workers, and give the shared memory back."""
+        """End the workers, and free the shared memory."""
         self._pool.close()

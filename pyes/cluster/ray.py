@@ -1,8 +1,8 @@
-"""The ray cluster: the head is in this process, and Ray has a node on each of its machines.
+"""The ray cluster: the head runs in this process, and Ray starts a node on each of its machines.
 
-Owns the connection with Ray, the keys of one run, and a thread that keeps an agent on every node of Ray. Nothing of the
-run passes through Ray, which starts processes and brings them the nodes' key: the rest is the socket cluster's, and so
-is the result. The only module that imports Ray.
+Owns the connection with Ray, the keys of one run, and a thread that keeps an agent on every node of Ray. Ray only
+starts processes and sends them the nodes' key; everything else is done by the socket cluster. The only module that
+imports Ray.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ from pyes.system.lifetime import Closing
 
 logger = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0  # between looks at the nodes that Ray has
-_AGAIN_SECONDS = 30.0  # after which an agent that was lost is replaced, if its node is still there
-_END_SECONDS = 10.0  # that a look may take when the run is over
+_LOOK_SECONDS = 1.0  # interval of looks at Ray's nodes
+_AGAIN_SECONDS = 30.0  # after which a lost agent is replaced if its node still exists
+_END_SECONDS = 10.0  # maximum wait for a look at the end of the run
 _LONELY = "there is no node yet; Ray starts one on each machine whose CPUs are free"
 
 
@@ -49,7 +49,7 @@ class RayConfig(ClusterConfig):
 
 @CLUSTERS.register("ray")
 class RayCluster:
-    """How a head whose nodes Ray places is opened; what is opened is a `SocketCluster`."""
+    """Opens a `SocketCluster` whose nodes are started by Ray."""
 
     Config = RayConfig
 
@@ -68,24 +68,13 @@ class RayCluster:
 
 @contextmanager
 def _ray_cluster(config: RayConfig, tell: Callable[[str], None]) -> Iterator[Cluster]:
-    """Lend a head whose nodes Ray places; see `pyes.cluster.base.Cluster`.
-
-    Parameters
-    ----------
-    tell : callable
-        Shows the user a line about nodes that join or leave.
-
-    Raises
-    ------
-    ConfigError
-        The package is missing, or there is no Ray cluster at ``config.address``.
-    """
+    """Run a head whose nodes are started by Ray; ConfigError without the package or a cluster at the address."""
     secret = keys.new()
     with _connection(config.address) as host, keys.in_memory(secret) as key:
         shared = {key: getattr(config, key) for key in ("episode_time_limit", "attempts", "vector")}
         here = Address(addresses.own_host(host) or host, 0)
         head = SocketConfig(listen=str(here), key=str(key), sync=config.sync, **shared)
-        # In this order: nodes are sent away by the head before Ray ends what is left of them.
+        # In this order, the head dismisses its nodes before Ray ends the remaining processes.
         with (
             _Placement(keys.node_part(secret), config.workers, tell) as placement,
             SocketCluster(head, tell, _LONELY) as cluster,
@@ -96,7 +85,7 @@ def _ray_cluster(config: RayConfig, tell: Callable[[str], None]) -> Iterator[Clu
 
 @contextmanager
 def _connection(address: str) -> Iterator[str]:
-    """Connect with a Ray cluster, unless this process is connected already; lends the host of Ray's head."""
+    """Connect with a Ray cluster, unless this process is connected already; yields the host of Ray's head."""
     try:
         import ray
     except ImportError as error:
@@ -121,7 +110,7 @@ def _connection(address: str) -> Iterator[str]:
 
 @contextmanager
 def _handler_kept(number: int) -> Iterator[None]:
-    """Undo what a library does to the handler of a signal."""
+    """Restore the handler of a signal, which a library may change in the block."""
     before = signal.getsignal(number)
     try:
         yield
@@ -136,19 +125,19 @@ class _Placed:
 
     name: str
     actor: Any
-    ended: Any  # reference to what `_Agent.run` returns
-    again: float = 0.0  # when to start another one; 0: this one has not ended
+    ended: Any  # Ray's reference to the result of `_Agent.run`
+    again: float = 0.0  # time at which to start another one; 0 while this one runs
 
 
 class _Placement(Closing):
-    """Keeps an agent on each node of Ray, also on those that Ray gets later.
+    """Keeps an agent on each node of Ray, including those that are added later.
 
     Parameters
     ----------
     key : bytes
         Content of the nodes' key file.
     workers : int or "auto"
-        Worker processes of each agent; auto: as many as Ray has CPUs there.
+        Worker processes of each agent; auto: the number of the node's CPUs in Ray.
     """
 
     def __init__(self, key: bytes, workers: int | Literal["auto"], tell: Callable[[str], None]) -> None:
@@ -169,10 +158,10 @@ class _Placement(Closing):
 
         self._over.set()
         if self._thread is not None:
-            self._thread.join(_END_SECONDS)  # not forever, if Ray does not answer
+            self._thread.join(_END_SECONDS)  # Ray may not answer
             self._thread = None
         for placed in list(self._placed.values()):
-            with contextlib.suppress(ray.exceptions.RayError):  # lost with Ray: then it ends by itself
+            with contextlib.suppress(ray.exceptions.RayError):  # if Ray is lost, the agent ends by itself
                 ray.kill(placed.actor)
         self._placed.clear()
 
@@ -182,7 +171,7 @@ class _Placement(Closing):
             try:
                 self._look()
                 said = ""
-            except Exception as error:  # whatever it is, the nodes that are there go on
+            except Exception as error:  # any failure leaves the existing nodes running
                 text = _first_sentence(error)
                 if text != said:
                     logger.warning("cannot look after the nodes of Ray", exc_info=error)
@@ -213,7 +202,7 @@ class _Placement(Closing):
         workers = cpus if self._workers == "auto" else self._workers
         there = NodeAffinitySchedulingStrategy(node, soft=False)
         actor = ray.remote(_Agent).options(num_cpus=min(workers, cpus), scheduling_strategy=there).remote()
-        # The key goes to the agent itself: what an actor is made with, Ray keeps in its tables.
+        # The key is sent in a call, since Ray stores the constructor's arguments in its tables.
         return _Placed(f"{host} ({node[:8]})", actor, actor.run.remote(self._address, self._key, workers))
 
     def _check(self, placed: _Placed) -> None:
@@ -226,7 +215,7 @@ class _Placement(Closing):
             status, last = ray.get(placed.ended)
         except ray.exceptions.RayError as error:
             status, last = -1, _first_sentence(error)
-        lost = status < 0  # else it has ended by itself, and would do so again
+        lost = status < 0  # otherwise it has ended by itself, and would do so again
         placed.again = time.monotonic() + _AGAIN_SECONDS if lost else float("inf")
         self._say(f"Ray's node {placed.name}: {last}; {'trying it again' if lost else 'going on without it'}")
         ray.kill(placed.actor)
@@ -237,16 +226,16 @@ class _Placement(Closing):
 
 
 def _first_sentence(error: Exception) -> str:
-    """Return the first sentence of an error of Ray, which has many."""
+    """Return the first sentence of a long error message of Ray."""
     return str(error).strip().partition("\n")[0].partition(". ")[0] or type(error).__name__
 
 
 class _Agent:
-    """What a process of Ray does on a node: run ``pyes worker``, which ends with it."""
+    """An actor on a node of Ray that runs ``pyes worker``, which ends with it."""
 
     def run(self, address: str, key: bytes, workers: int) -> tuple[int, str]:
-        """Run until the agent ends; return its exit status, and what it said last."""
-        # Ray gives each process as many threads as it claims CPUs; each of ours has one.
+        """Run until the worker ends; return its exit status and its last message."""
+        # Ray sets OMP_NUM_THREADS to the claimed CPUs, but each of our processes needs only one thread.
         environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
         pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
         last = b"it said nothing"

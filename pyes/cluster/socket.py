@@ -1,7 +1,7 @@
-"""The socket cluster: this process is the head, nodes come and go over TCP.
+"""The socket cluster: this process is the head; nodes join and leave over TCP.
 
 Owns the listening socket and the thread that talks with the nodes (`pyes.remote.head`). The training loop's thread
-only hands over batches and waits. Invariant: while a batch is open, that thread leaves the state of the run alone.
+only passes batches to it and waits. Invariant: while a batch is open, the training loop does not change the state.
 """
 
 import asyncio
@@ -33,20 +33,20 @@ from pyes.system import addresses
 from pyes.system.limits import usable_cores
 from pyes.system.text import counted
 
-_LOOK_SECONDS = 0.5  # between checks whether the user wants to wait any longer
+_LOOK_SECONDS = 0.5  # between checks for an interrupt by the user
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class SocketConfig(ClusterConfig):
-    """A head, whose own machine evaluates no members unless it is told to."""
+    """A head; by default its own machine evaluates no members."""
 
     may_be_idle: ClassVar[bool] = True
 
     name: Literal["socket"] = "socket"
-    workers: Annotated[int, NotNegative] | Literal["auto"] = 0  # of a node on this machine
-    listen: str = "tcp://127.0.0.1:5555"  # where nodes find the head
+    workers: Annotated[int, NotNegative] | Literal["auto"] = 0  # workers of a node on this machine
+    listen: str = "tcp://127.0.0.1:5555"  # address of the head
     key: str | None = None  # the head's file of `pyes keygen`
     sync: Literal["auto", "replay", "params"] = "auto"  # nodes learn from the returns, or are sent theta
 
@@ -67,17 +67,17 @@ class SocketCluster(Cluster):
     tell : callable
         Shows the user a line about what the head waits for.
     lonely : str
-        What to show while there is no node; by default, how to start one.
+        Message while there is no node (default: how to start one).
 
     Attributes
     ----------
     address : Address
-        Where it listens.
+        Address of the head.
 
     Raises
     ------
     ConfigError
-        It cannot listen where it is told to, or the key cannot be used.
+        It cannot listen at the address, or the key cannot be used.
     """
 
     Config = SocketConfig
@@ -136,13 +136,13 @@ class SocketCluster(Cluster):
         return self._head.traffic
 
     def start(self, plan: Plan, table: NoiseTable, state: RunState | None = None) -> None:
-        """Tell all nodes, and those that join later, what the job is."""
+        """Send the job to all nodes, including those that join later."""
         assert state is not None, "nodes are kept in step with a run"
         self._job = OpenJob.of(plan, table, state, self._config.sync)
         self._loop.call_soon_threadsafe(self._head.begin_job, self._job)
 
     def evaluate(self, batch: Batch) -> Results:
-        """Have a batch evaluated by the nodes, and wait for it."""
+        """Let the nodes evaluate a batch, and wait for the results."""
         assert self._job is not None, "start comes before evaluate"
         self._batches += 1
         open_batch = OpenBatch(self._batches, batch, self._job.state.theta_hash, self._job.plan)
@@ -156,13 +156,13 @@ class SocketCluster(Cluster):
                     raise Abandoned from None
 
     def advance(self, record: Generation) -> None:
-        """Send the record of a generation: to each node what it does not know yet."""
+        """Send the record of a generation to the nodes if they learn."""
         assert self._job is not None, "start comes before advance"
         if self._job.learns:
             self._loop.call_soon_threadsafe(self._head.teach, record)
 
     def close(self) -> None:
-        """Send all nodes away, and end the thread."""
+        """Dismiss all nodes, and end the thread."""
         try:
             if self._thread is not None and self._thread.is_alive():
                 self._ask(self._head.end())
@@ -177,7 +177,7 @@ class SocketCluster(Cluster):
                 self._own = None
 
     def nodes(self, generation: int, seconds: float) -> list[NodeRow]:
-        """Return what each node has done since the last call."""
+        """Return each node's row since the last call."""
         return self._ask(self._head.rows(generation, seconds))
 
     def remarks(self) -> list[str]:
@@ -186,7 +186,7 @@ class SocketCluster(Cluster):
         return [f"{_were(members)} run again because their node {what}" for members, what in reasons if members]
 
     def _ask(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run something in the head's thread, and wait for it."""
+        """Run a coroutine in the head's thread, and wait for its result."""
         asking = asyncio.run_coroutine_threadsafe(work, self._loop)
         while True:
             try:
@@ -197,7 +197,7 @@ class SocketCluster(Cluster):
                 self._check()
 
     def _check(self) -> None:
-        """Raise ClusterError if the head's thread has ended, and will not answer."""
+        """Raise ClusterError if the head's thread has ended."""
         if self._thread is None or not self._thread.is_alive():
             raise ClusterError("the head's thread has ended; see train.log, resume the run")
 
@@ -207,7 +207,7 @@ def _were(members: int) -> str:
 
 
 def _allow_many_connections() -> None:
-    """Raise the limit on open files as far as this process may."""
+    """Raise this process's limit on open files as far as permitted."""
     with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such limit
         import resource
 
@@ -216,13 +216,7 @@ def _allow_many_connections() -> None:
 
 
 def _listen(address: addresses.Address) -> socket.socket:
-    """Return a socket that listens at an address.
-
-    Raises
-    ------
-    ConfigError
-        Another program does, or the address is not of this machine.
-    """
+    """Return a socket that listens at an address; ConfigError if it is used or not of this machine."""
     try:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         return socket.create_server((address.host, address.port), family=family, backlog=4096)

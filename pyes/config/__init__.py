@@ -1,8 +1,8 @@
 """The configuration of a run: one tree of frozen dataclasses, checked once when it is made.
 
 Owns every key, its default, its type and its allowed values; ``conf/*.yaml`` holds the same defaults for the command
-line. Must not know Hydra, OmegaConf or how any value is used. Invariant: a config object that exists is valid, so code
-below trusts it. Every refusal is a `ConfigError` of one line: key, got, expected.
+line. Must not know Hydra, OmegaConf or how any value is used. Invariant: every config object is valid, so other code
+trusts it. Every error is a `ConfigError` of one line: key, got, expected.
 """
 
 from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig

@@ -1,7 +1,7 @@
-"""What the settings of all algorithms have in common, and the settings of the rules that some of them move theta by.
+"""The common settings of all algorithms, and the settings of optimisers.
 
-Owns what others may know of an algorithm without making it. The settings of each algorithm lie beside its class, in
-`pyes.algorithms` or in another package.
+Owns the properties of an algorithm that are known without making it. The settings of each algorithm are defined beside
+its class, in `pyes.algorithms` or in another package.
 """
 
 import typing
@@ -14,32 +14,32 @@ from pyes.config.section import Positive, Range, Section, parse, refusal
 from pyes.errors import ConfigError
 from pyes.system.text import literal
 
-#: The algorithm of a configuration that names none.
+#: The default algorithm.
 _DEFAULT = "openai_es"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig(Section):
-    """Base of every algorithm's settings; what it says of the algorithm beside its keys may be overridden."""
+    """Base of every algorithm's settings; subclasses add keys and override properties of the algorithm."""
 
     PATH = "algorithm"
     ELSEWHERE = dict.fromkeys(
         ("growth", "averaging", "episode_limit"),
         "it is a section of a run, beside algorithm, and not available to ask-and-tell or pyes.maximize",
     )
-    #: Whether an optimiser moves theta; then the constructor takes one.
+    #: Whether an optimiser updates theta; then the constructor takes one.
     optimized: ClassVar[bool] = False
-    #: Optimiser of a run that names none.
+    #: Default optimiser of a run.
     default_optimizer: ClassVar[str] = "adam"
     #: Whether perturbations come from the noise table.
     on_table: ClassVar[bool] = True
     #: Whether generations may differ in size; see `pyes.config.GrowthConfig`.
     grows: ClassVar[bool] = False
-    #: Whether it learns from behaviours, too.
+    #: Whether it also learns from behaviours.
     needs_behaviours: ClassVar[bool] = False
-    #: Whether every parameter has a sigma of its own.
+    #: Whether every parameter has its own sigma.
     scaled: ClassVar[bool] = False
-    #: Distributions of other projects that decide its numbers.
+    #: Distributions of other projects whose versions affect its numbers.
     packages: ClassVar[tuple[str, ...]] = ()
 
     name: str = ""
@@ -48,7 +48,7 @@ class AlgorithmConfig(Section):
 
     @classmethod
     def kind(cls, values: Mapping[str, Any]) -> type[Section]:
-        """Return the settings' class of the algorithm that is named."""
+        """Return the settings' class of the named algorithm."""
         if cls is not AlgorithmConfig:
             return cls
         config: type[Section] = algorithm_class(values.get("name", _DEFAULT), values.get("factory")).Config
@@ -60,20 +60,20 @@ class AlgorithmConfig(Section):
         return False
 
     def capacity(self, population_size: int) -> int:
-        """Return how many members a generation with this population size has at most."""
+        """Return the maximum number of members in a generation with this population size."""
         return population_size
 
     @property
     def bases(self) -> int:
-        """Most vectors that the members of one generation are perturbations of; see `pyes.Population`."""
+        """Maximum number of bases of a generation's members; see `pyes.Population`."""
         return 1 if self.on_table else self.population_size
 
     def is_fixed(self, key: str) -> bool:
-        """Return whether a run cannot go on with another value of a setting, not even with ``force=true``."""
+        """Return whether a setting cannot change when a run is resumed, not even with ``force=true``."""
         return False
 
     def starts(self, before: "AlgorithmConfig") -> dict[str, Any]:
-        """Return the starting value of each setting that differs from those before, or whose schedule does."""
+        """Return the new value of each setting that has changed or whose schedule has changed."""
         return {
             each.name: getattr(self, each.name)
             for each in fields(self)
@@ -88,7 +88,7 @@ class AlgorithmConfig(Section):
         self.check_even("algorithm.population_size", self.population_size)
 
     def check_even(self, key: str, population_size: int) -> None:
-        """Reject an odd number of mirrored members, which a key gives."""
+        """Reject an odd number of mirrored members, the value of ``key``."""
         if not (self.pairs and population_size % 2):
             return
         expected = f"an even number with {self.chosen}, whose members are mirrored pairs"
@@ -98,19 +98,13 @@ class AlgorithmConfig(Section):
 
     @property
     def chosen(self) -> str:
-        """How the configuration chooses the algorithm, for messages."""
+        """The setting that chooses the algorithm, for messages."""
         return f"algorithm.factory={self.factory}" if self.factory else f"algorithm.name={self.name}"
 
     def check_optimizer(self, optimizer: "OptimizerConfig") -> None:
-        """Refuse settings of an optimiser where there is none.
-
-        Raises
-        ------
-        ConfigError
-            One differs from its default, though the algorithm moves theta by itself.
-        """
+        """Reject optimiser settings other than the defaults if the algorithm has no optimiser."""
         default = OptimizerConfig()
-        # What other rules read has no effect beside Adam: so optimizer=adam is enough where an experiment sets them.
+        # Keys of other rules are ignored with Adam, so optimizer=adam is enough if an experiment sets them.
         for key in ("name", "beta1", "beta2", "epsilon"):
             if not self.optimized and getattr(optimizer, key) != getattr(default, key):
                 expected = f"{literal(getattr(default, key))} with {self.chosen}, which has no optimiser"
@@ -118,12 +112,12 @@ class AlgorithmConfig(Section):
 
 
 def algorithm_class(name: object, factory: object = None) -> type[Any]:
-    """Return the class of an algorithm: the user's own that ``factory`` names, or the registered one.
+    """Return the class of an algorithm: the user's own named by ``factory``, or the registered one.
 
     Raises
     ------
     ConfigError
-        There is no such algorithm, or its class is not one.
+        There is no such algorithm, or its class is not valid.
     """
     if factory is None:
         kind: type[Any] = ALGORITHMS.get(name)
@@ -136,12 +130,12 @@ def algorithm_class(name: object, factory: object = None) -> type[Any]:
 
 
 def algorithm_config(values: Mapping[str, Any]) -> AlgorithmConfig:
-    """Check the settings of the algorithm that they name; keys left out take their defaults.
+    """Check the settings of an algorithm; missing keys have their defaults.
 
     Raises
     ------
     ConfigError
-        An unknown name or key, a wrong type or an impossible value.
+        A name or key is unknown, or a value is invalid.
     """
     return typing.cast(AlgorithmConfig, parse(AlgorithmConfig, values, AlgorithmConfig.PATH))
 

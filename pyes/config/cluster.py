@@ -1,4 +1,4 @@
-"""Settings that every cluster has; each kind of cluster adds its own beside its class."""
+"""Common settings of all clusters; each kind of cluster adds its own beside its class."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from pyes.config.section import AtLeastOne, NotNegative, Positive, Section, refu
 
 @dataclass(frozen=True)
 class ClusterConfig(Section):
-    """Where members are evaluated; the result of a run does not depend on it."""
+    """Settings of the cluster that evaluates members; the results of a run do not depend on them."""
 
     PATH = "cluster"
-    #: Whether this machine may have no worker, since others do the work.
+    #: Whether this machine may have no workers, since other machines have some.
     may_be_idle: ClassVar[bool] = False
 
     name: str = "local"
@@ -25,7 +25,7 @@ class ClusterConfig(Section):
 
     @classmethod
     def kind(cls, values: Mapping[str, Any]) -> type[Section]:
-        """Return the settings of the cluster that is named."""
+        """Return the settings' class of the named cluster."""
         if cls is not ClusterConfig:
             return cls
         return cast(type[Section], CLUSTERS.get(values.get("name", cls.name)).Config)

@@ -1,4 +1,4 @@
-"""Settings of the policy network: what all kinds share; each kind's own lie beside its class in `pyes.networks`."""
+"""Common settings of all policy networks; each kind adds its own beside its class in `pyes.networks`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class NetworkConfig(Section):
     """Base of the settings of every kind of network; a kind narrows ``name`` to its own and adds its keys."""
 
     PATH = "network"
-    #: Distributions, beyond those of every run, whose versions decide its numbers.
+    #: Additional distributions whose versions affect its numbers.
     packages: ClassVar[tuple[str, ...]] = ()
 
     name: str = "linear"
@@ -22,7 +22,7 @@ class NetworkConfig(Section):
 
     @classmethod
     def kind(cls, values: Mapping[str, Any]) -> type[Section]:
-        """Return the settings' class of the network that is named; of the linear one when none is."""
+        """Return the settings' class of the named network (default: linear)."""
         if cls is not NetworkConfig:
             return cls
         return cast(type[Section], NETWORKS.get(values.get("name", cls.name)).Config)
@@ -34,5 +34,5 @@ class NetworkConfig(Section):
 
 
 def default_network() -> NetworkConfig:
-    """Return the settings of the network that a run has unless another is named."""
+    """Return the settings of the default network."""
     return cast(NetworkConfig, NetworkConfig.kind({})())

@@ -1,4 +1,4 @@
-"""Registries: from the name of a kind to its class, one registry for each thing that comes in several kinds.
+"""Registries from names to classes: one each for algorithms, tasks, networks and clusters.
 
 A *kind* is a class with its settings beside it::
 
@@ -24,7 +24,7 @@ from pyes.system.text import reason
 
 
 class Kind(Protocol):
-    """What every registered class has."""
+    """Interface of registered classes."""
 
     Config: ClassVar[type[Section]]
 
@@ -40,10 +40,10 @@ class Registry(Generic[K]):
     section : str
         Section whose ``name`` chooses the kind, for example ``"algorithm"``.
     package : str
-        Package that holds the kinds of pyes, one module a kind or a family of kinds. Also the name of the entry-point
-        group by which an installed package adds kinds of its own.
+        Package that contains pyes' own kinds, one module per kind or family of kinds. Also the name of the entry-point
+        group with which an installed package adds kinds.
     base : str
-        MODULE:CLASS that every kind from outside of pyes must derive from.
+        MODULE:CLASS from which every kind of other packages must derive.
     """
 
     def __init__(self, section: str, package: str, base: str = "builtins:object") -> None:
@@ -51,7 +51,7 @@ class Registry(Generic[K]):
         self._kinds: dict[str, K] = {}
 
     def register(self, name: str) -> Callable[[K], K]:
-        """Return a class decorator that enters a class under a name and gives the class that name as ``kind``."""
+        """Return a class decorator that registers a class under a name and sets its attribute ``kind`` to it."""
 
         def enter(kind: K) -> K:
             kind.kind = name
@@ -66,7 +66,7 @@ class Registry(Generic[K]):
         Raises
         ------
         ConfigError
-            There is no such kind (the message lists those there are), or its module cannot be imported.
+            There is no such kind (the message lists all kinds), or its module cannot be imported.
         """
         if isinstance(name, str) and name not in self._kinds:
             self._import_named(name)
@@ -80,7 +80,7 @@ class Registry(Generic[K]):
         return sorted(self._kinds.keys() | {point.name for point in self._entry_points()})
 
     def with_key(self, key: str) -> str:
-        """Say which of the package's own kinds have a key, for the message about one that lacks it; empty for none."""
+        """Return a hint which of the package's own kinds have a key; empty if none has."""
         kinds = self.classes().values()
         names = sorted(kind.kind for kind in kinds if key in {each.name for each in dataclasses.fields(kind.Config)})
         return f"it is a key of {self.section}={', '.join(names)}" if names else ""
@@ -91,26 +91,26 @@ class Registry(Generic[K]):
         return {kind.__name__: kind for kind in self._kinds.values() if kind.__module__.startswith(self.package)}
 
     def title(self, name: str) -> str:
-        """Return how people write a kind, for example "OpenAI-ES"; the name itself where it is not known here."""
+        """Return the title of a kind, for example "OpenAI-ES"; the name itself if it is unknown."""
         try:
             return getattr(self.get(name), "title", "") or name
         except ConfigError:
             return name
 
     def from_factory(self, factory: object, expected: str) -> K:
-        """Return the class of the user's own that ``factory``, a PACKAGE:CLASS, names.
+        """Return the user's own class named by ``factory``, a PACKAGE:CLASS.
 
         Parameters
         ----------
         factory : str
             Value of the section's key ``factory``.
         expected : str
-            What it must be, with an example, for the message.
+            Expected form with an example, for the message.
 
         Raises
         ------
         ConfigError
-            It cannot be imported, or it is no such class.
+            It cannot be imported, or it is not such a class.
         """
         key = f"{self.section}.factory"
         if not isinstance(factory, str):
@@ -118,9 +118,9 @@ class Registry(Generic[K]):
         return self._checked(lookup.find(key, factory, expected), f"{key}={factory}")
 
     def _checked(self, found: Any, what: str) -> K:
-        """Return a class from outside of pyes, if it can be a kind."""
+        """Check that a class of another package can be a kind, and return it."""
         module, _, name = self.base.partition(":")
-        base = getattr(importlib.import_module(module), name)  # ours, so allowed where few packages are
+        base = getattr(importlib.import_module(module), name)
         if not (isinstance(found, type) and issubclass(found, base)):
             raise ConfigError(f"{what} is not a class that derives from {base.__module__}.{base.__qualname__}")
         config = getattr(found, "Config", None)
@@ -133,7 +133,7 @@ class Registry(Generic[K]):
         return found  # type: ignore[return-value]
 
     def _import_named(self, name: str) -> None:
-        """Import what may register a name: the module of that name, else all modules, else an entry point."""
+        """Import the module that may register a name: the one of that name, or else all, or else an entry point."""
         if name in self._modules():
             importlib.import_module(f"{self.package}.{name}")
         if name not in self._kinds:
@@ -158,7 +158,7 @@ class Registry(Generic[K]):
             importlib.import_module(f"{self.package}.{name}")
 
     def _modules(self) -> list[str]:
-        """Return the modules of the package; not its sub-packages, which may import heavy libraries."""
+        """Return the modules of the package, without sub-packages, which may import large libraries."""
         path = importlib.import_module(self.package).__path__
         return [module.name for module in pkgutil.iter_modules(path) if not module.ispkg]
 
@@ -166,7 +166,7 @@ class Registry(Generic[K]):
         return importlib.metadata.entry_points(group=self.package)
 
 
-#: By the sections of the configuration. Folders of kinds lie above this one, and are imported by name only.
+#: The folders of kinds belong to higher layers than this one, and are imported only by name.
 ALGORITHMS: Registry[Any] = Registry("algorithm", "pyes.algorithms", "pyes.algorithms.base:Algorithm")
 TASKS: Registry[Any] = Registry("task", "pyes.tasks", "pyes.tasks.base:Task")
 NETWORKS: Registry[Any] = Registry("network", "pyes.networks", "pyes.networks.base:Network")
@@ -174,6 +174,6 @@ CLUSTERS: Registry[Any] = Registry("cluster", "pyes.cluster")
 
 
 def kinds_with_key(section: str, key: str) -> str:
-    """Say which kinds of a section have a key; empty for none, or where the section has no kinds."""
+    """Return a hint which kinds of a section have a key; empty if none has, or if the section has no kinds."""
     registries = {each.section: each for each in (ALGORITHMS, TASKS, NETWORKS, CLUSTERS)}
     return registries[section].with_key(key) if section in registries else ""

@@ -1,6 +1,6 @@
-"""Settings of a whole run: its budgets, its small sections, and what it trains unless a task is named.
+"""Settings of a whole run: its budgets, its small sections, and the default run.
 
-Owns the checks that involve several sections. Knows the larger sections by their base classes only.
+Owns the checks that involve several sections. Knows the larger sections only by their base classes.
 """
 
 import time
@@ -56,7 +56,7 @@ class EvaluationConfig(Section):
 
     every: Annotated[int, NotNegative] = 5  # generations; 0: never
     episodes: Annotated[int, AtLeastOne] = 50
-    #: Timesteps of evaluations, at most, as a share of those of training: else one is skipped. None: no bound.
+    #: Maximum timesteps of evaluations as a share of those of training; beyond it they are skipped. None: no bound.
     share: Annotated[float, Share] | None = 0.1
 
 
@@ -71,9 +71,9 @@ class SnapshotConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(Section):
-    """A whole run. Of the budgets (the four after seed), the first one reached ends it.
+    """A whole run. It ends when the first of its budgets (the four keys after seed) is reached.
 
-    Every key but ``task`` has a default. `from_mapping` needs no task either: see `DEFAULT_RUN`.
+    Every key except ``task`` has a default; `from_mapping` also has a default task, see `DEFAULT_RUN`.
     """
 
     seed: Annotated[int, Seed] = 0
@@ -83,7 +83,7 @@ class TrainConfig(Section):
     target_return: float | None = None  # mean return of an evaluation
     run_dir: str = field(default_factory=lambda: time.strftime("runs/%Y-%m-%d/%H-%M-%S"))
     resume: str | None = None
-    force: bool = False  # with resume: settings that decide theta may change from here on
+    force: bool = False  # with resume: settings that affect theta may change from here on
     task: TaskConfig
     algorithm: AlgorithmConfig = field(default_factory=lambda: algorithm_config({}))
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -116,7 +116,7 @@ class TrainConfig(Section):
         self.task.check_beside(self.network, None if entries == "auto" else entries)
 
     def _check_averaging(self) -> None:
-        """Reject averaging from a single episode, which has no halves to compare, and a maximum below the start."""
+        """Reject averaging with a single episode, which has no halves to compare, and a maximum below the minimum."""
         most, episodes = self.averaging.episodes_max, self.task.episodes
         if most is None:
             return
@@ -139,8 +139,9 @@ class TrainConfig(Section):
         algorithm.check_even("growth.population_max", most)
 
 
-#: What a run trains if none of these keys of ``task`` names a task: ``experiment=lunar_lander`` of the command line.
+#: Keys of ``task`` that choose a task.
 _NAMES_OF_TASKS = ("name", "env_id", "factory")
+#: The default run, if none of them is given: ``experiment=lunar_lander`` of the command line.
 DEFAULT_RUN: Mapping[str, Any] = {
     "task": {
         "env_id": "LunarLanderContinuous-v3",
@@ -150,7 +151,7 @@ DEFAULT_RUN: Mapping[str, Any] = {
     "episode_limit": {"initial": 400},
 }
 
-#: Keys and sections that do not decide theta: they may change whenever a run is resumed.
+#: Keys and sections that do not affect theta: they may change when a run is resumed.
 FREE = (
     "generations", "timesteps", "time_limit", "target_return", "run_dir", "resume", "force", "cluster", "logger",
     "evaluation", "snapshot",
@@ -158,12 +159,12 @@ FREE = (
 
 
 def from_mapping(mapping: Mapping[str, Any]) -> TrainConfig:
-    """Check a nested mapping and make a `TrainConfig` of it; keys left out take their defaults.
+    """Check a nested mapping and convert it to a `TrainConfig`; missing keys have their defaults.
 
     Raises
     ------
     ConfigError
-        An unknown key (the message lists the allowed ones), a wrong type or an impossible value.
+        A key is unknown (the message lists the allowed ones), or a value is invalid.
     """
     complete = _completed(mapping) if isinstance(mapping, Mapping) else mapping
     return typing.cast(TrainConfig, parse(TrainConfig, complete, ""))
@@ -184,5 +185,5 @@ def _completed(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def deciding(config: TrainConfig) -> dict[str, Any]:
-    """Return the settings that decide theta, as `to_mapping` has them."""
+    """Return the settings that affect theta, as in `to_mapping`."""
     return {key: value for key, value in to_mapping(config).items() if key not in FREE}

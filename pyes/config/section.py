@@ -1,4 +1,4 @@
-"""What every section of the configuration shares: how a value is checked, and how a refusal reads.
+"""The base of all sections of the configuration: checks of values, and texts of errors.
 
 Owns the meaning of annotations (types, ranges, allowed names). Must not know any key.
 """
@@ -19,7 +19,7 @@ from pyes.system.text import literal
 
 @dataclass(frozen=True)
 class Range:
-    """Allowed range of a number, or of each number of a tuple; an open end excludes its bound."""
+    """Allowed range of a number, or of each number in a tuple; an open end excludes its bound."""
 
     minimum: float | None = None
     maximum: float | None = None
@@ -33,7 +33,7 @@ class Range:
         return self.maximum is None or not (value > self.maximum or (self.open_maximum and value == self.maximum))
 
     def __str__(self) -> str:
-        """Return the range as it stands in a message, for example ``> 0 and <= 1``."""
+        """Return the range for a message, for example ``> 0 and <= 1``."""
         ends = []
         if self.minimum is not None:
             ends.append(f"{'>' if self.open_minimum else '>='} {self.minimum}")
@@ -51,31 +51,31 @@ Seed = Range(minimum=0, maximum=2**64 - 1)
 
 @dataclass(frozen=True)
 class Section:
-    """Base of all sections: checks and converts its fields, so that a section that exists is valid."""
+    """Base of all sections: checks and converts its fields, so that every section is valid."""
 
-    #: Key of the section; what it is called in messages.
+    #: Key of the section, used in messages.
     PATH: ClassVar[str] = ""
-    #: Keys that one might look for in this section, and what to know about each.
+    #: Keys that users may expect in this section, and a hint for each.
     ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def kind(cls, values: Mapping[str, Any]) -> "type[Section]":
-        """Return the class that these values are for, where a section is of several kinds."""
+        """Return the class for these values, if the section has several kinds."""
         return cls
 
     @classmethod
     def where(cls, key: str) -> str:
-        """Return where a key is that this section lacks, for the message about it; empty where that is unknown."""
+        """Return a hint about a key that this section does not have, or an empty string."""
         return cls.ELSEWHERE.get(key, "")
 
     def __post_init__(self) -> None:
-        """Check every field against its annotation, then what only holds between fields."""
+        """Check every field against its annotation, then combinations of fields."""
         for name, hint in _hints(type(self)).items():
             object.__setattr__(self, name, parse(hint, getattr(self, name), _join(self.PATH, name)))
         self.check()
 
     def check(self) -> None:
-        """Refuse combinations of values that are each allowed alone."""
+        """Reject invalid combinations of values."""
 
 
 def to_mapping(config: Section) -> dict[str, Any]:
@@ -84,14 +84,14 @@ def to_mapping(config: Section) -> dict[str, Any]:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the keys in which two nested mappings differ, dotted and sorted, each with its old and its new value."""
+    """Return the sorted dotted keys in which two nested mappings differ, each with its old and new value."""
     old, new = flat(before), flat(after)
     keys = sorted(old.keys() | new.keys())
     return {key: (old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key)}
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested mappings as one, with dotted keys."""
+    """Flatten nested mappings to dotted keys."""
     result: dict[str, Any] = {}
     for key, value in values.items():
         result |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {prefix + key: value}
@@ -99,17 +99,17 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested mappings as one in which ``changes`` win over ``base``."""
+    """Merge nested mappings; values in ``changes`` replace those in ``base``."""
     result = dict(base)
     for key, value in changes.items():
-        # What an environment takes is the user's own mapping: given again, it replaces the former as a whole.
+        # Arguments of an environment are replaced as a whole.
         both = isinstance(value, Mapping) and isinstance(base.get(key), Mapping) and key != "env_kwargs"
         result[key] = merged(base[key], value) if both else value
     return result
 
 
 def refusal(key: str, got: object, expected: str) -> ConfigError:
-    """Return the one-line error that names a key, what was got and what was expected."""
+    """Return the one-line error with a key, its value and the expected one."""
     return ConfigError(f"{key or 'configuration'}: got {literal(got)}, expected {expected}")
 
 
@@ -131,7 +131,7 @@ def _join(path: str, key: str) -> str:
 
 
 def parse(hint: Any, value: Any, path: str) -> Any:
-    """Return the value as the annotation wants it, or raise a ConfigError that names its path."""
+    """Return the value converted to the annotated type, or raise a ConfigError that names its path."""
     if isinstance(hint, type) and issubclass(hint, Section):
         return _parse_section(hint, value, path)
     parsed = _match(hint, value)
@@ -190,7 +190,7 @@ def _match_scalar(hint: Any, value: Any) -> Any:
         return _MISMATCH
     if hint is float:
         return float(value)
-    return int(value) if value == int(value) else _MISMATCH  # 1e6 is a fine number of timesteps
+    return int(value) if value == int(value) else _MISMATCH  # accepts 1e6
 
 
 def _describe(hint: Any) -> str:
@@ -213,7 +213,7 @@ JSON_MAPPING = "a mapping of what JSON has: strings, numbers, true, false, null,
 
 
 def is_json(value: Any) -> bool:
-    """Whether a value comes back as it is from JSON, in which a run's configuration is kept."""
+    """Whether JSON, in which a run's configuration is stored, preserves a value."""
     try:
         return bool(json.loads(json.dumps(value, allow_nan=False)) == plain(value))
     except (TypeError, ValueError):
@@ -221,7 +221,7 @@ def is_json(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: mappings as dicts, tuples as lists."""
+    """Convert a value to JSON types: mappings to dicts, tuples to lists."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""Settings that tasks of several kinds have in common; each kind adds its own beside its class in `pyes.tasks`."""
+"""Common settings of all tasks; each kind adds its own beside its class in `pyes.tasks`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from pyes.config.section import (
     refusal,
 )
 
-#: The kind of task of a configuration that names none.
+#: The default kind of task.
 _DEFAULT = "gymnasium"
 
 
@@ -27,9 +27,9 @@ def task_class(name: object, factory: object = None) -> Any:
     Parameters
     ----------
     name : str
-        Value of ``task.name``; empty for a class from outside that is installed nowhere.
+        Value of ``task.name``; empty to use ``factory``.
     factory : str or None
-        Value of ``task.factory``; without a name the PACKAGE:CLASS to use.
+        Value of ``task.factory``; without a name, the PACKAGE:CLASS of the kind.
 
     Raises
     ------
@@ -46,16 +46,16 @@ class TaskConfig(Section):
     """Base of the settings of every kind of task; a kind narrows ``name`` to its own and adds its keys."""
 
     PATH = "task"
-    #: Defaults of a run of such a task that differ from those of other runs, as nested mappings.
+    #: Defaults of a run of this kind that differ from the general ones, as nested mappings.
     RUN_DEFAULTS: ClassVar[Mapping[str, Any]] = {}
 
     name: str = ""
     env_kwargs: dict[str, Any] = field(default_factory=dict)  # arguments of the environment or function
-    episodes: Annotated[int, AtLeastOne] = 1  # a member and generation; their mean is the member's return
+    episodes: Annotated[int, AtLeastOne] = 1  # per member and generation; their mean is the member's return
     max_timesteps: Annotated[int, AtLeastOne] | None = None  # of an episode; None: the task's own limit
 
-    # What a run reads of every task. Without annotations these are constants, and no keys: their values for a task
-    # without observations, actions and seeds. `EnvironmentConfig` makes keys of them.
+    # Values that a run reads for every task. Without annotations these are constants, not keys, for tasks without
+    # observations, actions and seeds. `EnvironmentConfig` turns them into keys.
     common_random_numbers = "generation"
     normalize_observations = False
     observation_clip = 5.0
@@ -68,7 +68,7 @@ class TaskConfig(Section):
 
     @classmethod
     def kind(cls, values: Mapping[str, Any]) -> type[Section]:
-        """Return the settings' class of the kind of task that is named."""
+        """Return the settings' class of the named kind of task."""
         if cls is not TaskConfig:
             return cls
         factory = values.get("factory")
@@ -76,25 +76,25 @@ class TaskConfig(Section):
 
     @property
     def title(self) -> str:
-        """What the task is called: the environment's id, or the name of the function or class."""
+        """Name of the task: the environment's id, or the name of the function or class."""
         return getattr(self, "factory", None) or self.name
 
     def check(self) -> None:
-        """Refuse the name of another kind, and arguments that a run's files cannot keep."""
+        """Reject the name of another kind, and arguments that are not JSON values."""
         if self.name != type(self).name:
             raise refusal("task.name", self.name, f"{type(self).name!r} with settings of {type(self).__name__}")
         if not is_json(self.env_kwargs):
             raise refusal("task.env_kwargs", self.env_kwargs, JSON_MAPPING)
 
     def check_beside(self, network: NetworkConfig, entries: int | None) -> None:
-        """Refuse settings of other sections that do not go with the task.
+        """Reject settings of other sections that do not fit the task.
 
         Parameters
         ----------
         network : NetworkConfig
             The policy network.
         entries : int or None
-            Length of the noise table; None where it is not known yet, or not used.
+            Length of the noise table; None if it is not known yet or not used.
         """
 
 
@@ -115,7 +115,7 @@ class EnvironmentConfig(TaskConfig):
     behaviour: str = "none"  # what tells episodes apart, for novelty search
 
     def check(self) -> None:
-        """Refuse bins that do not go with the action."""
+        """Reject ``bins`` that do not fit ``action``."""
         super().check()
         if self.action == "bins" and self.bins < 2:
             raise refusal("task.bins", self.bins, "an integer >= 2 with task.action=bins")
@@ -124,5 +124,5 @@ class EnvironmentConfig(TaskConfig):
 
 
 def default_task() -> TaskConfig:
-    """Return the settings of the task that a run has unless another is named."""
+    """Return the settings of the default task."""
     return cast(TaskConfig, TaskConfig.kind({})())

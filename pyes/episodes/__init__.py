@@ -1,4 +1,4 @@
-"""From parameters to a return: batches of members, rollouts of their episodes, observation statistics.
+"""Evaluation of parameters: batches of members, rollouts of their episodes, observation statistics.
 
-Must not know processes, machines or the algorithm that asks.
+Must not know processes, machines or the algorithm.
 """

@@ -1,6 +1,6 @@
-"""What the head and the nodes exchange: plain values, no code.
+"""The values that the head and the nodes exchange.
 
-A `Plan` is sent once a run; a `Batch` is sent, and `Results` are returned, once a generation or evaluation.
+A `Plan` is sent once per run; a `Batch` is sent, and `Results` are returned, once per generation or evaluation.
 """
 
 from dataclasses import dataclass, field
@@ -20,25 +20,25 @@ class Status(IntEnum):
     OK = 0
     RAISED = 1  # the environment or the function raised
     NOT_FINITE = 2  # its return was NaN or infinite
-    KILLED = 3  # it crashed or hung its worker, or took all memory, as often as cluster.attempts allows
+    KILLED = 3  # it crashed or hung its worker, or used up the memory, cluster.attempts times
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a node must know to evaluate members of one run."""
+    """Information that a node needs to evaluate members of one run."""
 
     seed: int
     dim: int
     capacity: int  # members of the largest batch
-    episodes: int  # of a member, at most
+    episodes: int  # maximum per member
     observation_size: int
-    statistics_rows: int  # members of a batch whose observations are summed, at most
+    statistics_rows: int  # maximum number of members in a batch whose observations are summed
     policy: PolicySpec | None  # None: members are plain vectors for a function
-    vector: int = 1  # members that a worker evaluates at once, at most, where the task can
-    reference_batch: NDArray[Any] | None = None  # what virtual batch normalisation takes its statistics over
-    bases: int = 1  # vectors that the members of a batch are perturbations of, at most
+    vector: int = 1  # maximum number of members that a worker evaluates at once, if the task supports it
+    reference_batch: NDArray[Any] | None = None  # for the statistics of virtual batch normalisation
+    bases: int = 1  # maximum number of vectors that the members of a batch are perturbations of
     scaled: bool = False  # whether populations have a deviation
-    behaviour_size: int = 0  # numbers that characterise an episode; 0: none are wanted
+    behaviour_size: int = 0  # size of an episode's behaviour; 0 if none is wanted
     halves: bool = False  # whether the mean return of each half of a member's episodes is wanted
 
 
@@ -52,11 +52,11 @@ class Batch:
     seeds : int64 (n, episodes)
         Environment seed of each member's episodes.
     mean, inverse_std : float32 (observation_size,) or None
-        How observations are normalised.
+        Normalisation of observations.
     limit : int
-        Timesteps of an episode, at most.
+        Maximum timesteps of an episode.
     statistics_stride : int
-        Observations are summed for every member whose index is a multiple of this; 0: for none.
+        Observations are summed for members whose index is a multiple of this; 0: for none.
     action_noise : bool
         Whether the policy's action noise is on.
     evaluation : bool
@@ -74,35 +74,35 @@ class Batch:
 
     @property
     def generation(self) -> int:
-        """The generation that the members belong to."""
+        """The generation of the members."""
         return self.population.generation
 
 
 @dataclass(frozen=True)
 class Results:
-    """Results of a batch, or of some members of one, in member order.
+    """Results of a batch or of some of its members, in member order.
 
     Attributes
     ----------
     members : int64 (n,)
-        Which of the batch these are.
+        Indices of the members.
     returns : float64 (n,)
         Mean undiscounted return over the member's episodes; NaN where it failed.
     lengths : int64 (n,)
-        Timesteps of all its episodes together.
+        Total timesteps of its episodes.
     status : uint8 (n,)
         See `Status`.
     sums : float64 (rows, 2, observation_size)
         Sums of observations and of their squares.
     sum_lengths : int64 (rows,)
-        Timesteps behind each row of sums.
+        Timesteps in each row of sums.
     behaviours : float32 (n, behaviour_size)
         Mean behaviour over the member's episodes; NaN where it failed.
     halves : float64 (n, 2)
-        Mean return over each half of the member's episodes, of which the second one may be longer by one; NaN
-        where it failed or has one episode; (n, 0): not wanted.
+        Mean return over each half of the member's episodes (the second half has one more if their number is odd); NaN
+        where it failed or has only one episode; (n, 0) if not wanted.
     busy_seconds : float
-        Time that all workers together spent on members.
+        Time that workers spent on members, summed over all workers.
     """
 
     members: NDArray[np.int64]

@@ -1,7 +1,7 @@
-"""The reference batch of virtual batch normalisation: observations that a random policy sees in the task.
+"""The reference batch of virtual batch normalisation: observations of a random policy in the task.
 
-Owns how the batch is drawn. Knows no network. Invariant: task settings and seed decide it, bit for bit, wherever the
-task is deterministic; so a run never stores it to go on, only its digest to prove it.
+Owns how the batch is drawn. Knows no network. Invariant: with a deterministic task, its bits depend only on task
+settings and seed; so a run stores only its digest.
 """
 
 import copy
@@ -21,7 +21,8 @@ from pyes.tasks import Task
 
 #: Observations in the batch, as in Salimans et al. 2016 and Such et al. 2017.
 SIZE = 128
-#: One observation of so many is taken: neighbours are alike. 2,048 timesteps of an Atari game take about two seconds.
+#: One observation is taken from each sequence of this length, since neighbours are similar. The resulting 2,048
+#: timesteps of an Atari game take about two seconds.
 INTERVAL = 16
 
 
@@ -43,7 +44,7 @@ def draw_reference_batch(config: TaskConfig, seed: int) -> NDArray[Any]:
             due = next(taken)
             for timestep, observation in enumerate(_observations(task, seed)):
                 if timestep == due:
-                    batch.append(np.array(observation).reshape(-1))  # a copy: the environment may use its own again
+                    batch.append(np.array(observation).reshape(-1))  # a copy: the environment may reuse its array
                     if (due := next(taken, None)) is None:
                         break
         except BaseException as error:
@@ -56,11 +57,11 @@ def draw_reference_batch(config: TaskConfig, seed: int) -> NDArray[Any]:
 
 
 def _observations(task: Task, seed: int) -> Iterator[Any]:
-    """Yield what a random policy sees, episode after episode."""
+    """Yield the observations of a random policy, episode after episode."""
     episode = 0
     while True:
         environment_seed, action_seed = streams.reference_batch_seeds(seed, episode)
-        space = copy.deepcopy(task.action_space)  # of environments of one kind it may be one and the same
+        space = copy.deepcopy(task.action_space)  # environments of one kind may share it
         space.seed(action_seed)
         yield task.reset(environment_seed)
         timestep, ended = 0, False

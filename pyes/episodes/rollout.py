@@ -41,7 +41,7 @@ class Rollout:
         try:
             for length in range(1, (limit or sys.maxsize) + 1):  # noqa: B007
                 observation, reward, terminated, truncated, _ = step(act(observation))
-                # A float32 reward would drag the sum down to float32 (NumPy's promotion of Python floats).
+                # With a float32 reward, NumPy's promotion would make the sum float32.
                 total += float(reward)
                 if terminated or truncated:
                     break
@@ -53,7 +53,7 @@ class Rollout:
         return total, length
 
     def behaviour(self) -> NDArray[Any]:
-        """Return what characterises the episode that was run last: (task.behaviour_size,)."""
+        """Return the behaviour of the last episode: (task.behaviour_size,)."""
         return self.task.behaviour(self._observation)
 
 
@@ -74,26 +74,26 @@ def _check_reward(reward: Any) -> None:
 
 
 class Evaluator(Protocol):
-    """What a worker needs to evaluate members."""
+    """Evaluates the members of a worker."""
 
     def begin(self, batch: Batch) -> None:
-        """Take the settings of a new batch."""
+        """Apply the settings of a new batch."""
 
     def load(self, theta: NDArray[np.float32], sums: NDArray[np.float64] | None) -> None:
-        """Take a member's parameters, and where to sum its observations."""
+        """Load a member's parameters; its observations are added to ``sums``."""
 
     def episode(self, member: int, episode: int, seed: int) -> tuple[float, int]:
         """Run one episode of the loaded member; return (return, length)."""
 
     def behaviour(self) -> NDArray[Any]:
-        """Return what characterises that episode: (plan.behaviour_size,)."""
+        """Return the behaviour of the last episode: (plan.behaviour_size,)."""
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release all resources."""
 
 
 class TaskEvaluator:
-    """Members are policies in a task, which belongs to the evaluator."""
+    """Evaluates members as policies in a task, which it owns."""
 
     def __init__(self, task: Task, plan: Plan) -> None:
         assert plan.policy is not None
@@ -104,7 +104,7 @@ class TaskEvaluator:
         self._generation = 0
 
     def begin(self, batch: Batch) -> None:
-        """Freeze the normalisation, the episode limit and the action noise of this batch."""
+        """Set the normalisation, the episode limit and the action noise of a batch."""
         self._limit, self._generation = batch.limit, batch.generation
         runner = self._rollout.runner
         runner.normalize(batch.mean, batch.inverse_std, self._clip)
@@ -121,7 +121,7 @@ class TaskEvaluator:
         return self._rollout.run(seed, self._limit)
 
     def behaviour(self) -> NDArray[Any]:
-        """Return what characterises that episode."""
+        """Return the behaviour of the last episode."""
         return self._rollout.behaviour()
 
     def close(self) -> None:
@@ -130,17 +130,17 @@ class TaskEvaluator:
 
 
 class FunctionEvaluator:
-    """Members are arguments of a plain function."""
+    """Evaluates members as arguments of a plain function."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
         self._theta: NDArray[Any] = np.empty(0, np.float32)
 
     def begin(self, batch: Batch) -> None:
-        """Nothing changes between batches."""
+        """Do nothing: batches have no settings for a function."""
 
     def load(self, theta: NDArray[np.float32], sums: NDArray[np.float64] | None) -> None:
-        """Keep a copy: the function may do with it what it likes."""
+        """Load a copy of a member's parameters, which the function may change."""
         self._theta = theta.copy()
 
     def episode(self, member: int, episode: int, seed: int) -> tuple[float, int]:
@@ -148,11 +148,11 @@ class FunctionEvaluator:
         return float(self._function(self._theta)), 1
 
     def behaviour(self) -> NDArray[Any]:
-        """Return nothing: a call has a value and no more."""
+        """Return an empty array: a function has no behaviour."""
         return np.empty(0)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 #: What members are evaluated on: a task, or a function of theta.

@@ -1,11 +1,11 @@
-"""Observation statistics of a run: merged in member order once a generation, frozen in between."""
+"""Observation statistics of a run: merged in member order once per generation, constant in between."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-_LEAST_STD = 1e-2  # an observation that never moved must not be blown up when it first does
+_LEAST_STD = 1e-2  # limits the normalised value of an observation that was constant so far
 
 
 class RunningStats:
@@ -22,23 +22,22 @@ class RunningStats:
         self._sums = np.zeros((2, size))
 
     def merged(self, sums: NDArray[np.float64], lengths: NDArray[np.int64]) -> tuple[int, NDArray[np.float64]]:
-        """Return count and sums with the observations of some members added; what is held stays as it is.
+        """Return count and sums with the observations of some members added, without changing the state.
 
         Parameters
         ----------
         sums : float64 (rows, 2, size)
             Sums of observations and of their squares, in member order.
         lengths : int64 (rows,)
-            Observations behind each row.
-
-        Rows that are not finite (an environment that observed NaN) are left out.
+            Observations in each row.
 
         Returns
         -------
         int, float64 (2, size)
+            Without rows that are not finite, as from an observation of NaN.
         """
         count, total = self.count, self._sums.copy()
-        # One row after the other: additions are in member order, whichever worker computed the rows.
+        # Row by row, so that additions are in member order.
         for row, length in zip(sums, lengths.tolist(), strict=True):
             if np.isfinite(row).all():
                 total += row
@@ -55,10 +54,10 @@ class RunningStats:
         return mean.astype(np.float32), inverse_std.astype(np.float32)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on."""
+        """Return count and sums."""
         return {"count": self.count, "sums": self._sums.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         self.count = int(state["count"])
         self._sums[:] = state["sums"]

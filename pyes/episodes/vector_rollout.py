@@ -1,7 +1,7 @@
 """Episodes of many members at once: one call steps all environments, another computes all actions.
 
 Owns the loop over timesteps of a vector of environments. Knows nothing of populations or processes. Invariant: each
-episode is, bit for bit, the one that `pyes.episodes.rollout` runs for the same member and seed.
+episode equals, bit for bit, that of `pyes.episodes.rollout` for the same member and seed.
 """
 
 import sys
@@ -19,7 +19,7 @@ from pyes.tasks import VectorTask
 
 @dataclass(frozen=True)
 class Ended:
-    """An episode that has ended: its slot, return and length, and its behaviour if one is wanted."""
+    """An episode that has ended: its slot, return, length, and behaviour if wanted."""
 
     slot: int
     return_: float
@@ -28,7 +28,7 @@ class Ended:
 
 
 class VectorEvaluator:
-    """Policies in a vector of environments, a slot each; the task belongs to the evaluator."""
+    """Evaluates policies in a vector of environments, one per slot; owns the task."""
 
     def __init__(self, task: VectorTask, plan: Plan) -> None:
         assert plan.policy is not None
@@ -42,14 +42,14 @@ class VectorEvaluator:
         self._limit = self._generation = 0
 
     def begin(self, batch: Batch) -> None:
-        """Freeze the normalisation, the episode limit and the action noise of this batch."""
+        """Set the normalisation, the episode limit and the action noise of a batch."""
         self._limit, self._generation = batch.limit, batch.generation
         for runner in self._runners:
             runner.normalize(batch.mean, batch.inverse_std, self._clip)
             runner.set_action_noise(batch.action_noise)
 
     def load(self, slot: int, theta: NDArray[np.float32], sums: NDArray[np.float64] | None) -> None:
-        """Load a member's parameters, and where to sum its observations, into the policy of a slot."""
+        """Load a member's parameters into a slot; its observations are added to ``sums``."""
         self._runners[slot].load(theta)
         self._runners[slot].collect(sums)
 
@@ -59,9 +59,11 @@ class VectorEvaluator:
         Parameters
         ----------
         members : Sequence[int]
-            Whose policies the first slots hold.
+            Members in the first slots.
+        episode : int
+            Index of the episode.
         seeds : Sequence[int]
-            Environment seed of each.
+            Environment seed of each member.
         """
         for slot, member in enumerate(members):
             self._runners[slot].begin_episode(self._seed, self._generation, member, episode)

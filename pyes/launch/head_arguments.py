@@ -1,4 +1,4 @@
-"""The head's part of a launch: where nodes find it, and which arguments it gets beside the user's own.
+"""The head's part of a launch: its address for nodes, and its arguments in addition to the user's.
 
 Owns the arguments of ``pyes train`` that a launch sets. Starts nothing.
 """
@@ -12,9 +12,9 @@ _OURS = ("cluster", "cluster.name", "cluster.listen", "cluster.key")
 
 
 def split(training: list[str]) -> tuple[list[str], list[str]]:
-    """Return the arguments of ``train`` in two parts: before and after the place where a launch puts its own.
+    """Return the arguments of ``train`` in two parts, between which a launch inserts its own.
 
-    Hydra wants all overrides in one place, and the last one of a key counts.
+    Hydra requires all overrides in one place, and the last one of a key counts.
 
     Raises
     ------
@@ -34,18 +34,18 @@ def split(training: list[str]) -> tuple[list[str], list[str]]:
 
 
 def overrides(listen: Address, key: str) -> list[str]:
-    """Return what makes ``pyes train`` the head of nodes, in the grammar of Hydra's overrides."""
+    """Return the overrides that make ``pyes train`` the head of nodes."""
     quoted = key.replace("'", "\\'").replace("${", "\\${")
     return ["cluster=socket", f"cluster.listen='{listen}'", f"cluster.key='{quoted}'"]
 
 
 def address_for_nodes() -> str:
-    """Return this machine's outgoing address; its name where there is no way out."""
+    """Return this machine's outgoing address, or its name without a route."""
     return own_host("192.0.2.1") or socket.gethostname()  # an address that no machine has (RFC 5737)
 
 
 def listening(address: Address) -> Address:
-    """Return where a head listens that nodes find at ``address``: at all addresses, unless it is a loopback address."""
+    """Return where the head listens for nodes that use ``address``: at all addresses, unless it is loopback."""
     if address.is_loopback:
         return address
     return Address("::" if ":" in address.host else "0.0.0.0", address.port)

@@ -1,4 +1,4 @@
-"""The file that lists hosts for ``pyes launch ssh``, and what is run on each.
+"""The file that lists hosts for ``pyes launch ssh``, and the command for each.
 
 A line is ``[user@]host [workers=N] [python=PATH | pyes=COMMAND] [dir=PATH]``, in the quoting of a shell; ``#`` begins a
 comment. Opens no connection.
@@ -14,9 +14,9 @@ from pyes.errors import ConfigError
 from pyes.remote import tied
 from pyes.system.addresses import Address
 
-#: What a host prints just before it becomes a node: what it prints earlier is ssh's, or its shell's.
+#: Printed by a host just before it becomes a node; earlier output is from ssh or the shell.
 REACHED = "pyes: here"
-_NAME = re.compile(r"[\w.@:%][\w.@:%-]*")  # ssh would read a name that begins with - as an option
+_NAME = re.compile(r"[\w.@:%][\w.@:%-]*")  # ssh would take a name that begins with - for an option
 _SETTINGS = ("workers", "python", "pyes", "dir")
 
 
@@ -27,13 +27,13 @@ class Host:
     Attributes
     ----------
     name : str
-        What ssh is given: a host, or an alias of its configuration.
+        A host, or an alias in ssh's configuration.
     program : str
-        Words of a shell that run pyes there.
+        Shell command that runs pyes there.
     directory : str or None
-        Where to run it, for user code; None: where ssh arrives.
+        Working directory, for user code (default: the home directory).
     workers : int or None
-        Worker processes; None: one a core.
+        Worker processes (default: one per core).
     """
 
     name: str
@@ -42,7 +42,7 @@ class Host:
     workers: int | None = None
 
     def command(self, head: Address) -> str:
-        """Return what the host's shell runs to become a node of a head: until standard input, with the key, closes."""
+        """Return the shell command that makes the host a node of a head until standard input, with the key, closes."""
         there = "" if self.directory is None else f"cd {_path(self.directory)} && "
         worker = shlex.join(tied.arguments(str(head), self.workers))
         return f"{there}echo {shlex.quote(REACHED)} && exec {self.program} {worker}"
@@ -96,7 +96,7 @@ def _workers(text: str | None, where: str) -> int | None:
 
 
 def _path(text: str) -> str:
-    """Return a path in the quoting of a shell, in which a leading ~ still is the home directory."""
+    """Quote a path for a shell, but keep a leading ~ as the home directory."""
     home, slash, rest = text.partition("/")
     return f'"$HOME"{slash}{shlex.quote(rest) if rest else ""}' if home == "~" else shlex.quote(text)
 

@@ -18,7 +18,7 @@ _SCRIPT = """\
 {directives}
 
 set -u
-umask 077  # the keys are for their owner alone
+umask 077  # only the owner may read the keys
 pyes=({python} -m pyes)
 folder="$PWD/pyes-$SLURM_JOB_ID"
 key="$folder/cluster.key"
@@ -30,7 +30,7 @@ trap 'rm -f "$key" "$key.node"; rmdir "$folder"' EXIT
 
 "${{pyes[@]}}" train {before}cluster=socket "cluster.listen=tcp://0.0.0.0:$port" "cluster.key='$key'"{after} &
 head=$!
-trap 'kill -TERM "$head"' TERM  # Slurm says that the time is nearly up: the run ends after its generation
+trap 'kill -TERM "$head"' TERM  # sent by Slurm shortly before the time limit: the run ends after its generation
 
 srun {srun} \\
     "${{pyes[@]}}" worker "tcp://$host:$port" --key "$key.node" < /dev/null &
@@ -41,7 +41,7 @@ while kill -0 "$head" && kill -0 "$workers"; do
 done 2> /dev/null
 if kill -0 "$head" 2> /dev/null; then
     echo "no node is left: the run ends here; go on with resume=RUN" >&2
-    kill -TERM "$head"  # it saves what it has; a second signal, if Slurm has sent the first, ends it at once
+    kill -TERM "$head"  # it saves its state; if Slurm has already sent a signal, it ends immediately
     for _ in {{1..60}}; do
         sleep 1
         kill -0 "$head" || break
@@ -59,20 +59,20 @@ exit "$status"
 
 @dataclass(frozen=True)
 class Resources:
-    """What a job asks Slurm for.
+    """The resources of a job.
 
     Attributes
     ----------
     nodes : int
         Machines, including the head's.
     time : str or None
-        As sbatch takes it: minutes, HH:MM:SS, D-HH; None: the partition's default.
+        Time limit in the form of sbatch: minutes, HH:MM:SS, D-HH (default: the partition's).
     partition : str or None
-        None: the cluster's default.
+        Partition (default: the cluster's).
     cpus : int or None
-        Cores of each node; None: whole nodes.
+        Cores of each node (default: whole nodes).
     more : sequence of str
-        Other options of sbatch.
+        Further options of sbatch.
     """
 
     nodes: int = 1
@@ -92,10 +92,10 @@ class Resources:
         return [*found, "--signal=B:TERM@120", *self.more]
 
     def steps(self) -> list[str]:
-        """Return the options of srun: a node's only task has all cores that the job has there."""
+        """Return the options of srun: one task per node with all cores of the job there."""
         found = [f"--nodes={self.nodes}", f"--ntasks={self.nodes}", "--ntasks-per-node=1", "--cpu-bind=none"]
         if self.cpus is not None:
-            found.append(f"--cpus-per-task={self.cpus}")  # newer versions do not take it from the job
+            found.append(f"--cpus-per-task={self.cpus}")  # newer versions do not inherit it from the job
         return [*found, "--kill-on-bad-exit=0"]
 
 
@@ -122,7 +122,7 @@ def script(resources: Resources, training: list[str]) -> str:
 
 
 def submit(text: str) -> str:
-    """Hand a batch script to Slurm; return what ``sbatch`` says.
+    """Submit a batch script to Slurm; return the output of ``sbatch``.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""``pyes launch ssh``: the head here, a ``pyes worker`` on each host, and the end of all of them with the head's.
+"""``pyes launch ssh``: runs the head here and a ``pyes worker`` on each host, which end with the head.
 
-Owns one ``ssh`` process a host and the process of the head. A worker ends with its standard input, which the connection
-carries: when this process ends, however that happens, and when the connection is lost. Hosts get the nodes' key, never
-the head's. Invariant: keys that are made for the run are on no disk.
+Owns one ``ssh`` process per host and the process of the head. A worker ends when its standard input, carried by the
+connection, is closed: when this process ends in any way, or when the connection is lost. Hosts get the nodes' key,
+never the head's. Invariant: keys made for the run are never stored on disk.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from pyes.system.lifetime import COMMAND
 _OPTIONS = {
     "BatchMode": "yes",  # never ask for a password
     "ConnectTimeout": "15",
-    "ServerAliveInterval": "15",  # seconds; three without an answer are the end of a connection
+    "ServerAliveInterval": "15",  # seconds; after three without an answer, the connection ends
     "ServerAliveCountMax": "3",
     "LogLevel": "ERROR",
 }
-_LOST = 255  # ssh's own exit status when there is no connection, or no longer
-_AGAIN_SECONDS = 30.0  # between attempts to reach a host that was lost
-_END_SECONDS = 10.0  # that a worker may take to end
-_TAIL = 4096  # bytes kept of what a host says
+_LOST = 255  # ssh's exit status if there is no connection, or it was lost
+_AGAIN_SECONDS = 30.0  # between attempts to reach a lost host
+_END_SECONDS = 10.0  # maximum time for a worker to end
+_TAIL = 4096  # bytes kept of a host's output
 
 
 def run(hosts: Sequence[Host], address: Address, key: Path | None, training: list[str], again: str) -> int:
@@ -41,13 +41,13 @@ def run(hosts: Sequence[Host], address: Address, key: Path | None, training: lis
     Parameters
     ----------
     address : Address
-        Where nodes find the head.
+        Address of the head for nodes.
     key : Path or None
-        The head's key file; None: new keys for this run.
+        The head's key file (default: new keys for this run).
     training : list of str
         ``train`` and its arguments.
     again : str
-        The launch as the user gave it, up to ``train``, for the hint how to go on.
+        The user's command up to ``train``, for the hint how to resume.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def run(hosts: Sequence[Host], address: Address, key: Path | None, training: lis
 
 
 def _key_file(given: Path | None) -> contextlib.AbstractContextManager[Path]:
-    """Lend the head's key file: the given one, or a new one in memory."""
+    """Yield the head's key file: the given one, or a new one in memory."""
     if given is None:
         return keys.in_memory(keys.new())
     return contextlib.nullcontext(given.resolve())
@@ -100,7 +100,7 @@ async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: l
 
 
 async def _start_head(arguments: list[str], again: str) -> Process:
-    """Start the head in a session of its own, so that each Ctrl-C reaches it once, through this process."""
+    """Start the head in its own session, so that it receives each Ctrl-C once, from this process."""
     parent = os.getpid()
     command = (sys.executable, "-m", "pyes", "train", *arguments)
     # Before any ssh, while this process has a single thread: `preexec_fn` needs that.
@@ -124,7 +124,7 @@ async def _start_head(arguments: list[str], again: str) -> Process:
 
 
 def _works_itself(arguments: list[str]) -> bool:
-    """Whether the head has workers of its own."""
+    """Whether the head has its own workers."""
     counts = [text.partition("=")[2] for text in arguments if text.startswith("cluster.workers=")]
     return bool(counts) and counts[-1] != "0"
 
@@ -138,7 +138,7 @@ class _Connection:
         self._was_reached = False
 
     async def run(self) -> None:
-        """Keep a worker on the host until cancelled; return when that is impossible, after a line that says why."""
+        """Keep a worker on the host until cancelled; if that is impossible, print the reason and return."""
         said = ""
         while True:
             status, reason = await self._serve()
@@ -152,7 +152,7 @@ class _Connection:
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _serve(self) -> tuple[int, str]:
-        """Run a worker over one connection; return ssh's exit status, and in words what happened."""
+        """Run a worker over one connection; return ssh's exit status and a description of the end."""
         options = [f"-o{key}={value}" for key, value in _OPTIONS.items()]
         command = ("ssh", "-T", *options, self._host.name, self._command)
         try:

@@ -1,17 +1,17 @@
-"""Policy networks: kinds that become programs for C, and torch modules of the user's own.
+"""Policy networks: kinds that are compiled to programs for C, and users' own torch modules.
 
     linear, mlp, recurrent, dqn   kinds of networks, each with its settings; own_module is the kind ``torch``
-    base      what a kind is, and the parameters that a run starts from
-    composer  from layers to a program
+    base      base class of the kinds, and the initial parameters
+    composer  turns layers into a program
     program   the instructions of a compiled network
     named     the name of a network that torch runs
-    action    from network outputs to an action
-    spec      program or name, and action: all that a worker is given to act
-    policy    spec, theta and statistics: what a run leaves, and its files
-    torch     a sub-package for all that imports torch
+    action    turns network outputs into an action
+    spec      program or name, and action decoder: what a worker needs to act
+    policy    spec, theta and statistics: the result of a run, and its files
+    torch     a sub-package for everything that imports torch
 
-Must not know tasks or how parameters are trained. Nothing here imports torch but the sub-package, which is imported
-only for the kind ``torch`` and for export to torch.
+Must not know tasks or how parameters are trained. Only the sub-package imports torch; it is imported only for the kind
+``torch`` and for export to torch.
 """
 
 import numpy as np
@@ -48,7 +48,7 @@ def build(
     observation_clip: float,
     shape: tuple[int, ...] = (),
 ) -> tuple[PolicySpec, NDArray[np.float32]]:
-    """Return the policy that a configuration describes, and the parameters that a run starts from.
+    """Return the policy that a configuration describes, and its initial parameters.
 
     Parameters
     ----------
@@ -57,13 +57,13 @@ def build(
     observation_size : int
         Numbers in one observation of the task.
     decoder : ActionDecoder
-        How the task's actions are made; the network gets as many outputs as it takes.
+        Decoder of the task's actions, which sets the number of outputs.
     seed : int
         Seed of the run, for the initial parameters.
     observation_clip : float
         Largest absolute value of a normalised observation.
     shape : tuple of int
-        Shape of one observation, where the network takes images: (channels, height, width).
+        Shape of one observation if it is an image: (channels, height, width).
 
     Returns
     -------

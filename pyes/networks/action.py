@@ -1,7 +1,7 @@
-"""The action decoder: how a network's outputs become an action of the task.
+"""The action decoder: turns a network's outputs into an action of the task.
 
-Owns the rules by which action spaces and action modes fit each other; knows nothing of networks or of any task.
-Invariant: a decoder that exists can be run, with finite bounds wherever its mode needs them.
+Owns the rules for combining action spaces and action modes; knows nothing of networks or of any task. Invariant: every
+decoder can be run, with finite bounds wherever its mode needs them.
 """
 
 import math
@@ -23,22 +23,22 @@ NOISY_MODES = ("identity", "clip", "tanh")
 
 @dataclass(frozen=True)
 class ActionDecoder:
-    """From network outputs to an action.
+    """Turns network outputs into an action.
 
     Parameters
     ----------
     mode : str
-        argmax: the index of the largest output, plus ``start``. identity, clip, tanh: the outputs as they are, clipped
-        to the bounds, or squashed onto them by tanh. bins: ``bins`` outputs for each component; the largest picks one
-        of as many values spread evenly from ``low`` to ``high``, both ends included.
+        argmax: the index of the largest output, plus ``start``. identity, clip, tanh: the outputs unchanged, clipped to
+        the bounds, or mapped to them by tanh. bins: each component has ``bins`` outputs, the largest of which selects
+        one of ``bins`` evenly spaced values from ``low`` to ``high``, both included.
     outputs : int
-        Network outputs that it takes.
+        Number of network outputs.
     shape : tuple of int
         Shape of the action; () for argmax.
     low, high : tuple of float
-        Bounds of each component in flat order; infinite where there is none; empty for argmax.
+        Bounds of each component in flat order, possibly infinite; empty for argmax.
     bins : int
-        Values of each component, for bins only.
+        Number of values of each component, for bins only.
     start : int
         The first action, for argmax only.
     noise : float
@@ -47,7 +47,7 @@ class ActionDecoder:
     Raises
     ------
     ValueError
-        The parts do not fit each other.
+        The parameters are inconsistent.
     """
 
     mode: str
@@ -60,7 +60,7 @@ class ActionDecoder:
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        """Reject what cannot be run."""
+        """Reject inconsistent parameters."""
         components = len(self.low)
         if self.mode not in MODES:
             raise ValueError(f"action mode {self.mode!r} is none of {', '.join(MODES)}")
@@ -85,16 +85,16 @@ class ActionDecoder:
         space : Space
             Discrete, or Box of floating numbers.
         action : str
-            auto (Discrete: argmax; Box: clip, or identity where it has no bounds) or one of ``MODES``.
+            auto (Discrete: argmax; Box: clip, or identity without bounds) or one of ``MODES``.
         bins : int
-            Values of each component; 2 or more with ``bins``, unused otherwise.
+            Number of values of each component, 2 or more; only for the mode bins.
         noise : float
             Standard deviation of the action noise; 0 or more.
 
         Raises
         ------
         ConfigError
-            The space is of another kind, or does not fit the mode, bins or noise asked for.
+            The space is of another kind, or does not fit the mode, bins or noise.
         """
         from gymnasium.spaces import Box, Discrete
 
@@ -125,7 +125,7 @@ class ActionDecoder:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "ActionDecoder":
-        """Rebuild what ``to_dict`` gave; KeyError, TypeError or ValueError when the values are damaged."""
+        """Invert ``to_dict``; raises KeyError, TypeError or ValueError if the values are damaged."""
         return cls(
             mode=str(values["mode"]),
             outputs=int(values["outputs"]),

@@ -1,7 +1,7 @@
-"""What every kind of network is: settings, and from them a program and the parameters that a run starts from.
+"""The base class of kinds of networks: from settings to a program and initial parameters.
 
-Owns the base class of the kinds and the initial parameters of compiled networks. Invariant: a compiled network's
-program and initial parameters follow from its settings, the sizes and the seed, with equal bits on every machine.
+Owns the base class and the initial parameters of compiled networks. Invariant: a compiled network's program and initial
+parameters depend only on its settings, the sizes and the seed, with equal bits on every machine.
 """
 
 import math
@@ -23,7 +23,7 @@ ActivationName = Literal["identity", "tanh", "relu", "sigmoid", "elu", "leaky_re
 
 @dataclass(frozen=True)
 class LayersConfig(NetworkConfig):
-    """What all networks made of known layers have."""
+    """Settings of all networks made of known layers."""
 
     bias: bool = True
     output_activation: Literal["identity", "tanh"] = "identity"  # before the action is chosen
@@ -32,7 +32,7 @@ class LayersConfig(NetworkConfig):
 
 @dataclass(frozen=True)
 class HiddenConfig(LayersConfig):
-    """What all networks with hidden layers have."""
+    """Settings of all networks with hidden layers."""
 
     hidden: tuple[Annotated[int, AtLeastOne], ...] = ()  # units of each hidden layer
 
@@ -45,8 +45,8 @@ class HiddenConfig(LayersConfig):
 class Network:
     """A kind of policy network.
 
-    A kind defines ``Config``, its settings, and `compose`, which adds its layers. One that is no chain of known layers
-    overrides `build` instead.
+    A kind defines ``Config``, its settings, and `compose`, which adds its layers. If it is not a chain of known layers,
+    it overrides `build` instead.
 
     Parameters
     ----------
@@ -73,16 +73,16 @@ class Network:
     def build(
         self, observation_size: int, shape: tuple[int, ...], outputs: int, seed: int
     ) -> tuple[Program | NamedModule, NDArray[np.float32]]:
-        """Return the network as values, and the parameters that a run starts from.
+        """Return the network's program or name, and its initial parameters.
 
         Parameters
         ----------
         observation_size : int
             Numbers in one observation.
         shape : tuple of int
-            Shape of one observation; of an image (channels, height, width).
+            Shape of one observation; for an image (channels, height, width).
         outputs : int
-            Numbers that the action takes.
+            Number of outputs.
         seed : int
             Seed of the run.
 
@@ -103,16 +103,16 @@ class Network:
 
 
 def initial_theta(program: Program, seed: int) -> NDArray[np.float32]:
-    """Draw the initial parameters of a program from the distributions that torch's layers have by default.
+    """Draw the initial parameters of a program from the default distributions of torch's layers.
 
-    Weights and biases of a linear or convolutional layer are uniform within 1 / sqrt(inputs of an output), those of a
-    recurrent layer within 1 / sqrt(units). Normalised layers have scales of 1 and biases of 0. Parameter j is made of
-    word j of the run's stream, by operations that round once: equal bits on every machine.
+    Weights and biases are uniform in [-b, b], with b = 1 / sqrt(inputs of one output) for linear and convolutional
+    layers and b = 1 / sqrt(units) for recurrent ones. Normalised layers have scales of 1 and biases of 0. Parameter j
+    depends on word j of the run's stream, by correctly rounded operations: equal bits on every machine.
 
     Parameters
     ----------
     program : Program
-        A network in which no two layers share parameters.
+        A network whose layers share no parameters.
     seed : int
         Seed of the run.
 

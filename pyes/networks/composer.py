@@ -1,6 +1,6 @@
-"""From layers, added one after another, to a program: where each one's parameters lie in theta.
+"""Composes a program from layers and assigns their parameters places in theta.
 
-Owns the order of parameters in theta, which is that of ``module.parameters()`` of the same layers in torch. Knows no
+Owns the order of parameters in theta, which is that of ``module.parameters()`` for the same layers in torch. Knows no
 kind of network.
 """
 
@@ -11,14 +11,14 @@ from pyes.networks.program import Activation, Instruction, Op, Program
 
 
 class Composer:
-    """Adds layers to a chain, each behind the one before.
+    """Adds layers to a chain.
 
     Parameters
     ----------
     observation_size : int
         Numbers in one observation.
     shape : tuple of int
-        Shape of one observation; of an image (channels, height, width).
+        Shape of one observation; for an image (channels, height, width).
     """
 
     def __init__(self, observation_size: int, shape: tuple[int, ...] = ()) -> None:
@@ -28,14 +28,14 @@ class Composer:
         self._dim = 0
 
     def scale(self, divisor: int) -> None:
-        """Divide by an integer, as 255 is for bytes of images."""
+        """Divide by an integer, such as 255 for images."""
         width = self._width
         self._rows.append(Instruction(Op.SCALE, width, width, -1, -1, Activation.IDENTITY, divisor=divisor))
 
     def linear(
         self, outputs: int, activation: str = "identity", *, bias: bool = True, normalized: bool = False
     ) -> None:
-        """Add a linear layer; a normalised one has a scale and a bias behind the statistics of the reference batch."""
+        """Add a linear layer; ``normalized`` adds virtual batch normalisation with a scale and a bias."""
         weight = self._place(self._width * outputs)
         self._rows.append(self._mapping(Op.LINEAR, outputs, outputs, weight, activation, bias, normalized))
         self._width, self._shape = outputs, (outputs,)
@@ -55,7 +55,7 @@ class Composer:
         Raises
         ------
         ConfigError
-            It is given no image, or one that is smaller than the kernel.
+            The input is not an image, or smaller than the kernel.
         """
         if len(self._shape) != 3:
             given = " x ".join(map(str, self._shape))
@@ -74,9 +74,9 @@ class Composer:
     def recurrent(
         self, op: Op, units: int, activation: Literal["identity", "tanh", "relu"] = "identity", *, biases: int = 1
     ) -> None:
-        """Add a layer with memory: ``Op.RNN``, which has an activation, ``Op.GRU`` or ``Op.LSTM``.
+        """Add a recurrent layer: ``Op.RNN``, which has an activation, ``Op.GRU`` or ``Op.LSTM``.
 
-        With two biases a gate, as in torch, the second one is added to the layer's own outputs of the last timestep.
+        With two biases per gate, as in torch, the second one belongs to the recurrent weights.
         """
         rows = op.blocks * units
         row = Instruction(
@@ -98,7 +98,7 @@ class Composer:
         Raises
         ------
         ValueError
-            There are none, or one is normalised behind one with memory.
+            There are none, or a normalised layer follows a recurrent one.
         """
         return Program(tuple(self._rows), self._observation_size, self._width, self._dim)
 

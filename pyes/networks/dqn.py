@@ -14,16 +14,16 @@ class DQNConfig(HiddenConfig):
     """Settings of ``network=dqn``."""
 
     name: Literal["dqn"] = "dqn"
-    channels: tuple[Annotated[int, AtLeastOne], ...] = (32, 64, 64)  # filters of each convolution ...
-    kernels: tuple[Annotated[int, AtLeastOne], ...] = (8, 4, 3)  # ... height and width of each ...
-    strides: tuple[Annotated[int, AtLeastOne], ...] = (4, 2, 1)  # ... and pixels that it moves by
+    channels: tuple[Annotated[int, AtLeastOne], ...] = (32, 64, 64)  # filters of each convolution
+    kernels: tuple[Annotated[int, AtLeastOne], ...] = (8, 4, 3)  # height and width of each convolution's kernel
+    strides: tuple[Annotated[int, AtLeastOne], ...] = (4, 2, 1)  # stride of each convolution
     hidden: tuple[Annotated[int, AtLeastOne], ...] = (512,)
     activation: ActivationName = "relu"
-    divisor: Annotated[int, AtLeastOne] = 255  # of the observation
+    divisor: Annotated[int, AtLeastOne] = 255  # observations are divided by it
     virtual_batch_norm: bool = True  # normalise all hidden layers by their statistics over a reference batch
 
     def check(self) -> None:
-        """Reject convolutions that are not wholly described."""
+        """Reject tuples of different lengths for the convolutions."""
         super().check()
         if not 0 < len(self.channels) == len(self.kernels) == len(self.strides):
             raise refusal("network.channels", self.channels, "at least one, and as many kernels and strides")

@@ -1,7 +1,7 @@
-"""A network of the user's that torch runs: its name and its sizes, as values.
+"""The name and sizes of a user's own network that torch runs.
 
-Owns what policy.json says of such a network; knows neither torch nor the class itself. Invariant: equal values name
-equal networks wherever the same class can be imported.
+Owns the description of such a network in policy.json; knows neither torch nor the class itself. Invariant: equal values
+name equal networks wherever the same class can be imported.
 """
 
 from collections.abc import Mapping
@@ -11,19 +11,25 @@ from typing import Any
 
 @dataclass(frozen=True)
 class NamedModule:
-    """A torch module as ``network.module`` names it; theta are its parameters in ``module.parameters()`` order.
+    """The torch module named by ``network.module``; theta holds its parameters in ``module.parameters()`` order.
 
     Parameters
     ----------
-    name                PACKAGE:CLASS
-    kwargs              arguments behind observation_size and outputs; JSON values
-    observation_size    numbers in one observation
-    outputs             numbers that the module gives
-    dim                 length of theta
+    name : str
+        PACKAGE:CLASS.
+    kwargs : dict
+        Arguments after observation_size and outputs; JSON values.
+    observation_size : int
+        Numbers in one observation.
+    outputs : int
+        Number of outputs.
+    dim : int
+        Length of theta.
 
     Raises
     ------
-    ValueError    a size is not positive
+    ValueError
+        A size is not positive.
     """
 
     name: str
@@ -33,7 +39,7 @@ class NamedModule:
     dim: int
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run; ValueError says why."""
+        """Reject sizes that are not positive."""
         if min(self.observation_size, self.outputs, self.dim) < 1:
             raise ValueError(
                 f"module {self.name} with {self.observation_size} observed numbers, {self.outputs} outputs and "
@@ -46,7 +52,7 @@ class NamedModule:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "NamedModule":
-        """Rebuild what ``to_dict`` gave; KeyError, TypeError or ValueError when the values are damaged."""
+        """Invert ``to_dict``; raises KeyError, TypeError or ValueError if the values are damaged."""
         return cls(
             name=str(values["name"]),
             kwargs=dict(values["kwargs"]),

@@ -1,4 +1,4 @@
-"""A torch module of the user's own as the network; the only kind that needs torch."""
+"""A user's own torch module as the network; the only kind that needs torch."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -27,7 +27,7 @@ class OwnModuleConfig(NetworkConfig):
     init: Literal["module", "zero"] = "module"
 
     def check(self) -> None:
-        """Reject a missing module, and arguments that JSON cannot keep."""
+        """Reject a missing module, and arguments that are not JSON values."""
         if not self.module:
             raise refusal("network.module", self.module, "PACKAGE:CLASS, for example 'my_networks:Convolution'")
         if not is_json(self.module_kwargs):
@@ -36,7 +36,7 @@ class OwnModuleConfig(NetworkConfig):
 
 @NETWORKS.register("torch")
 class OwnModule(Network):
-    """A torch module, compiled where C knows all its layers, else run by torch."""
+    """A torch module, compiled if C knows all its layers, otherwise run by torch."""
 
     Config = OwnModuleConfig
     config: OwnModuleConfig
@@ -44,7 +44,7 @@ class OwnModule(Network):
     def build(
         self, observation_size: int, shape: tuple[int, ...], outputs: int, seed: int
     ) -> tuple[Program | NamedModule, NDArray[np.float32]]:
-        """Make the module under torch's generator, seeded with the run's seed; see `Network.build`."""
+        """Make the module with torch's generator seeded by the run's seed; see `Network.build`."""
         try:
             from pyes.networks.torch import own
         except ImportError as error:

@@ -1,10 +1,10 @@
-"""A trained policy: what a run leaves behind, and what acts with it.
+"""A trained policy, the result of a run: it acts, and it is saved and loaded.
 
-Owns the two files of a policy and their format; knows no task and no training. Invariant: the files hold values only
-(numbers and names, no pickle), and a policy that loads is the one that was saved, which its theta_hash proves.
+Owns the two files of a policy and their format; knows no task and no training. Invariant: the files hold only values
+(numbers and names, no pickle), and a loaded policy equals the saved one, which is checked by its theta_hash.
 
     policy.safetensors    theta float32 (dim,); observation_mean, observation_inverse_std float32 (observation_size,)
-                          where observations are normalised; reference_batch uint8 or float32 (n, observation_size)
+                          if observations are normalised; reference_batch uint8 or float32 (n, observation_size)
                           with virtual batch normalisation; a copy of the description in its metadata
     policy.json           the description: format, versions, seed, generation, theta_hash, spec, network, task, and
                           reference_batch_hash with virtual batch normalisation
@@ -26,7 +26,7 @@ from pyes.networks.spec import PolicySpec
 from pyes.system.files import write_file
 from pyes.system.packing import array_hash, theta_hash
 
-#: 2: the names of the reference batch and of the action in the description.
+#: Format 2 has other names for the reference batch and the action in the description.
 FORMAT = 2
 WEIGHTS_FILE = "policy.safetensors"
 DESCRIPTION_FILE = "policy.json"
@@ -43,11 +43,11 @@ class Policy:
     observation_mean, observation_inverse_std : float32 (observation_size,), or None
         None for raw observations.
     reference_batch : uint8 or float32 (n, observation_size), or None
-        Of virtual batch normalisation.
+        For virtual batch normalisation.
     network, task : mapping
-        The configurations it was trained with, as JSON values.
+        Configurations of the training, as JSON values.
     seed, generation : int
-        Of the run, at the moment theta was taken.
+        Seed of the run, and generation of theta.
 
     Raises
     ------
@@ -80,7 +80,7 @@ class Policy:
         self.seed = seed
         self.generation = generation
         self.reference_batch = reference_batch
-        # Noise is for exploring; the center acts without it.
+        # Action noise is for exploration; the center acts without it.
         self.runner = spec.runner(noise=False, reference_batch=reference_batch)
         self.runner.load(self.theta)
         self.runner.normalize(self.observation_mean, self.observation_inverse_std, spec.observation_clip)
@@ -92,16 +92,16 @@ class Policy:
         Raises
         ------
         ValueError
-            The observation does not have the size that the policy was trained on.
+            The observation has another size than in training.
         """
         return self.runner.act(observation)
 
     def reset(self) -> None:
-        """Begin an episode: empty the memory, if there is one."""
+        """Begin an episode: reset the states of recurrent layers."""
         self.runner.begin_episode(self.seed, self.generation, 0, 0)
 
     def save(self, directory: str | Path) -> None:
-        """Write policy.safetensors and policy.json into an existing directory; each is replaced whole.
+        """Write policy.safetensors and policy.json into an existing directory; each is replaced atomically.
 
         Raises
         ------
@@ -121,13 +121,13 @@ class Policy:
         }
         description = self._description()
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
-        # The weights carry their description too: a crash between the two files then leaves no mismatched pair.
+        # The weights contain the description too, so that a crash between the two files leaves a loadable policy.
         write_file(path, safetensors.numpy.save(tensors, {"policy": json.dumps(description)}))
         write_file(path.with_suffix(".json"), (json.dumps(description, indent=2) + "\n").encode())
 
     @classmethod
     def load(cls, run: str | Path) -> "Policy":
-        """Read a policy from a run directory, or from a .safetensors file with its .json beside it.
+        """Read a policy from a run directory, or from a .safetensors file and the .json file beside it.
 
         Raises
         ------
@@ -184,7 +184,7 @@ class Policy:
 
 
 def _vector(name: str, array: Any, size: int) -> Any:
-    """Return ``array`` as float32 (size,), a read-only copy; None stays None."""
+    """Return a read-only copy as float32 (size,); None stays None."""
     if array is None:
         return None
     vector = np.array(array, np.float32)
@@ -195,7 +195,7 @@ def _vector(name: str, array: Any, size: int) -> Any:
 
 
 def _read_weights(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return the arrays of a weights file, and the description in its metadata."""
+    """Return the arrays of a weights file and the description in its metadata."""
     data = _read(path)
     try:
         arrays = safetensors.numpy.load(data)
@@ -235,7 +235,7 @@ def _read(path: Path) -> bytes:
 
 
 def _reason(error: Exception) -> str:
-    """Say in one line what is wrong."""
+    """Return the error's message as one line."""
     text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
     return " ".join(text.split()) or type(error).__name__
 

@@ -1,7 +1,7 @@
-"""A compiled network: the list of instructions that the C policy runs over flat theta.
+"""A compiled network: the instructions that the C policy runs with the parameters in theta.
 
 Owns the instruction set as values that can be sent, saved and compared; knows neither torch nor the C code.
-Invariant: a Program that exists is one that can be run: its instructions fit each other and stay inside theta.
+Invariant: every Program can be run: its instructions fit each other and stay inside theta.
 """
 
 import math
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-#: Added to variances over the reference batch: that of the Atari policies of Salimans et al. 2017, as in C.
+#: Added to variances over the reference batch, as for the Atari policies of Salimans et al. 2017; equal to C's.
 NORMALIZE_EPSILON = 1e-3
 
 
 class Op(IntEnum):
-    """What an instruction does; numbers are those of the C policy, and are kept for ever."""
+    """Operation of an instruction; the numbers are those of the C policy and never change."""
 
     LINEAR = 0  # y = activation(W x + b)
     RNN = 1  # h = activation(W x + b + W' h + b'), the cell of Elman 1990
@@ -29,17 +29,17 @@ class Op(IntEnum):
 
     @property
     def blocks(self) -> int:
-        """Blocks of rows in the weights and biases: one a gate, in torch's order."""
+        """Blocks of rows in the weights and biases: one per gate, in torch's order."""
         return {Op.GRU: 3, Op.LSTM: 4}.get(self, 1)
 
     @property
     def recurrent(self) -> bool:
-        """Whether it remembers its outputs from one timestep to the next."""
+        """Whether it keeps its outputs from one timestep to the next."""
         return self in (Op.RNN, Op.GRU, Op.LSTM)
 
 
 class Activation(IntEnum):
-    """The function applied to an instruction's outputs; numbers are those of the C policy."""
+    """Function applied to an instruction's outputs; the numbers are those of the C policy."""
 
     IDENTITY = 0
     TANH = 1
@@ -56,12 +56,12 @@ ACTIVATIONS = tuple(activation.name.lower() for activation in Activation)
 
 
 class Instruction(NamedTuple):
-    """One row of a program; offsets count float32 entries of theta, and -1 means that there is none.
+    """One row of a program; offsets are indices into theta, -1 for none.
 
-    A recurrent instruction maps the observation of a timestep by its weight and bias, and its own outputs of the
-    timestep before by its recurrent weight and bias. A convolution takes an image (channels, height, width) and moves
-    a square kernel by its stride. A linear or convolutional instruction with a scale is normalised by its statistics
-    over the reference batch, then multiplied by the scale; its bias comes last.
+    A recurrent instruction applies its weight and bias to its inputs, and its recurrent weight and bias to its own
+    outputs of the previous timestep. A convolution applies a square kernel to an image (channels, height, width). The
+    results of a linear or convolutional instruction with a scale are normalised by statistics over the reference batch,
+    then multiplied by the scale; its bias is added last.
     """
 
     op: int
@@ -82,29 +82,29 @@ class Instruction(NamedTuple):
 
     @property
     def normalized(self) -> bool:
-        """Whether it has a place in virtual batch normalisation."""
+        """Whether it uses virtual batch normalisation."""
         return self.scale_offset >= 0
 
     @property
     def image(self) -> tuple[int, int, int]:
-        """Shape of what a convolution takes: channels, height, width."""
+        """Shape of a convolution's input: channels, height, width."""
         return self.channels, self.height, self.width
 
     @property
     def places(self) -> tuple[int, int]:
-        """Rows and columns of what a convolution gives."""
+        """Rows and columns of a convolution's output."""
         return (self.height - self.kernel) // self.stride + 1, (self.width - self.kernel) // self.stride + 1
 
     @property
     def rows(self) -> int:
-        """Rows of the weights, and length of each bias: of a convolution its filters."""
+        """Rows of the weights, and length of each bias: for a convolution, its number of filters."""
         if self.op == Op.CONV:
             return self.outputs // math.prod(self.places)
         return Op(self.op).blocks * self.outputs
 
     @property
     def columns(self) -> int:
-        """Columns of the weights: inputs, or of a convolution the values in a window."""
+        """Columns of the weights: inputs, or for a convolution the values in a window."""
         return self.channels * self.kernel**2 if self.op == Op.CONV else self.inputs
 
     def weight(self, theta: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -112,23 +112,23 @@ class Instruction(NamedTuple):
         return _matrix(theta, self.weight_offset, self.rows, self.columns)
 
     def scale(self, theta: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        """View of a normalised instruction's scale in theta: float32 (rows,), or None when it is not normalised."""
+        """View of a normalised instruction's scale in theta: float32 (rows,), or None."""
         return _vector(theta, self.scale_offset, self.rows)
 
     def bias(self, theta: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        """View of this instruction's bias in theta: float32 (rows,), or None when it has none."""
+        """View of this instruction's bias in theta: float32 (rows,), or None."""
         return _vector(theta, self.bias_offset, self.rows)
 
     def recurrent_weight(self, theta: NDArray[np.float32]) -> NDArray[np.float32]:
-        """View of a recurrent instruction's weight on its own outputs: float32 (rows, outputs)."""
+        """View of a recurrent instruction's weight for its own outputs: float32 (rows, outputs)."""
         return _matrix(theta, self.recurrent_offset, self.rows, self.outputs)
 
     def recurrent_bias(self, theta: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        """View of a recurrent instruction's second bias: float32 (rows,), or None when it has none."""
+        """View of a recurrent instruction's second bias: float32 (rows,), or None."""
         return _vector(theta, self.recurrent_bias_offset, self.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON values, by name, without what only other operations have."""
+        """Return the row's fields as JSON values, without those of other operations."""
         fields = {
             name: value for name, value in self._asdict().items() if name in _fields(Op(self.op), self.normalized)
         }
@@ -136,14 +136,14 @@ class Instruction(NamedTuple):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Instruction":
-        """Rebuild what ``to_dict`` gave; KeyError, TypeError or ValueError when the values are damaged."""
+        """Invert ``to_dict``; raises KeyError, TypeError or ValueError if the values are damaged."""
         op = Op[values["op"].upper()]
         known = {**values, "op": op, "activation": Activation[values["activation"].upper()]}
         return cls(**{field: int(known[field]) for field in _fields(op, "scale_offset" in values)})
 
 
 def _fields(op: Op, normalized: bool) -> list[str]:
-    """Return the fields of a row that it can have."""
+    """Return the names of an operation's fields."""
     fields = [field for field in Instruction._fields if field not in Instruction._field_defaults]
     if op.recurrent:
         fields += ["recurrent_offset", "recurrent_bias_offset"]
@@ -160,14 +160,19 @@ class Program:
 
     Parameters
     ----------
-    instructions        in the order they run; each takes what the one before gave
-    observation_size    numbers in one observation
-    outputs             numbers that the last instruction gives
-    dim                 length of theta
+    instructions : tuple of Instruction
+        In order; each takes the outputs of the previous one.
+    observation_size : int
+        Numbers in one observation.
+    outputs : int
+        Outputs of the last instruction.
+    dim : int
+        Length of theta.
 
     Raises
     ------
-    ValueError    the instructions do not fit each other, the observation or theta
+    ValueError
+        The instructions do not fit each other, the observation or theta.
     """
 
     instructions: tuple[Instruction, ...]
@@ -176,7 +181,7 @@ class Program:
     dim: int
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run; ValueError says why."""
+        """Reject a program that cannot be run."""
         width = self.observation_size
         if width < 1 or not self.instructions:
             raise ValueError("a program needs an observation and at least one instruction")
@@ -195,11 +200,11 @@ class Program:
         return any(row.normalized for row in self.instructions)
 
     def array(self) -> NDArray[np.int64]:
-        """Return the rows as the C policy takes them: int64 (instructions, 15), newly allocated."""
+        """Return the rows for the C policy: a new int64 (instructions, 15)."""
         return np.array(self.instructions, np.int64).reshape(-1, len(Instruction._fields))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the program as JSON values, with operations and activations by name."""
+        """Return the program as JSON values."""
         return {
             "observation_size": self.observation_size,
             "outputs": self.outputs,
@@ -209,7 +214,7 @@ class Program:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Program":
-        """Rebuild what ``to_dict`` gave; KeyError, TypeError or ValueError when the values are damaged."""
+        """Invert ``to_dict``; raises KeyError, TypeError or ValueError if the values are damaged."""
         return cls(
             instructions=tuple(Instruction.from_dict(row) for row in values["instructions"]),
             observation_size=int(values["observation_size"]),

@@ -1,4 +1,4 @@
-"""Networks with memory: recurrent layers, then a linear one."""
+"""Recurrent networks: recurrent layers, then a linear one."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -12,20 +12,20 @@ from pyes.networks.program import Op
 
 @dataclass(frozen=True)
 class RecurrentConfig(HiddenConfig):
-    """What all networks with memory have."""
+    """Settings of all recurrent networks."""
 
     hidden: tuple[Annotated[int, AtLeastOne], ...] = (16,)
-    double_bias: bool = False  # torch's two biases a gate instead of one
+    double_bias: bool = False  # two biases per gate, as in torch, instead of one
 
     def check(self) -> None:
-        """Reject two biases where there are none."""
+        """Reject ``double_bias`` without ``bias``."""
         super().check()
         if self.double_bias and not self.bias:
             raise refusal("network.double_bias", True, "false with network.bias=false")
 
 
 class Recurrent(Network):
-    """Recurrent layers of one operation, and a linear output."""
+    """Recurrent layers of one type, and a linear output."""
 
     config: RecurrentConfig
     op: ClassVar[Op]

@@ -1,7 +1,8 @@
-"""The policy as values: all that a worker is given to act.
+"""The description of a policy that a worker needs to act.
 
 Joins a network, an action decoder and the observation clip, and chooses whether C or torch runs the network; holds no
-parameters, no code and no torch. Invariant: equal specs run equally; with a program, on every machine.
+parameters and no code, and does not import torch. Invariant: equal specs give equal results; with a program, on every
+machine.
 """
 
 from collections.abc import Mapping
@@ -22,28 +23,28 @@ if TYPE_CHECKING:
 
 
 class Runner(Protocol):
-    """What acts: the C policy, alone or around a network that torch runs."""
+    """Runs a policy: in C, possibly with a network that torch runs."""
 
     @property
     def dim(self) -> int:
         """Length of theta."""
 
     def load(self, theta: NDArray[np.float32], /) -> None:
-        """Take the parameters: float32 (dim,)."""
+        """Set the parameters: float32 (dim,)."""
 
     def normalize(
         self, mean: NDArray[np.float32] | None, inverse_std: NDArray[np.float32] | None, clip: float, /
     ) -> None:
-        """Take the observation statistics: float32 (observation_size,) each, or None for raw observations."""
+        """Set the observation statistics: float32 (observation_size,) each, or None for raw observations."""
 
     def begin_episode(self, seed: int, generation: int, member: int, episode: int, /) -> None:
-        """Empty the memory; the numbers name the stream of the action noise."""
+        """Reset the recurrent states; the numbers select the stream of the action noise."""
 
     def set_action_noise(self, enabled: bool, /) -> None:
-        """Switch the action noise on or off; it is on at first."""
+        """Switch the action noise on (the default) or off."""
 
     def collect(self, sums: NDArray[np.float64] | None, /) -> None:
-        """Add each raw observation and its square to float64 (2, observation_size), until told None."""
+        """Add each following raw observation and its square to float64 (2, observation_size); None stops this."""
 
     def act(self, observation: ArrayLike, /) -> Any:
         """Return the action: an int, or a new float32 array; ValueError for NaN."""
@@ -62,16 +63,16 @@ class PolicySpec:
     Parameters
     ----------
     program : Program or NamedModule
-        What C runs, or the name of the module that torch runs.
+        Program for C, or name of the module that torch runs.
     decoder : ActionDecoder
-        From the network's outputs to an action.
+        Turns the network's outputs into an action.
     observation_clip : float
         Largest absolute value of a normalised observation.
 
     Raises
     ------
     ValueError
-        The decoder takes another number of outputs than the network gives.
+        Network and decoder have different numbers of outputs.
     """
 
     program: Program | NamedModule
@@ -79,7 +80,7 @@ class PolicySpec:
     observation_clip: float
 
     def __post_init__(self) -> None:
-        """Reject parts that do not fit."""
+        """Reject inconsistent parameters."""
         if self.program.outputs != self.decoder.outputs:
             raise ValueError(
                 f"the network gives {self.program.outputs} outputs, the action takes {self.decoder.outputs}"
@@ -100,16 +101,16 @@ class PolicySpec:
     def runner(
         self, level: str | None = None, *, noise: bool = True, reference_batch: NDArray[Any] | None = None
     ) -> Runner:
-        """Return a new runner, with no parameters yet; imports torch where torch runs the network.
+        """Return a new runner without parameters; imports torch if torch runs the network.
 
         Parameters
         ----------
         level : str or None
-            CPU level of the C policy; None for the best one.
+            CPU level of the C policy (default: the best one).
         noise : bool
-            Whether it can add the decoder's action noise at all.
+            Whether the runner supports the decoder's action noise.
         reference_batch : uint8 or float32 (n, observation_size), or None
-            Only, and always, for a network with virtual batch normalisation.
+            Required by a network with virtual batch normalisation, and allowed only there.
 
         Raises
         ------
@@ -133,7 +134,7 @@ class PolicySpec:
         )
 
     def _network(self) -> "NDArray[np.int64] | TorchNetwork":
-        """Return what the C runner takes as its network."""
+        """Return the network for the C runner."""
         if isinstance(self.program, Program):
             return self.program.array()
         try:
@@ -152,7 +153,7 @@ class PolicySpec:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "PolicySpec":
-        """Rebuild what ``to_dict`` gave; KeyError, TypeError or ValueError when the values are damaged."""
+        """Invert ``to_dict``; raises KeyError, TypeError or ValueError if the values are damaged."""
         return cls(
             NamedModule.from_dict(values["module"]) if "module" in values else Program.from_dict(values["program"]),
             ActionDecoder.from_dict(values["action"]),

@@ -1,7 +1,7 @@
-"""The board: one block of shared memory through which a node's processes exchange members and results.
+"""The board: a block of shared memory in which a node's processes exchange members and results.
 
 The head writes a batch and opens it; workers claim members by index, write each result into the member's own place and
-mark it done. No lock is ever held, so a process may be killed between any two instructions: the supervisor frees the
+mark it done. There are no locks, so a process may be killed between any two instructions: the supervisor frees the
 members that it had claimed, and another worker evaluates them with the same result.
 """
 
@@ -23,16 +23,16 @@ _TICKET, _COUNT, _GENERATION, _EPISODES, _LIMIT, _STRIDE, _NORMALIZED, _NOISE, _
 
 
 class Board:
-    """Views of the shared block that a `Plan` describes.
+    """Views of the shared block.
 
     Parameters
     ----------
     plan : Plan
-        Sizes of everything.
+        Sizes of the arrays.
     workers : int
         Worker processes of this node.
-    handle : Handle
-        Of the block, when another process owns it.
+    handle : Handle or None
+        Handle of the block if another process owns it.
     """
 
     def __init__(self, plan: Plan, workers: int, handle: memory.Handle | None = None) -> None:
@@ -61,7 +61,7 @@ class Board:
         self.behaviours: NDArray[np.float32] = view["behaviours"]
         #: Mean return of each half of a member's episodes; NaN until it is known.
         self.halves: NDArray[np.float64] = view["halves"]
-        #: Process of each worker; 0 before it is ready to claim, and once its death is settled.
+        #: Process id of each worker; 0 before it can claim members, and after its death has been handled.
         self.pids: NDArray[np.int64] = view["pids"]
         #: Times (monotonic seconds) at which each worker began its current episode; 0 between episodes.
         self.started: NDArray[np.float64] = view["started"]
@@ -69,15 +69,15 @@ class Board:
         self.busy: NDArray[np.float64] = view["busy"]
         #: How often each member of the open batch has killed or hung its worker.
         self.attempts: NDArray[np.int32] = view["attempts"]
-        #: Members of the open batch that are to be evaluated alone: their worker died while it held several.
+        #: Members of the open batch to evaluate alone, because a worker died while it held several.
         self.alone: NDArray[np.bool_] = view["alone"]
-        self._unwanted: NDArray[np.int64] = view["unwanted"]  # ticket of the batch in which each worker is to be ended
+        self._unwanted: NDArray[np.int64] = view["unwanted"]  # for each worker, ticket of a batch in which to end it
         if handle is None:
             self._states[:] = -1  # nothing can be claimed before a batch is open
 
     @property
     def handle(self) -> memory.Handle:
-        """How other processes of this machine attach."""
+        """What another process of this machine needs to attach."""
         return self._block.handle
 
     # --- the head's side
@@ -87,8 +87,9 @@ class Board:
 
         Parameters
         ----------
+        batch : Batch
         offered : bool
-            Whether all its members can be claimed from here on, or only those that `offer` names.
+            Whether all members can be claimed now, or only after `offer`.
         """
         population, header = batch.population, self._header
         count = len(population)
@@ -117,15 +118,15 @@ class Board:
             _core.board_withhold(self._states, count)
 
     def set_bases(self, rows: NDArray[np.int64], bases: NDArray[np.float32]) -> None:
-        """Write rows of the open batch's bases; no member of theirs may be offered yet."""
+        """Write rows of the open batch's bases, before their members are offered."""
         self._bases[rows] = bases
 
     def offer(self, begin: int, end: int) -> None:
-        """Let members begin .. end-1 be claimed."""
+        """Allow workers to claim members begin .. end-1."""
         _core.board_offer(self._cursor, self._states, begin, end)
 
     def withdraw(self, begin: int, end: int) -> int:
-        """Withdraw those of members begin .. end-1 that no worker has claimed; return their number."""
+        """Withdraw the unclaimed ones of members begin .. end-1; return their number."""
         return _core.board_withdraw(self._states, begin, end)
 
     def end_holders(self) -> None:
@@ -139,7 +140,7 @@ class Board:
         return self._results(_core.board_collect(self._states, int(self._header[_COUNT])))
 
     def results(self) -> Results:
-        """Return a copy of the results of the batch; to be called when `remaining` is 0."""
+        """Return a copy of the results of the batch; call it when `remaining` is 0."""
         return self._results(np.arange(int(self._header[_COUNT])))
 
     def _results(self, members: NDArray[np.int64]) -> Results:
@@ -160,7 +161,7 @@ class Board:
         )
 
     def remaining(self) -> int:
-        """Return how many members of the open batch can be claimed or are held."""
+        """Return the number of members of the open batch that can be claimed or are held."""
         return _core.board_remaining(self._states, int(self._header[_COUNT]))
 
     # --- the workers' side
@@ -171,7 +172,7 @@ class Board:
         return int(self._header[_TICKET])
 
     def batch(self) -> Batch:
-        """Return the open batch; its arrays are views, which stay as they are while a member is claimed."""
+        """Return the open batch; its arrays are views, which do not change while a member is claimed."""
         header = self._header
         count, normalized = int(header[_COUNT]), bool(header[_NORMALIZED])
         population = Population(
@@ -193,16 +194,16 @@ class Board:
         )
 
     def claim(self, worker: int) -> int:
-        """Claim a member for this worker; -1 when none is free."""
+        """Claim a member for this worker; return -1 if none is free."""
         return _core.board_claim(self._cursor, self._states, int(self._header[_COUNT]), worker)
 
     def wave(self, most: int) -> int:
-        """Return how many members a worker claims at once, at most ``most``: in equal waves, so that none is idle."""
+        """Return how many members, at most ``most``, a worker claims at once for waves of equal size."""
         share = -(-int(self._header[_COUNT]) // len(self.pids))
         return -(-share // -(-share // most)) if share else 0
 
     def sums_of(self, member: int) -> NDArray[np.float64] | None:
-        """Return the place for this member's observation sums, cleared; None when it keeps none."""
+        """Return the zeroed array for this member's observation sums; None if they are not wanted."""
         stride = int(self._header[_STRIDE])
         if not stride or member % stride:
             return None
@@ -216,7 +217,7 @@ class Board:
         _core.board_finish(self._states, member, worker)
 
     def report(self, worker: int, text: str) -> None:
-        """Leave this worker's latest error, one line, for the head."""
+        """Store this worker's latest error, one line, for the head."""
         data = text.encode(errors="backslashreplace")[:_ERROR_BYTES]
         self._errors[worker, : len(data)] = np.frombuffer(data, np.uint8)
         self._errors[worker, len(data) :] = 0
@@ -224,7 +225,7 @@ class Board:
     # --- the supervisor's side
 
     def is_unwanted(self, worker: int) -> bool:
-        """Whether a worker is to be ended because of the members that it holds."""
+        """Whether to end a worker because the results of its members are not wanted."""
         return int(self._unwanted[worker]) == self.ticket and bool(self.held(worker))
 
     def held(self, worker: int) -> list[int]:
@@ -233,17 +234,19 @@ class Board:
         return members
 
     def recover(self, worker: int, attempts: int = 0, blame: str = "") -> list[int]:
-        """Settle the members that a dead worker had claimed; return them.
+        """Handle the members that a dead worker had claimed; return them.
 
-        They are set free for other workers. One that was alone is recorded as failed once it has cost ``attempts``
-        workers; of several, it is not known which one it was, so each is to be evaluated alone from here on. Those
-        whose results are not wanted count as failed.
+        They become free for other workers. A member that was evaluated alone is recorded as failed after ``attempts``
+        dead workers. If there were several, any may be the cause, so each will be evaluated alone. Members whose
+        results are not wanted count as failed.
 
         Parameters
         ----------
+        worker : int
+        attempts : int
+            Number of dead workers after which a member has failed.
         blame : str
-            What the member did to its worker; empty: the worker died of something else, which costs
-            nothing.
+            How the worker died, if a member may be the cause; otherwise empty.
         """
         self.pids[worker], self.started[worker] = 0, 0.0
         members = self.held(worker)
@@ -279,7 +282,7 @@ class Board:
 
     @property
     def beat(self) -> int:
-        """How often the supervisor has checked the workers."""
+        """Number of times that the supervisor has checked the workers."""
         return int(self._header[_BEAT])
 
     def count_beat(self) -> None:
@@ -328,7 +331,7 @@ def _fields(plan: Plan, workers: int) -> list[tuple[str, Any, tuple[int, ...]]]:
 
 
 def _layout(fields: list[tuple[str, Any, tuple[int, ...]]]) -> tuple[dict[str, int], int]:
-    """Place each field at a cache line of its own; return the places and the whole size in bytes."""
+    """Align each field to a cache line; return the offsets and the total size in bytes."""
     places, size = {}, 0
     for name, dtype, shape in fields:
         places[name] = size

@@ -1,8 +1,8 @@
-"""The nursery: the process that workers are forked from.
+"""The nursery: the process from which workers are forked.
 
 Owns that process and its control pipe. The first nursery is forked early, while the head has neither threads nor torch.
-One that dies or hangs is replaced; the new one may inherit both. Knows nothing of batches. Invariant: no worker
-outlives its nursery (the kernel kills it), and a new nursery waits for that before it frees their members.
+If it dies or hangs, it is replaced by one that may inherit both. Knows nothing of batches. Invariant: no worker
+outlives its nursery (the kernel kills it), and a new nursery waits for their end before it frees their members.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ from pyes.system.repeats import repeated
 
 logger = logging.getLogger(__name__)
 
-_SILENT_SECONDS = 5.0  # without a look at the workers, after which a nursery is replaced: stopped, or hung
+_SILENT_SECONDS = 5.0  # after which a nursery that has not checked its workers (stopped or hung) is replaced
 _MOST_LOST = 20  # nurseries in a row without any progress
 
 
 class Nursery(Closing):
-    """A supervisor in a process of its own.
+    """A supervisor in its own process.
 
     Raises
     ------
@@ -56,7 +56,7 @@ class Nursery(Closing):
             target=_run, args=(self._supervisor, control, self._control, os.getpid()), name="nursery"
         )
         with holding_signals(), warnings.catch_warnings(), control:
-            # Newer Pythons warn of forks beside threads; a nursery uses nothing that a thread of the head may hold.
+            # Newer Pythons warn about forks with threads; a nursery uses no lock that a thread of the head may hold.
             warnings.simplefilter("ignore", DeprecationWarning)
             try:
                 process.start()
@@ -69,13 +69,13 @@ class Nursery(Closing):
             self._process = process
 
     def start(self, site: Site) -> None:
-        """Have the workers started."""
+        """Start the workers."""
         self._site = site
         self._board = Board(site.plan, site.workers, site.board)
         self._tell(site)
 
     def _tell(self, site: Site | None) -> None:
-        with contextlib.suppress(OSError):  # it has died, which the next check sees
+        with contextlib.suppress(OSError):  # it has died, which the next check handles
             self._control.send(site)
 
     @property
@@ -84,12 +84,12 @@ class Nursery(Closing):
         return [self._process.sentinel]
 
     def check(self) -> None:
-        """Replace the process if it has died, or has not looked after its workers for some seconds.
+        """Replace the process if it has died, or has not checked its workers for some seconds.
 
         Raises
         ------
         ClusterError
-            It dies again and again, and no member is finished.
+            It has died repeatedly without any member being finished.
         """
         assert self._board is not None
         (silent,) = self._watch.look(time.monotonic(), [self._board.beat + 1])
@@ -153,6 +153,6 @@ def _run(supervisor: Supervisor, control: Connection, head_end: Connection, head
         while control not in connection.wait([control, *supervisor.sentinels], POLL_SECONDS):
             supervisor.check()
         supervisor.close()
-    except Exception as error:  # no more processes, or no more memory: the head tries again with another nursery
+    except Exception as error:  # such as too little memory: the head tries again with another nursery
         logger.warning("the parent of the workers failed: %s: %s", type(error).__name__, error)
         sys.exit(1)

@@ -1,7 +1,7 @@
 """The pipes through which the head, the supervisor and the workers wake each other.
 
-Owns the tokens and how they are written: one byte, whole or not at all, so that a process that is
-killed here leaves no partial message. Knows nothing of what the tokens are about. Invariant: writing never blocks.
+Owns the tokens: single bytes, so that a process that is killed while it writes leaves no partial message. Invariant:
+writing never blocks.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ def open_pipe(start_method: str) -> tuple[Connection, Connection]:
 
 
 def send(pipe: Connection, token: bytes) -> None:
-    """Write one token; a pipe that is full holds enough to wake its reader."""
+    """Write one token; if the pipe is full, its reader will wake up anyway."""
     if sys.platform == "win32":
         pipe.send_bytes(token)
     else:
@@ -32,7 +32,7 @@ def send(pipe: Connection, token: bytes) -> None:
 
 
 def receive(pipe: Connection) -> bytes:
-    """Wait for one token; empty when all writers are gone."""
+    """Wait for one token; return b"" after all writers have closed."""
     if sys.platform == "win32":
         return pipe.recv_bytes()
     return os.read(pipe.fileno(), 1)

@@ -1,8 +1,8 @@
 """The pool: the worker processes of one machine.
 
 On Linux the workers are forked from a *nursery*, a process that is itself forked as soon as the pool is entered, before
-the head imports torch. Elsewhere, and on request, this process spawns them. Knows nothing of whole batches: members are
-offered and collected, all at once or bit by bit.
+the head imports torch. On other systems, and on request, this process spawns them. Members can be offered and collected
+all at once or in parts.
 """
 
 import sys
@@ -35,15 +35,15 @@ class Pool(Closing):
     ----------
     config : ClusterConfig
     workload : TaskConfig or function
-        What members are evaluated on.
+        What to evaluate members on.
     log : callable
-        Run first in every worker process (its logging).
+        Called first in every worker process, to set up logging.
 
     Attributes
     ----------
     workers : int
     done : Connection
-        Becomes ready when a worker has nothing more to do; `drain` empties it.
+        Becomes readable when a worker has no more work; `drain` empties it.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Pool(Closing):
         self._workload = workload
         self._log = log
         self._board: Board | None = None
-        self._parent: Nursery | Supervisor | None = None  # of the workers
+        self._parent: Nursery | Supervisor | None = None  # parent of the workers
 
     def __enter__(self) -> Self:
         self._wakes = [open_pipe(self.start_method) for _ in range(self.workers)]
@@ -81,7 +81,7 @@ class Pool(Closing):
         return self
 
     def start(self, plan: Plan, table: NoiseTable) -> None:
-        """Start the workers; they make their environments while the caller goes on."""
+        """Start the workers, without waiting until they have made their environments."""
         assert self._parent is not None, "the pool is entered first"
         self._board = Board(plan, self.workers)
         self._parent.start(Site(plan, self.workers, self._board.handle, table.handle, table.seed, table.dtype))
@@ -94,28 +94,28 @@ class Pool(Closing):
             self._wake()
 
     def set_bases(self, rows: NDArray[np.int64], bases: NDArray[np.float32]) -> None:
-        """Write rows of the open batch's bases: float32 (n, dim); no member of theirs may be offered yet."""
+        """Write rows of the open batch's bases, float32 (n, dim), before their members are offered."""
         assert self._board is not None
         self._board.set_bases(rows, bases)
 
     def offer(self, begin: int, end: int) -> None:
-        """Have members begin .. end-1 of the open batch evaluated."""
+        """Let the workers evaluate members begin .. end-1 of the open batch."""
         assert self._board is not None
         self._board.offer(begin, end)
         self._wake()
 
     def withdraw(self, begin: int, end: int) -> int:
-        """Withdraw those of members begin .. end-1 that no worker has claimed; return their number."""
+        """Withdraw the unclaimed ones of members begin .. end-1; return their number."""
         assert self._board is not None
         return self._board.withdraw(begin, end)
 
     def end_holders(self) -> None:
-        """Have the workers ended and replaced that hold members of the open batch, whose results are not wanted."""
+        """End and replace the workers that hold members of the open batch, whose results are not wanted."""
         assert self._board is not None
         self._board.end_holders()
 
     def collect(self) -> Results:
-        """Return the results of the members that were finished since the last call."""
+        """Return the results of the members finished since the last call."""
         assert self._board is not None
         return self._board.collect()
 
@@ -125,7 +125,7 @@ class Pool(Closing):
         return self._board.results()
 
     def remaining(self) -> int:
-        """Return how many members of the open batch are offered or held."""
+        """Return the number of members of the open batch that are offered or held."""
         return 0 if self._board is None else self._board.remaining()
 
     def _wake(self) -> None:
@@ -133,7 +133,7 @@ class Pool(Closing):
             send(writer, WAKE)
 
     def wait(self) -> None:
-        """Sleep until a worker or its parent signals, at most for a moment; then `check`.
+        """Wait for a worker or its parent, at most `POLL_SECONDS`; then `check`.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class Pool(Closing):
         self.check()
 
     def check(self) -> None:
-        """Replace what has died.
+        """Replace processes that have died.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class Pool(Closing):
 
 
 def _start_method(config: ClusterConfig) -> StartMethod:
-    """Return how workers are started: forked on Linux, spawned elsewhere, unless the configuration says."""
+    """Return the configured start method; auto: fork on Linux, spawn elsewhere."""
     if config.start_method != "auto":
         return config.start_method
     return "fork" if sys.platform == "linux" else "spawn"

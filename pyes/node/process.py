@@ -1,6 +1,6 @@
-"""What a process of a node does before anything else, and what the kernel says about one.
+"""Initialises the processes of a node, and reads their state from the kernel.
 
-Owns its signals, its end with its parent and its standard output. Knows nothing of members or boards.
+Owns their signals, their end with their parent and their standard output. Knows nothing of members or boards.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _LEFT_TO_THE_HEAD = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def holding_signals() -> Iterator[None]:
-    """Hold back Ctrl-C and SIGTERM while a process is started: it inherits that, and so meets none unprepared."""
+    """Block Ctrl-C and SIGTERM while a process is started, so that the child can install its handlers first."""
     if sys.platform == "win32":
         yield
         return
@@ -31,16 +31,16 @@ def holding_signals() -> Iterator[None]:
 
 
 def prepare(parent: int) -> None:
-    """Make this process, just started by ``parent``, one of a node."""
+    """Initialise this process, which ``parent`` has just started."""
     _leave_signals_to_the_head()
     die_with(parent)
     _leave_output_to_the_head()
 
 
 def _leave_signals_to_the_head() -> None:
-    """Do nothing on Ctrl-C and SIGTERM, which may reach the whole process group: the head decides.
+    """Do nothing on Ctrl-C and SIGTERM, which the whole process group may receive: the head handles them.
 
-    A handler, since an ignored signal would stay ignored in programs that an environment starts.
+    SIG_IGN would be inherited by programs that an environment starts; a handler is not.
     """
     for number in _LEFT_TO_THE_HEAD:
         signal.signal(number, lambda *_: None)
@@ -49,31 +49,31 @@ def _leave_signals_to_the_head() -> None:
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel end this process when its parent dies, however that happens (Linux; elsewhere pipes tell)."""
+    """Let the kernel end this process when its parent dies (Linux only; elsewhere a closed pipe ends it)."""
     if sys.platform == "linux":
-        if not signal_with_parent(signal.SIGKILL, parent):  # it died before that
+        if not signal_with_parent(signal.SIGKILL, parent):  # it died before the call above
             os._exit(1)
 
 
 def _leave_output_to_the_head() -> None:
-    """Send everything printed here to standard error, and drop it if that has no reader.
+    """Redirect standard output to standard error, and drop what cannot be written.
 
-    An environment may print as it likes: a pipe that is full or broken neither makes it wait nor makes it fail.
+    So an environment that prints neither waits for a full pipe nor fails because of a broken one.
     """
     try:
         output = _never_waiting(2) if sys.__stderr__ is not None else os.open(os.devnull, os.O_WRONLY)
-    except OSError:  # closed since
+    except OSError:  # closed meanwhile
         output = os.open(os.devnull, os.O_WRONLY)
     for descriptor, stream in ((1, sys.__stdout__), (2, sys.__stderr__)):
-        if stream is not None:  # else it was closed when Python started, and may be anything by now
+        if stream is not None:  # otherwise it was closed when Python started, and may be another file now
             os.dup2(output, descriptor)
     sys.stdout, sys.stderr = _stream(output), _stream(output)
 
 
 def _never_waiting(descriptor: int) -> int:
-    """Return a descriptor of the same pipe or terminal that never blocks; other users of it are not affected.
+    """Return a non-blocking descriptor of the same pipe or terminal, without changing it for other processes.
 
-    Files do not block; sockets cannot be opened again and stay as they are.
+    Files do not block; sockets cannot be opened again and are duplicated.
     """
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         with contextlib.suppress(OSError, AttributeError):
@@ -98,7 +98,7 @@ def _stream(descriptor: int) -> io.TextIOWrapper:
 
 
 def state_of(pid: int) -> str:
-    """Return the kernel's letter for what a process does (T: stopped, Z: dead); empty when it is gone (Linux)."""
+    """Return the kernel's letter for the state of a process (T: stopped, Z: dead); empty without it (Linux)."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as line:
             return line.read().rpartition(b") ")[2][:1].decode()
@@ -107,7 +107,7 @@ def state_of(pid: int) -> str:
 
 
 def kernel_memory_kills() -> int | None:
-    """Return how many processes the kernel has killed for want of memory; None when it does not say."""
+    """Return how many processes the kernel has killed because memory ran out; None if unknown."""
     with contextlib.suppress(OSError), open("/proc/vmstat", encoding="ascii") as lines:
         for line in lines:
             if line.startswith("oom_kill "):

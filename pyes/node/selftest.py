@@ -1,8 +1,8 @@
-"""A digest of what the kernels compute: builds of equal digest give equal numbers.
+"""A digest of the kernels' results: builds with equal digests give equal numbers.
 
-Owns the inputs, which come from the kernels' own streams alone. Invariant: the digest is the same on every machine,
-instruction set and compiler, or that build's numbers are not ours (csrc/pyes_kernels.h, DETERMINISM RULE). A change
-that moves it moves results of users.
+Owns the inputs, which come only from the kernels' own streams. Invariant: the digest is equal for all machines,
+instruction sets and compilers; a build with another one is wrong (csrc/pyes_kernels.h, DETERMINISM RULE). A change
+that changes it changes users' results.
 """
 
 import functools
@@ -20,19 +20,19 @@ from pyes.numerics.streams import Purpose
 Float32Array = NDArray[np.float32]
 
 _SEED = 0x9E3779B97F4A7C15  # any number with bits in both halves
-_DIM = 1037  # no multiple of a vector, a tile or a batch
-_START = 2**34 - 2048  # the table's blocks outgrow 32 bits behind it
+_DIM = 1037  # not a multiple of a vector, a tile or a batch
+_START = 2**34 - 2048  # the numbers of the table's blocks exceed 32 bits soon after it
 _SLICES = 37
 
 
 @functools.cache
 def digest() -> str:
-    """Hex digest (16 characters, BLAKE2b) of what the kernels give on fixed inputs; milliseconds, once a process."""
+    """Return the digest of the kernels, 16 hex characters; computed once per process in milliseconds."""
     return digest_of(None)
 
 
 def digest_of(level: str | None) -> str:
-    """Return the digest with kernels of a level, one of ``_core.levels()``; None: the best."""
+    """Return the digest of the kernels of a level in ``_core.levels()`` (default: the best)."""
     hashed = hashlib.blake2b(digest_size=8)
     for array in _outputs(level):
         hashed.update(array.tobytes())
@@ -81,7 +81,7 @@ def _slices(table: NDArray[Any], level: str | None) -> Iterator[Float32Array]:
 
 
 def _updates(level: str | None) -> Iterator[Float32Array]:
-    """Yield ranks, and where some steps of every optimiser lead."""
+    """Yield ranks, and parameters after some steps of every optimiser."""
     returns = np.round(4 * _normals(301, 9000)).astype(np.float64)  # with ties
     returns[:3] = np.inf, -np.inf, np.nan
     ranks = np.empty(301, np.float32)
@@ -100,7 +100,7 @@ def _updates(level: str | None) -> Iterator[Float32Array]:
 
 
 def _policies(level: str | None) -> Iterator[NDArray[Any]]:
-    """Yield what networks with every operation and activation, and every action head, make of some observations."""
+    """Yield outputs of networks with every operation and activation, and actions of every mode."""
     for activation in Activation:
         yield _forward([Instruction(Op.LINEAR, 9, 19, 0, 9 * 19, activation)], 9, level)
     for op in (Op.RNN, Op.GRU, Op.LSTM):
@@ -113,7 +113,7 @@ def _policies(level: str | None) -> Iterator[NDArray[Any]]:
 
 
 def _recurrent(op: Op) -> list[Instruction]:
-    """Return a layer of 11 units with a memory, and a linear one."""
+    """Return a recurrent layer of 11 units, and a linear one."""
     weights, memory = op.blocks * 11 * 9, op.blocks * 11 * 11
     bias = weights + memory
     end = bias + 2 * op.blocks * 11
@@ -123,9 +123,9 @@ def _recurrent(op: Op) -> list[Instruction]:
 
 
 def _image(scale: int) -> list[Instruction]:
-    """Return a convolution of 6 filters over an image of (2, 9, 8), and a linear layer behind it."""
+    """Return a convolution of 6 filters over an image of (2, 9, 8), and a linear layer."""
     values = 2 * 9 * 8
-    places = 4 * 3  # of a kernel of 3 that moves by 2
+    places = 4 * 3  # positions of a kernel of 3 with a stride of 2
     first = Instruction(Op.SCALE, values, values, -1, -1, Activation.IDENTITY, divisor=255)
     image = {"channels": 2, "height": 9, "width": 8, "kernel": 3, "stride": 2, "scale_offset": scale}
     second = Instruction(Op.CONV, values, 6 * places, 0, 108, Activation.GELU, **image)
@@ -145,7 +145,7 @@ def _forward(
 
 
 def _actions(action: str, level: str | None) -> NDArray[Any]:
-    """Return the actions and the sums of observations of some timesteps: normalised, and with noise where there is."""
+    """Return actions, with noise where the mode allows it, and sums of normalised observations."""
     shape = (3,) if action != "argmax" else ()
     bins, outputs = (5, 15) if action == "bins" else (0, 3)
     runner = _core.PolicyRunner(

@@ -1,7 +1,7 @@
-"""The parent of a node's workers: starts them, replaces the dead, ends the hung and the stopped.
+"""The parent of a node's workers: starts them, replaces dead ones, ends hung and stopped ones.
 
-Runs in the nursery where workers are forked and in the head where they are spawned. It settles the member of a dead
-worker on the board before it starts the replacement, so no member is lost and none is counted twice.
+Runs in the nursery if workers are forked, or in the head if they are spawned. It handles the members of a dead worker
+before it starts the replacement, so no member is lost or counted twice.
 """
 
 import errno
@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 
 StartMethod = Literal["fork", "spawn"]
 
-POLL_SECONDS = 0.2  # how often the hung and the stopped are looked for
-_DYING_SECONDS = 60.0  # that a killed process takes at most
+POLL_SECONDS = 0.2  # interval of checks for hung and stopped workers
+_DYING_SECONDS = 60.0  # maximum time for a killed process to end
 _STOPPED_SECONDS = 3.0  # after which a stopped worker is replaced
 
 
@@ -38,15 +38,18 @@ class Supervisor:
     Parameters
     ----------
     start_method : "fork" or "spawn"
+    workload : TaskConfig or function
+        What to evaluate members on.
     wakes : pipes
         (reader, writer) per worker; the head and the supervisor write, the worker reads.
-    done : Connection  the pipe on which the head waits for the end of a batch
+    done : Connection
+        Pipe on which the head waits for the end of a batch.
     episode_time_limit : float
         Seconds after which a worker's episode counts as hung.
     attempts : int
-        Workers that a member may cost before it is recorded as failed.
+        Number of dead workers after which a member is recorded as failed.
     log : callable
-        Run first in a new worker (its logging).
+        Called first in a new worker, to set up logging.
     """
 
     def __init__(
@@ -68,11 +71,11 @@ class Supervisor:
         self._board: Board | None = None
         self._looked = 0.0
         self._episodes, self._stops = Watch(), Watch()
-        self._fruitless = 0  # workers in a row that died without holding a member, while no member was finished
+        self._fruitless = 0  # successive deaths of workers without a member, while no member was finished
         self._busy = 0.0
 
     def start(self, site: Site) -> None:
-        """Start all workers, once those of a dead supervisor are gone."""
+        """Start all workers after those of a dead supervisor have ended."""
         self._site = site
         self._board = Board(site.plan, site.workers, site.board)
         self._out_of_memory = OutOfMemory(kernel_memory_kills())
@@ -81,9 +84,9 @@ class Supervisor:
         self._processes = [self._start_worker(slot) for slot in range(site.workers)]
 
     def _take_over(self, slot: int) -> None:
-        """Wait for the end of a worker whose supervisor died (the kernel kills it), and free its member."""
+        """Wait until the kernel has killed the worker of a dead supervisor, and free its members."""
         assert self._board is not None
-        deadline = time.monotonic() + _DYING_SECONDS  # by then, the number is another process's
+        deadline = time.monotonic() + _DYING_SECONDS  # after it, the process id must belong to another process
         while (pid := int(self._board.pids[slot])) and state_of(pid) not in ("", "Z", "X"):
             if time.monotonic() > deadline:
                 break
@@ -97,7 +100,7 @@ class Supervisor:
             target=run_worker,
             args=(slot, self._site, self._workload, self._wakes[slot][0], self._done, self.log, os.getpid()),
             name=f"worker-{slot}",
-            # A daemon may have no children of its own, but environments may want some (a simulator's server).
+            # A daemon may not have children, which some environments need (a simulator's server).
             daemon=False,
         )
         with holding_signals():
@@ -107,11 +110,11 @@ class Supervisor:
 
     @property
     def sentinels(self) -> list[int]:
-        """What becomes ready when a worker dies."""
+        """Handles that become ready when a worker dies."""
         return [process.sentinel for process in self._processes]
 
     def check(self) -> None:
-        """Replace the dead, end the hung and the stopped."""
+        """Replace dead workers, end hung and stopped ones."""
         assert self._board is not None
         now = time.monotonic()
         ended: dict[int, tuple[str, bool]] = {}
@@ -125,7 +128,7 @@ class Supervisor:
                 self._replace(slot, process, *(ended.get(slot) or self._cause(process.exitcode)))
 
     def _end_the_late(self, now: float) -> dict[int, tuple[str, bool]]:
-        """Kill workers that hang, are stopped or not wanted; return the slots with why, and if members are to blame."""
+        """Kill hung, stopped and unwanted workers; return the reason by slot, and whether a member may be the cause."""
         assert self._board is not None
         stopped = [process.pid if state_of(process.pid) == "T" else 0 for process in self._processes]
         running = [0.0 if stop else began for stop, began in zip(stopped, self._board.started.tolist(), strict=True)]
@@ -145,9 +148,9 @@ class Supervisor:
         return ended
 
     def _cause(self, code: int) -> tuple[str, bool]:
-        """Return why a worker ended, and whether the member in its hands may be to blame."""
+        """Return why a worker ended, and whether its member may be the cause."""
         if sys.platform != "win32" and code == -signal.SIGKILL:
-            # Killed from outside, unless the kernel did it because memory ran out.
+            # Killed by a user, unless the kernel did it because memory ran out.
             if self._out_of_memory.look(time.monotonic(), kernel_memory_kills()):
                 return "killed: out of memory", True
             return "killed from outside", False
@@ -160,7 +163,7 @@ class Supervisor:
     def _replace(self, slot: int, process: Any, why: str, blamed: bool) -> None:
         assert self._board is not None
         members = self._board.recover(slot, self._attempts, why if blamed else "")
-        # Batches may come and go without these workers: only time spent on members that got done is progress.
+        # Only time spent on finished members is progress: other nodes may finish batches without these workers.
         busy = float(self._board.busy.sum())
         self._fruitless = self._fruitless + 1 if not members and busy == self._busy else 0
         self._busy = busy
@@ -174,7 +177,7 @@ class Supervisor:
         )
         process.close()
         self._processes[slot] = self._start_worker(slot)
-        # A member may be free again, and the batch may have ended here.
+        # A member may be free again, or the batch may have ended.
         for _, writer in self._wakes:
             send(writer, WAKE)
         send(self._done, WAKE)
@@ -196,5 +199,5 @@ class Supervisor:
 
 
 def _listed(members: list[int]) -> str:
-    """Return members as they stand in a message."""
+    """Return members as text for a message."""
     return f"member{'s' * (len(members) > 1)} {', '.join(map(str, members))}"

@@ -1,8 +1,8 @@
-"""The worker that evaluates many members side by side, for tasks that step a vector of environments in one call.
+"""The worker that evaluates many members at once, for tasks that step a vector of environments in one call.
 
-It claims members in *waves*: the episodes of a wave begin together, and each ends on its own. Invariant: results are
-those that each member alone would have. Where it cannot be told which member of a wave cost a worker or raised, each
-of them is evaluated again in a wave of its own, so that none fails for another.
+It claims members in *waves*: the episodes of a wave begin together and end independently. Invariant: results are those
+of each member evaluated alone. If a wave raises or kills its worker, each of its members is evaluated again in a wave
+of its own, so that no member fails because of another.
 """
 
 import logging
@@ -35,10 +35,10 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
                 self._evaluate(members, self._open_batch())
 
     def _claim(self) -> list[list[int]]:
-        """Claim members; return the waves to evaluate them in.
+        """Claim members; return the waves in which to evaluate them.
 
-        One that may have cost a worker is the last to be claimed, and comes after all others: a worker that dies over
-        it then holds no other.
+        A member that may have killed a worker is claimed and evaluated last and alone: if it kills this worker, no
+        other member is held.
         """
         together: list[int] = []
         for _ in range(self._board.wave(self._plan.vector)):
@@ -51,12 +51,12 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
         return [together] if together else []
 
     def _evaluate(self, members: list[int], batch: Batch) -> None:
-        """Run the episodes of a wave; of one that raises, the members that are not done get waves of their own.
+        """Run the episodes of a wave; if it raises, evaluate each unfinished member in a wave of its own.
 
         Raises
         ------
         MemoryError
-            There was too little memory; in a process of its own only.
+            There was too little memory; only in a worker process.
         """
         wave = _Wave(members, [self._sums(batch) for _ in members])
         try:
@@ -92,7 +92,7 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
 
 
 class _Wave:
-    """Members that are evaluated together, and the sums of each so far."""
+    """Members that are evaluated together, and their sums so far."""
 
     def __init__(self, members: list[int], sums: list[Sums]) -> None:
         self.members, self.sums = members, sums

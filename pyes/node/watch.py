@@ -1,4 +1,4 @@
-"""Rules about time: how long a process has been doing one thing, and whether the kernel recently ran out of memory.
+"""Rules about time: how long a process has been in one state, and whether memory ran out recently.
 
 Owns no process and reads no clock: callers pass observations and their times. Invariant: only time during which the
 watching process itself ran counts, so that no worker is late after Ctrl-Z or on a suspended or overloaded machine.
@@ -6,12 +6,12 @@ watching process itself ran counts, so that no worker is late after Ctrl-Z or on
 
 from collections.abc import Sequence
 
-_LONGEST_GAP = 1.0  # seconds between two looks that count; in a longer gap the watcher itself did not run
-_RECENT = 10.0  # seconds that a process of much memory may take to die after the kernel decided so
+_LONGEST_GAP = 1.0  # maximum seconds counted between two looks; in a longer gap the watcher itself did not run
+_RECENT = 10.0  # seconds within which a process dies after the kernel has decided to kill it
 
 
 class Watch:
-    """Measures how long each of several processes has been doing the same thing."""
+    """Measures how long each of several processes has been in the same state."""
 
     def __init__(self) -> None:
         self._last = 0.0
@@ -19,14 +19,14 @@ class Watch:
         self._seconds: list[float] = []
 
     def look(self, now: float, doing: Sequence[float]) -> list[float]:
-        """Take what each process does now; return for how many seconds each has been doing it.
+        """Return for how many seconds each process has been in its present state.
 
         Parameters
         ----------
         now : float
             Monotonic seconds.
         doing : (n,)
-            A number that names what each process does; 0: nothing that may not last.
+            A number for the state of each process; 0: a state that may last forever.
         """
         gap = min(now - self._last, _LONGEST_GAP)
         if len(doing) != len(self._before):
@@ -38,12 +38,12 @@ class Watch:
 
 
 class OutOfMemory:
-    """Whether a process that was killed just now may have been killed by the kernel because memory ran out.
+    """Decides whether the kernel may have killed a process because memory ran out.
 
     Parameters
     ----------
     kills : int or None
-        Processes that the kernel has killed for memory so far; None: it does not say.
+        Number of such kills so far; None if unknown.
     """
 
     def __init__(self, kills: int | None) -> None:
@@ -51,7 +51,7 @@ class OutOfMemory:
         self._risen = -_RECENT
 
     def look(self, now: float, kills: int | None) -> bool:
-        """Take the kernel's count; return whether it rose lately, or is not known."""
+        """Update the kernel's count; return whether it rose recently or is unknown."""
         if kills is None or kills != self._kills:
             self._kills, self._risen = kills, now
         return now - self._risen < _RECENT

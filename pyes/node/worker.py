@@ -1,14 +1,16 @@
 """Workers: they claim members on the board, evaluate them, and write results and failures to it.
 
-`BaseWorker` is what every worker shares and does not know how members are evaluated; `Worker` evaluates one member
-after another. Invariant: an environment that raises makes a member fail, not the worker.
+`BaseWorker` has what all workers share and does not know how members are evaluated; `Worker` evaluates one member
+after another. Invariant: if an environment raises, the member fails, not the worker.
 """
 
 import logging
 import math
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -23,23 +25,23 @@ from pyes.system.user_code import is_ctrl_c
 
 
 class Sums:
-    """Sums over the episodes of a member, in their order.
+    """Sums over the episodes of a member, in order.
 
     Parameters
     ----------
     episodes : int
-        That it will have.
+        Number of episodes.
     behaviour_size : int
-        Numbers that characterise each.
+        Size of each episode's behaviour.
 
     Attributes
     ----------
     total : float
-        Return.
+        Sum of returns.
     length : int
-        Timesteps.
+        Sum of timesteps.
     behaviour : float64 (behaviour_size,)
-        What characterises the episodes.
+        Sum of behaviours.
     """
 
     def __init__(self, episodes: int, behaviour_size: int) -> None:
@@ -50,7 +52,7 @@ class Sums:
         self._added = 0
 
     def add(self, episode_return: float, length: int, behaviour: NDArray[Any] | None) -> None:
-        """Add the next episode; its behaviour is None where none is wanted."""
+        """Add the next episode; its behaviour is None if not wanted."""
         self.total += episode_return
         self.length += length
         if behaviour is not None:
@@ -60,7 +62,7 @@ class Sums:
 
     @property
     def halves(self) -> NDArray[np.float64]:
-        """Mean return over each half of the episodes, (2,); NaN where there are no two."""
+        """Mean return over each half of the episodes, (2,); NaN with a single episode."""
         if not self._first:
             return np.full(2, np.nan)
         return np.array(self._halves) / (self._first, self.episodes - self._first)
@@ -87,11 +89,14 @@ class BaseWorker(ABC, Generic[E]):
     ----------
     slot : int
         This worker's number on the board.
-    workload : Workload  a task's configuration, or a function of theta
+    workload : Workload
+        A task's configuration, or a function of theta.
+    plan : Plan
+    board : Board
     table : array
         The noise table.
     own_process : bool
-        Whether want of memory ends the worker, since the process may be damaged, and not the member.
+        Whether a MemoryError ends the worker, whose process may be damaged, instead of failing the member.
     """
 
     def __init__(
@@ -109,12 +114,13 @@ class BaseWorker(ABC, Generic[E]):
         self._theta = np.empty(plan.dim, np.float32)
         self._ticket = -1
         self._batch: Batch | None = None
-        self._begun = 0.0  # the time that counts as work
+        self._begun = 0.0  # begin of the time that counts as work
+        self.traceback: TracebackType | None = None  # of the last failed member, in the head's own process
         self._evaluator: E = self._open_evaluator()
 
     @abstractmethod
     def _open_evaluator(self) -> E:
-        """Make what evaluates members."""
+        """Make the evaluator."""
 
     @abstractmethod
     def work(self) -> None:
@@ -128,7 +134,7 @@ class BaseWorker(ABC, Generic[E]):
         return self._batch
 
     def _perturbed(self, member: int, batch: Batch) -> NDArray[np.float32]:
-        """Return a member's parameters: float32 (dim,), until the next call."""
+        """Return a member's parameters, float32 (dim,), valid until the next call."""
         batch.population.member(member, self._table, self._theta)
         return self._theta
 
@@ -140,17 +146,17 @@ class BaseWorker(ABC, Generic[E]):
         self._board.finish(self._slot, member, result)
 
     def _sums(self, batch: Batch) -> Sums:
-        """Return what the episodes of a member are added to."""
+        """Return empty sums for a member's episodes."""
         return Sums(batch.seeds.shape[1], self._plan.behaviour_size)
 
     def _summed_up(self, member: int, batch: Batch, sums: Sums) -> Result:
-        """Return the result of a member whose episodes are done; its behaviour and its halves go to the board."""
+        """Return the result of a member after its episodes; write its behaviour and halves to the board."""
         total = sums.total
         if not math.isfinite(total):
             where = f"generation {batch.generation}, member {member}, seeds {batch.seeds[member].tolist()}"
             self._board.report(self._slot, f"the return is {total} ({where})")
             logger.warning("the return is %s (%s)", total, where, extra=repeated(f"the return is {total}"))
-            self._board.sums_of(member)  # what a failed member observed does not count
+            self._board.sums_of(member)  # clears them: observations of a failed member do not count
             return math.nan, sums.length, Status.NOT_FINITE
         if self._plan.behaviour_size:
             self._board.behaviours[member] = sums.behaviour / sums.episodes
@@ -159,13 +165,16 @@ class BaseWorker(ABC, Generic[E]):
         return total / sums.episodes, sums.length, Status.OK
 
     def _failed(self, error: BaseException, member: int, batch: Batch, episode: int) -> Result:
-        """Return the result of a member whose episode raised; the head is told."""
+        """Return the result of a member whose episode raised; report the error to the head."""
         where = f"generation {batch.generation}, member {member}, seed {batch.seeds[member, episode]}"
         text = f"{reason(error)} ({where})"
         self._board.report(self._slot, text)
         logger.warning(
             "an episode failed: %s", text, exc_info=error, extra=repeated(f"an episode failed: {origin(error)}")
         )
+        if not self._own_process and error.__traceback__ is not None:
+            self.traceback = error.__traceback__.tb_next  # without the frame of this worker, which is not over
+            traceback.clear_frames(self.traceback)  # their variables hold the environment and the board
         self._board.sums_of(member)
         # In a process of its own, want of memory has cost the member that process.
         return math.nan, 0, Status.KILLED if isinstance(error, MemoryError) else Status.RAISED
@@ -191,9 +200,9 @@ class BaseWorker(ABC, Generic[E]):
 
 
 def serve(worker: BaseWorker[E], wait: Callable[[], bool], done: Callable[[], None]) -> None:
-    """Work whenever woken, until ``wait`` says that it is over.
+    """Work, then wait to be woken, until ``wait`` returns False.
 
-    A new worker works before it first waits: it may be the replacement of one that died over a member.
+    A new worker begins with work, since it may replace one that died during a batch.
     """
     while True:
         worker.work()
@@ -215,12 +224,12 @@ class Worker(BaseWorker[Evaluator]):
             self._evaluate(member, self._open_batch())
 
     def _evaluate(self, member: int, batch: Batch) -> None:
-        """Run the member's episodes; an environment that raises makes the member fail, not the worker.
+        """Run the member's episodes; if the environment raises, the member fails, not the worker.
 
         Raises
         ------
         MemoryError
-            There was too little memory; in a process of its own only.
+            There was too little memory; only in a worker process.
         """
         seeds = batch.seeds[member].tolist()
         episode = 0

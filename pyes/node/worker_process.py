@@ -1,4 +1,4 @@
-"""One worker process from start to end: it attaches to the shared memory, serves the board, and says why it stopped."""
+"""One worker process from start to end: it attaches to the shared memory, serves the board, and logs why it ended."""
 
 import errno
 import logging
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Site:
-    """Where a worker finds the shared memory."""
+    """What a worker process needs to attach to the shared memory."""
 
     plan: Plan
     workers: int
@@ -67,12 +67,12 @@ def run_worker(
     try:
         board = Board(site.plan, site.workers, site.board)
         table = NoiseTable.attach(site.table, site.table_seed, site.table_dtype)
-    except OSError as error:  # most likely the head has just ended, and the memory with it
+    except OSError as error:  # probably the head has just ended and removed it
         logger.warning("worker %d cannot attach to the memory of the head: %s", slot, error)
         sys.exit(1)
     try:
         board.pids[slot] = os.getpid()
-        board.started[slot] = time.monotonic()  # making the environment may hang, too
+        board.started[slot] = time.monotonic()  # making the environment may hang
         worker = open_worker(slot, workload, site.plan, board, table.array, own_process=True)
         board.started[slot] = 0.0
         serve(worker, lambda: receive(wake) == WAKE, lambda: send(done, WAKE))

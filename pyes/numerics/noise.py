@@ -1,7 +1,7 @@
-"""The noise table: standard normals, drawn once a machine and read by everyone.
+"""The noise table: standard normals, drawn once per machine and shared by its processes.
 
-Owns the table's memory, its size and its fingerprint. Entry ``k`` depends on ``(seed, k)`` alone, so every machine
-that builds a table of one seed and dtype has the same bytes, however it splits the work.
+Owns the table's memory, its size and its fingerprint. Entry ``k`` depends only on ``(seed, k)``, so tables of equal
+seed and dtype have equal bytes on all machines, for any number of threads.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ from pyes.system.lifetime import Closing
 
 DtypeName = Literal["float32", "bfloat16", "int8"]
 
-#: How each table dtype is held by NumPy, which has no bfloat16: its bits lie in uint16.
+#: NumPy's type for each table dtype; bfloat16, which NumPy lacks, is stored as uint16.
 STORAGE: dict[DtypeName, type[np.generic]] = {"float32": np.float32, "bfloat16": np.uint16, "int8": np.int8}
 
-#: The default table: at least these entries, and this many disjoint slices of theta, within this many bytes.
+#: Default table: minimum entries, minimum number of disjoint slices of theta, maximum bytes.
 _DEFAULT_ENTRIES, _SLICES, _DEFAULT_BYTES = 2**22, 256, 2**30
 
 
@@ -31,15 +31,21 @@ class NoiseTable(Closing):
 
     Parameters
     ----------
-    entries : int     length of the table
-    seed : int        0 <= seed < 2**64; the table is a function of seed and dtype
-    dtype : str       "float32", "bfloat16" (half the memory traffic) or "int8" (a quarter; steps of 1/32, |x| < 4)
-    shared : bool     put it where other processes of this machine can attach (see ``handle``)
-    threads : int     threads that fill it; the bytes do not depend on it
+    entries : int
+        Length of the table.
+    seed : int
+        0 <= seed < 2**64.
+    dtype : str
+        "float32", "bfloat16" (half the memory traffic) or "int8" (a quarter; steps of 1/32, |x| < 4).
+    shared : bool
+        Use shared memory, to which other processes of this machine can attach (see ``handle``).
+    threads : int
+        Number of threads that fill the table.
 
     Raises
     ------
-    ConfigError    the dtype is unknown, entries is not positive, or the memory limit leaves too little
+    ConfigError
+        The dtype is unknown, entries is not positive, or there is too little memory.
     """
 
     def __init__(
@@ -59,7 +65,7 @@ class NoiseTable(Closing):
             try:
                 _fill(self._block.array(storage, (entries,)), seed, threads)
                 self._block.seal()
-            except BaseException:  # Ctrl-C, most likely
+            except BaseException:  # such as Ctrl-C
                 self._block.close()
                 raise
             self.array: NDArray[Any] = self._block.array(storage, (entries,))
@@ -70,7 +76,7 @@ class NoiseTable(Closing):
 
     @classmethod
     def attach(cls, handle: memory.Handle, seed: int, dtype: DtypeName) -> Self:
-        """Attach to a shared table of another process of this machine; nothing is copied."""
+        """Attach to a shared table of another process of this machine, without copying."""
         table = cls.__new__(cls)
         table.seed, table.dtype = seed, dtype
         table._block = memory.SharedBlock.attach(handle, writable=False)
@@ -84,17 +90,18 @@ class NoiseTable(Closing):
 
     @property
     def handle(self) -> memory.Handle:
-        """How other processes of this machine attach; only of a shared table."""
+        """What another process of this machine needs to attach to a shared table."""
         if self._block is None:
             raise ValueError("the table is private: build it with shared=True")
         return self._block.handle
 
     def offset_bound(self, dim: int) -> int:
-        """Return the number of offsets at which a slice of ``dim`` entries fits: offsets are in [0, bound).
+        """Return the number of possible offsets of a slice of ``dim`` entries: offsets are in [0, bound).
 
         Raises
         ------
-        ConfigError    the table is smaller than one slice
+        ConfigError
+            The table is smaller than one slice.
         """
         if dim > len(self):
             raise ConfigError(
@@ -104,14 +111,14 @@ class NoiseTable(Closing):
         return len(self) - dim + 1
 
     def slice(self, offset: int, dim: int) -> NDArray[np.float32]:
-        """Return the slice at ``offset`` as float32 (dim,), a new array, whatever the table's dtype."""
+        """Return the slice at ``offset`` as a new array, float32 (dim,) for every dtype of the table."""
         out = np.empty(dim, np.float32)
         _core.perturb(np.zeros(dim, np.float32), self.array, offset, 1.0, out)
         return out
 
     @property
     def fingerprint(self) -> str:
-        """Hex digest (16 characters) of the table's size, dtype and bytes at both ends and between."""
+        """Hex digest (16 characters) of the table's size, dtype, seed and 64 samples of its bytes."""
         digest = hashlib.blake2b(f"{len(self)} {self.dtype} {self.seed}".encode(), digest_size=8)
         chunk = min(4096, len(self))
         for start in np.linspace(0, len(self) - chunk, 64).astype(np.int64):
@@ -119,29 +126,29 @@ class NoiseTable(Closing):
         return digest.hexdigest()
 
     def close(self) -> None:
-        """Give the memory back; the table cannot be read afterwards."""
+        """Free the memory; the table cannot be read afterwards."""
         self.array = np.empty(0, STORAGE[self.dtype])
         if self._block is not None:
             self._block.close()
 
 
 def default_entries(dim: int, dtype: DtypeName = "float32") -> int:
-    """Return the length of the default table, which depends on theta's length and the dtype alone.
+    """Return the length of the default table, which depends only on theta's length and the dtype.
 
-    A power of two: at least 2**22 entries and 256 slices of theta, but at most 1 GiB, unless that holds less than two
-    slices. Equal settings thus give equal tables on all machines; one without the memory for it refuses the table.
+    A power of two: at least 2**22 entries and 256 slices of theta, but at most 1 GiB unless two slices need more. So
+    equal settings give equal tables on all machines; a machine with too little memory rejects the table.
     """
     wanted = max(_DEFAULT_ENTRIES, _power_of_two(_SLICES * dim))
     return max(min(wanted, _DEFAULT_BYTES // np.dtype(STORAGE[dtype]).itemsize), _power_of_two(2 * dim))
 
 
 def _power_of_two(least: int) -> int:
-    """Return the smallest power of two that is not below ``least``."""
+    """Return the smallest power of two >= ``least``."""
     return 1 << (least - 1).bit_length()
 
 
 def _check_fits(entries: int, dtype: DtypeName) -> None:
-    """Refuse a table that the available memory cannot hold, before any of it is taken."""
+    """Reject a table that does not fit into the available memory, before allocating it."""
     size, free = entries * np.dtype(STORAGE[dtype]).itemsize, limits.available_memory()
     if size <= free:
         return
@@ -163,7 +170,7 @@ def weighted_sum(
 def add_slices(
     table: NoiseTable, offsets: NDArray[np.int64], weights: NDArray[np.float32], out: NDArray[np.float32], threads: int
 ) -> None:
-    """Add noise slices to ``out`` in the order given, on several threads."""
+    """Add weighted noise slices to ``out`` in the given order, on several threads."""
     _over_ranges(_core.add_slices, table, offsets, weights, out, threads)
 
 
@@ -191,7 +198,7 @@ def weighted_moments(
     spread: NDArray[np.float32],
     threads: int,
 ) -> None:
-    """Sum noise slices and, under other weights, their squares less 1, on several threads; they are read once."""
+    """Sum noise slices and, with other weights, their squares minus 1, in one pass on several threads."""
 
     def part(start: int, stop: int) -> None:
         _core.weighted_moments(
@@ -204,8 +211,8 @@ def weighted_moments(
 def _by_parameters(part: Callable[[int, int], None], dim: int, slices: int, threads: int) -> None:
     """Run a sum over slices for ranges of the parameters.
 
-    The parameters are split among the threads, not the slices, so every parameter sees the same additions in the same
-    order: equal bits for any number of threads.
+    Threads share out the parameters, not the slices, so each parameter's additions have the same order and the bits do
+    not depend on the number of threads.
     """
     # Below this many multiply-adds, starting threads costs more than it saves.
     if threads == 1 or dim * slices < 2**22:

@@ -1,7 +1,6 @@
-"""Shaping: from the returns of a generation to the weights of its members.
+"""Shaping: turns the returns of a generation into weights of its members.
 
-A member failed if its return is not finite: NaN and both infinities mean the same, and count as the worst under every
-shaping.
+A member failed if its return is not finite (NaN or an infinity); every shaping counts it as the worst.
 """
 
 from collections.abc import Callable
@@ -16,12 +15,12 @@ Name = Literal["centered_ranks", "z_score", "none"]
 
 
 def failed_as_nan(returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the returns with NaN for every member that failed: float64 (n,)."""
+    """Replace the returns of failed members by NaN: float64 (n,)."""
     return np.where(np.isfinite(returns), returns, np.nan)
 
 
 def fill_failed(returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the returns with the worst one for every member that failed: float64 (n,); zeros if all failed."""
+    """Replace the returns of failed members by the worst return: float64 (n,); zeros if all failed."""
     finite = np.isfinite(returns)
     return np.where(finite, returns, returns[finite].min() if finite.any() else 0.0)
 
@@ -29,7 +28,7 @@ def fill_failed(returns: NDArray[np.float64]) -> NDArray[np.float64]:
 def centered_ranks(returns: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return ranks scaled to [-0.5, 0.5]: float32 (n,); ties share their mean rank (Salimans et al. 2017, section 2.1).
 
-    Members that failed share the lowest ranks.
+    Failed members share the lowest ranks.
     """
     out = np.empty(len(returns), np.float32)
     _core.centered_ranks(failed_as_nan(returns), out)
@@ -37,7 +36,7 @@ def centered_ranks(returns: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def z_score(returns: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the returns less their mean, over their standard deviation: float32 (n,); zeros when all are equal."""
+    """Return (returns - mean) / standard deviation: float32 (n,); zeros if all are equal."""
     filled = fill_failed(returns)
     deviations = filled - ordered_sum(filled) / len(filled)
     spread = standard_deviation(filled)
@@ -45,7 +44,7 @@ def z_score(returns: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def none(returns: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the returns as they are: float32 (n,)."""
+    """Return the returns unchanged, but with the worst for failed members: float32 (n,)."""
     return fill_failed(returns).astype(np.float32)
 
 
@@ -68,9 +67,9 @@ def by_rank(returns: NDArray[np.float64], utilities: NDArray[np.float64]) -> NDA
     Parameters
     ----------
     returns : float64 (n,)
-        Equal ones share the mean of their utilities; those of members that failed are the lowest.
+        Equal ones share the mean of their utilities; those of failed members are the lowest.
     utilities : float64 (n,)
-        Of the best, the second best, ...
+        Utility of the best, the second best, ...
     """
     returns = failed_as_nan(returns)
     order = np.lexsort((-returns, np.isnan(returns)))  # NaN last
@@ -87,11 +86,11 @@ def by_rank(returns: NDArray[np.float64], utilities: NDArray[np.float64]) -> NDA
 
 
 def standard_deviation(values: NDArray[np.float64]) -> float:
-    """Return the root of the mean square deviation from the mean, with sums in index order."""
+    """Return the population standard deviation, with sums in index order."""
     deviations = values - ordered_sum(values) / len(values)
     return float(np.sqrt(ordered_sum(deviations * deviations) / len(values)))
 
 
 def ordered_sum(values: NDArray[np.float64]) -> float:
-    """Return the sum in index order; the order of NumPy's own sum depends on the build."""
+    """Return the sum in index order (the order of ``np.sum`` depends on NumPy's build)."""
     return float(np.add.accumulate(values)[-1])

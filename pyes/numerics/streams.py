@@ -1,8 +1,8 @@
-"""Counter-based random streams: what each is for, and how a run draws from them.
+"""Counter-based random streams: their purposes, and how a run draws from them.
 
 Every random number of a run is a word of Philox4x32-10 (Salmon et al. 2011) at the counter
-``(block, generation, member, purpose << 24 | episode)`` under the key ``seed``. So any number can be drawn by anyone,
-in any order, without a state that could be lost or shared by mistake.
+``(block, generation, member, purpose << 24 | episode)`` with the key ``seed``. So every process can draw any number in
+any order, without a state that could be lost or shared by mistake.
 """
 
 from enum import IntEnum
@@ -14,7 +14,7 @@ from pyes import _core
 
 
 class Purpose(IntEnum):
-    """What a stream is for; no two purposes share a word."""
+    """Purpose of a stream; no two purposes share a word."""
 
     NOISE = 0
     OFFSET = 1
@@ -43,7 +43,7 @@ def parents(seed: int, generation: int, count: int, bound: int) -> NDArray[np.in
 
 
 def starts(seed: int, count: int, bound: int) -> NDArray[np.int64]:
-    """Slice offsets of where the centers of a run begin: int64 (count,), uniform in [0, bound)."""
+    """Slice offsets of the initial centers of a run: int64 (count,), uniform in [0, bound)."""
     out = np.empty(count, np.int64)
     _core.draw_offsets(seed, Purpose.START, 0, bound, out)
     return out
@@ -55,30 +55,30 @@ def environment_seeds(seed: int, generation: int, episode: int, count: int) -> N
 
 
 def evaluation_seeds(seed: int, count: int) -> NDArray[np.int64]:
-    """Environment seeds of the first ``count`` evaluation episodes: the same at every evaluation of a run."""
+    """Environment seeds of the first ``count`` evaluation episodes, equal for all evaluations of a run."""
     return _seeds(seed, Purpose.EVALUATION, 0, 0, count)
 
 
 def reference_batch_seeds(seed: int, episode: int) -> tuple[int, int]:
-    """Environment and action seed, 31 bits each, of an episode that the reference batch is drawn from."""
+    """Environment and action seed, 31 bits each, of an episode for the reference batch."""
     environment, action = _seeds(seed, Purpose.REFERENCE_BATCH, 0, episode, 2).tolist()
     return environment, action
 
 
 def reference_batch_places(seed: int, count: int, bound: int) -> NDArray[np.int64]:
-    """Which timestep of each run of ``bound`` the reference batch takes: int64 (count,), uniform in [0, bound)."""
+    """Index of the reference batch's timestep in each sequence of ``bound``: int64 (count,), uniform in [0, bound)."""
     out = np.empty(count, np.int64)
     _core.draw_offsets(seed, Purpose.REFERENCE_BATCH, 1, bound, out)
     return out
 
 
 def library_seed(seed: int) -> int:
-    """Seed, 31 bits, of the generators that an algorithm of another library draws from."""
+    """Seed, 31 bits, for the generators of another library's algorithm."""
     return int(_seeds(seed, Purpose.LIBRARY, 0, 0, 1)[0])
 
 
 def initial_parameters(seed: int, count: int) -> NDArray[np.float32]:
-    """First parameters of a run before they are scaled: float32 (count,), uniform in (-1, 1).
+    """Draw the initial parameters of a run before scaling: float32 (count,), uniform in (-1, 1).
 
     Number j is (2 k + 1) / 2**24, where the signed integer k is the upper 24 bits of word j: exact, symmetric, never 0.
     """

@@ -1,8 +1,8 @@
-"""``pyes worker``: this machine's part in one job after another, for as long as it runs.
+"""``pyes worker``: lets this machine take part in one job after another.
 
-Each job has a process of its own, forked from this one, which imports nothing of torch or of a task: when a job ends,
-its memory, its modules and whatever an environment left behind end with it. The kernel ends that process, and with it
-its workers, should this one be killed.
+Each job runs in its own process, forked from this one, which imports neither torch nor a task. So memory, modules and
+side effects of environments end with the job. If this process is killed, the kernel ends the job's process and its
+workers.
 """
 
 import asyncio
@@ -27,31 +27,31 @@ from pyes.system.lifetime import Closing
 from pyes.system.repeats import Repeats
 from pyes.system.text import one_line
 
-_AGAIN_SECONDS = 1.0  # after which a process that failed is replaced
+_AGAIN_SECONDS = 1.0  # after which a failed process is replaced
 _ANY = "*"
-_SHOWN = 20  # records from one place of the code that are all shown, and sent to the head
+_SHOWN = 20  # number of records from one line of code that are all shown and sent to the head
 
 
 @dataclass(frozen=True)
 class Membership:
-    """Where a node belongs, and what it accepts from there.
+    """The head to which a node belongs, and what the node accepts from it.
 
     Attributes
     ----------
     address : Address
-        Of the head.
+        Address of the head.
     key : str or None
-        The nodes' key file; None: no TLS, with a head on this machine only.
+        The nodes' key file; None: no TLS, only for a head on this machine.
     workers : int
         Worker processes.
     allow : tuple of str
-        Packages whose code the head may name, "*" for any. With none given: any for a head with a key, which has proved
-        that it is the owner's; only `pyes.tasks` for one without, since any user of this machine may listen at a port.
+        Packages whose code the head may name, "*" for any. Default: any for a head with a key, which has proved its
+        identity; only `pyes.tasks` for one without, since any user of this machine may listen at a port.
 
     Raises
     ------
     ConfigError
-        A head on another machine is not accepted without a key, or ``allow`` has something else than packages.
+        A head on another machine is used without a key, or ``allow`` contains something other than packages.
     """
 
     address: Address
@@ -72,7 +72,7 @@ class Membership:
 
 
 class Agent(Closing):
-    """Runs the process of one job, and the next."""
+    """Runs a process for one job after another."""
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
@@ -94,15 +94,15 @@ class Agent(Closing):
             except OSError as error:
                 hint = "raise the process limit (ulimit -u) or stop other processes"
                 raise ClusterError(f"cannot start the process of a job: {error.strerror}; {hint}") from error
-            self._process = process  # before a signal that was held back ends this process, which must end that one
+            self._process = process  # before signals are unblocked: one may end this process, which must end that one
 
     def serve(self, *, tied: bool = False) -> None:
-        """Take part in one job after another, until this process is ended; ``tied``: or standard input is closed.
+        """Take part in one job after another until this process ends, or if ``tied`` until standard input is closed.
 
         Raises
         ------
         SystemExit
-            A head does not let this node in; the process of the job has said why.
+            A head refuses this node; the process of the job has shown the reason.
         """
         while True:
             self.start()
@@ -116,7 +116,7 @@ class Agent(Closing):
                 time.sleep(_AGAIN_SECONDS)
 
     def _outlived_by_standard_input(self) -> bool:
-        """Wait until the process of the job has ended or standard input is closed; return whether the former."""
+        """Wait until the job's process has ended (True) or standard input is closed (False)."""
         standard_input = 0
         while self._process.sentinel not in connection.wait([self._process.sentinel, standard_input]):
             if not os.read(standard_input, 2**12):
@@ -124,7 +124,7 @@ class Agent(Closing):
         return True
 
     def close(self) -> None:
-        """End the process of the job, and with it the workers."""
+        """End the job's process, and with it the workers."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -133,7 +133,7 @@ class Agent(Closing):
 
 
 def work(membership: Membership, *, tied: bool = False) -> None:
-    """Run an agent until Ctrl-C or SIGTERM, or until standard input is closed if it is ``tied`` to that.
+    """Run an agent until Ctrl-C or SIGTERM, or if ``tied`` until standard input is closed.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def work(membership: Membership, *, tied: bool = False) -> None:
     if os.name != "posix":
         raise ConfigError("pyes worker: this system cannot wait for pipes and connections at once; use Linux or macOS")
     if membership.key is not None:
-        keys.of_node(membership.key)  # a file that can never be used is refused now, and not by each job's process
+        keys.of_node(membership.key)  # rejects an unusable file now instead of in each job's process
     before = signal.signal(signal.SIGTERM, _end)
     try:
         with Agent(membership) as agent:
@@ -153,16 +153,16 @@ def work(membership: Membership, *, tied: bool = False) -> None:
 
 
 def _end(number: int, frame: object) -> None:
-    signal.signal(number, signal.SIG_IGN)  # a second one would interrupt the closing
+    signal.signal(number, signal.SIG_IGN)  # a second signal would interrupt the cleanup
     raise SystemExit(0)
 
 
 def _take_part(membership: Membership, parent: int) -> None:
-    """Take part in one job, in a process of its own."""
+    """Take part in one job; runs in its own process."""
     prepare(parent)
     lookup.allow_only(membership.allowed)
     root = logging.getLogger()
-    root.handlers[:] = []  # a forked process has its parent's
+    root.handlers[:] = []  # those inherited from the parent
     to_head = _ToHead()
     with gathered(to_head) as log:
         sys.exit(asyncio.run(_session(membership, log, to_head)))
@@ -189,7 +189,7 @@ def _say(text: str) -> None:
 
 
 class _ToHead(logging.Handler):
-    """Shows warnings here, and sends each to the head's log as one message; those from one place become few."""
+    """Shows warnings, and sends each to the head's log as one message; limits those from one line of code."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -199,7 +199,7 @@ class _ToHead(logging.Handler):
         self._repeats = Repeats(first=_SHOWN)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show and send a record; called by any thread."""
+        """Show and send a record; may be called from any thread."""
         count = self._repeats.count(f"{record.name}:{record.lineno}")
         if count is None:
             return
@@ -211,7 +211,7 @@ class _ToHead(logging.Handler):
                 loop.call_soon_threadsafe(send, record.levelno, one_line(text))
 
     def close(self) -> None:
-        """Show how many records were left out."""
+        """Show the number of omitted records."""
         for place, count in self._repeats.left_out().items():
             _say(f"{place}: {count.left_out:,} more like this, {count.total:,} in all")
         super().close()

@@ -1,8 +1,8 @@
-"""The door of a head: the connections to it, which of them are let in, and what the others are told.
+"""The door of a head: accepts or refuses connections.
 
-Owns the cluster's key, the handshake and the log of refusals. Knows nothing of batches: it hands the messages of a node
-that was let in to a `Handler`. Invariant: a node that was let in has the nodes' key, where there is a key, and the
-head's version, with kernels that give the same numbers.
+Owns the cluster's key, the handshake and the log of refusals. Knows nothing of batches: it passes the messages of an
+accepted node to a `Handler`. Invariant: an accepted node has the nodes' key, if a key is used, and the head's version,
+with kernels that give the same numbers.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from pyes.system.lookup import version
 
 logger = logging.getLogger(__name__)
 
-_SECONDS = 60.0  # in which the same reason of the same host is logged once
-_MOST_REASONS = 20  # of a host in that time
-_MOST_HOSTS = 1000  # whose reasons are remembered
+_SECONDS = 60.0  # in which a reason is logged once per host
+_MOST_REASONS = 20  # logged per host in that time
+_MOST_HOSTS = 1000  # whose reasons are stored
 _HANDSHAKE_SECONDS = 10.0
 
 
 class Refusals:
-    """Logs why connections are refused: each reason of a host once a minute, and then that there are more."""
+    """Logs why connections are refused: each reason once per minute and host, up to a maximum number of reasons."""
 
     def __init__(self) -> None:
-        self._said: dict[str, tuple[float, set[str]]] = {}  # since when, and what
+        self._said: dict[str, tuple[float, set[str]]] = {}  # for each host: begin of its minute, and its reasons
 
     def log(self, host: str, reason: str) -> None:
         """Log a refusal, unless it was logged within the last minute."""
@@ -55,31 +55,31 @@ class Refusals:
 
 
 class Handler(Protocol):
-    """What a head does with nodes that are let in; see `pyes.remote.head.Head`."""
+    """Handles accepted nodes; see `pyes.remote.head.Head`."""
 
     def message_limit(self) -> int:
-        """Return the bytes of the largest message that a node may send."""
+        """Return the maximum size in bytes of a node's message."""
         ...
 
     def report(self) -> wire.Report:
-        """Return how the head and its nodes are doing."""
+        """Return the state of the head and its nodes."""
         ...
 
     def welcome(self, peer: Peer) -> None:
-        """Take a node in."""
+        """Add an accepted node."""
         ...
 
     def take(self, peer: Peer, message: wire.Message) -> None:
-        """Act on a message of a node."""
+        """Handle a message of a node."""
         ...
 
     def lose(self, peer: Peer) -> None:
-        """Go on without a node whose connection has ended."""
+        """Remove a node whose connection has ended."""
         ...
 
 
 class Door:
-    """Lets connections in, or refuses them.
+    """Accepts or refuses connections.
 
     Parameters
     ----------
@@ -104,10 +104,10 @@ class Door:
         self.gone = np.zeros(2, np.int64)
 
     async def serve(self, handler: Handler, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection from its first byte to its end."""
+        """Serve one connection from begin to end."""
         host = str((writer.get_extra_info("peername") or ["?"])[0])
         side = HeadSide(handler.message_limit())
-        below = writer.transport  # TLS will be above it
+        below = writer.transport  # the transport below TLS
         try:
             keep_alive(writer)
             hello = await self._greet(handler, side, reader, writer)
@@ -121,7 +121,7 @@ class Door:
             self.refusals.log(host, str(error))
         except OSError as error:
             logger.info("connection with %s: %s", host, error.strerror or error)
-        except asyncio.CancelledError:  # the run is over; asyncio would complain of it
+        except asyncio.CancelledError:  # the run is over; asyncio would log it as an error
             pass
         finally:
             self.gone += (side.bytes_sent, side.bytes_received)
@@ -130,7 +130,7 @@ class Door:
     async def _greet(
         self, handler: Handler, side: HeadSide, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> wire.Hello | None:
-        """Shake hands; return the greeting of a node, or None after a watcher has its report, or without a greeting.
+        """Shake hands; return a node's greeting, or None without a greeting or after sending a watcher its report.
 
         Raises
         ------
@@ -151,13 +151,13 @@ class Door:
                     return greeting
                 writer.write(side.send(handler.report()))
                 writer.close()
-                await writer.wait_closed()  # else what the kernel has not taken yet would be lost
+                await writer.wait_closed()  # otherwise unsent bytes would be lost
                 return None
         except TimeoutError as error:
             raise ProtocolError(f"no handshake within {_HANDSHAKE_SECONDS:g} s") from error
 
     async def _admit(self, greeting: wire.Hello | wire.Watch, side: HeadSide, writer: asyncio.StreamWriter) -> None:
-        """Answer a greeting; raise ProtocolError where the answer is a refusal."""
+        """Answer a greeting; raise ProtocolError if it is refused."""
         reason = protocol.check_hello(greeting, version("pyes-rl"), selftest.digest())
         if reason is not None:
             writer.write(side.send(wire.Refused(reason)))
@@ -167,16 +167,16 @@ class Door:
 
 
 async def _first_message(side: HeadSide, reader: asyncio.StreamReader) -> wire.Hello | wire.Watch | None:
-    """Return what the other end says first; None where it leaves without a message."""
+    """Return the first message of the other end; None if it closes the connection without one."""
     while data := await reader.read(2**12):
         for message in side.receive(data):
-            assert isinstance(message, wire.Hello | wire.Watch)  # the only ones that the protocol allows now
+            assert isinstance(message, wire.Hello | wire.Watch)  # the protocol allows no others here
             return message
     return None
 
 
 async def _listen(handler: Handler, peer: Peer, reader: asyncio.StreamReader) -> None:
-    """Hand the messages of a node on until its connection ends."""
+    """Pass on the messages of a node until its connection ends."""
     handler.welcome(peer)
     try:
         while data := await reader.read(2**18):

@@ -1,9 +1,9 @@
-"""The head's part in a conversation with many nodes: what they say and are told, in one thread with an event loop.
+"""The head's side of the connections with many nodes, in one thread with an event loop.
 
-Owns what is known of each node, and the open batch. Connections and refusals are the door's. Knows nothing of the
-thread that trains: it is handed jobs, batches and records of generations, and sets a batch's future. Invariants: what a
-node says is checked before it counts; a member's result is taken once, from the node that brings it first; the state of
-the run is read only while a batch is open.
+Owns the state of each node, and the open batch; the door handles connections and refusals. Knows nothing of the
+training thread, which passes jobs, batches and records of generations, and waits for a batch's future. Invariants:
+messages of nodes are checked before use; only the first result of a member counts; the state of the run is read only
+while a batch is open.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ from pyes.system.text import counted
 
 logger = logging.getLogger(__name__)
 
-_PREPARING_SECONDS = 300.0  # that a node may be silent while it makes its table and its environments
-_TICK_SECONDS = 0.05  # between looks at late nodes
-_FAREWELL_SECONDS = 2.0  # that a node has to read why it is sent away
-_FEW_NODES = 8  # up to which each is sent only what it does not know
-_NO_JOB_LIMIT = 2**26  # bytes of a node's message while there is no job
+_PREPARING_SECONDS = 300.0  # allowed silence of a node while it makes its table and its environments
+_TICK_SECONDS = 0.05  # between checks for late nodes
+_FAREWELL_SECONDS = 2.0  # for a node to read why it is refused
+_FEW_NODES = 8  # up to which each is sent only the results that it lacks
+_NO_JOB_LIMIT = 2**26  # maximum bytes of a node's message while there is no job
 
 
 class Head:
@@ -47,20 +47,20 @@ class Head:
     Parameters
     ----------
     door : Door
-        Lets nodes in.
+        Accepts nodes.
     where : str
-        Address that the head listens at.
+        Address of the head.
     tell : callable
         Shows the user a line about nodes that join or leave.
     lonely : str
-        What to show while there is no node.
+        Message while there is no node.
 
     Attributes
     ----------
     lost : int
         Members that were lost with their nodes.
     rerun : int
-        Members handed out while another node still held them.
+        Members granted while another node still held them.
     """
 
     def __init__(self, door: Door, where: str, tell: Callable[[str], None], lonely: str) -> None:
@@ -86,7 +86,7 @@ class Head:
         return sent + sum(each.bytes_sent for each in sides), received + sum(each.bytes_received for each in sides)
 
     async def serve(self, listening: socket.socket, check_own: Callable[[], None] | None) -> None:
-        """Let nodes in from now on; ``check_own`` is called now and then to keep this machine's own node running."""
+        """Start to accept nodes; ``check_own`` is called regularly to keep this machine's own node running."""
         asyncio.get_running_loop().set_exception_handler(self._connection_failed)
         self._spawn(self._tick(check_own))
 
@@ -96,7 +96,7 @@ class Head:
         self._server = await asyncio.start_server(accept, sock=listening, backlog=4096)
 
     async def end(self) -> None:
-        """Send all nodes away."""
+        """Dismiss all nodes."""
         self._open = None
         for peer in self._peers.values():
             if self._job is not None:
@@ -112,21 +112,21 @@ class Head:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def rows(self, generation: int, seconds: float) -> list[NodeRow]:
-        """Return what each node has done since the last call."""
+        """Return each node's row since the last call."""
         return [peer.row(generation, seconds) for peer in self._peers.values() if peer.standing.ready]
 
     # --- failures of the head itself
 
     def _connection_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handle an error in asyncio's own callbacks: one connection's, or one that was not foreseen."""
+        """Handle an error in asyncio's own callbacks: of a connection, or an unexpected one."""
         error = context.get("exception")
-        if isinstance(error, OSError):  # also when no descriptors are left for another connection
+        if isinstance(error, OSError):  # such as too many open files for another connection
             self._door.refusals.log("a connection", error.strerror or str(error))
         else:
             self._fail(str(context.get("message")), error)
 
     def _fail(self, what: str, error: BaseException | None) -> None:
-        """End the open batch, or the next, after an error that was not foreseen: the run must not wait forever."""
+        """End the open or the next batch after an unexpected error: the run must not wait forever."""
         logger.error("the head failed: %s", what, exc_info=error)
         self._failure = ClusterError(f"the head failed ({error!r}); see train.log, resume the run")
         if self._open is not None and not self._open.future.done():
@@ -145,18 +145,18 @@ class Head:
     # --- nodes that join, leave or fall silent
 
     def message_limit(self) -> int:
-        """Return the bytes of the largest message that a node may send."""
+        """Return the maximum size in bytes of a node's message."""
         return _NO_JOB_LIMIT if self._job is None else self._job.message_limit
 
     def welcome(self, peer: Peer) -> None:
-        """Take a node in, and tell it the job."""
+        """Add an accepted node, and send it the job."""
         self._peers[peer.number] = peer
         logger.info("node %s is connected, with %s", peer.name, counted(peer.hello.workers, "worker"))
         if self._job is not None:
             peer.send(self._job.told)
 
     def lose(self, peer: Peer) -> None:
-        """Go on without a node whose connection has ended."""
+        """Remove a node whose connection has ended."""
         if self._peers.pop(peer.number, None) is None:
             return
         logger.info("node %s has left", peer.name)
@@ -167,22 +167,22 @@ class Head:
             self._tell_if_alone()
 
     def _hand_back(self, peer: Peer) -> None:
-        """Give the members that a node holds to other nodes."""
+        """Return the members that a node holds to the scheduler."""
         if self._open is not None and (lost := self._open.scheduler.leave(peer.number)):
             logger.warning("node %s held %s: other nodes evaluate them", peer.name, counted(lost, "member"))
 
     def _send_away(self, peer: Peer, reason: str) -> None:
-        """Refuse a node that was let in."""
+        """Refuse an accepted node."""
         self._door.refusals.log(peer.name, reason)
         peer.send(wire.Refused(reason))
-        # The node closes the connection when it has read this. If the head did at once, with results of the node on
-        # their way, the reason would never arrive.
+        # The node closes the connection after reading this. If the head closed it immediately while the node is
+        # sending, the reason could be lost.
         asyncio.get_running_loop().call_later(_FAREWELL_SECONDS, peer.leave)
         peer.standing.leave()
         self._hand_back(peer)
 
     async def _tick(self, check_own: Callable[[], None] | None) -> None:
-        """Look after silent and late nodes for as long as the head runs."""
+        """Handle silent and late nodes while the head runs."""
         beat = 0.0
         while True:
             await asyncio.sleep(_TICK_SECONDS)
@@ -196,7 +196,7 @@ class Head:
             self._hand_out()
 
     def _beat(self, now: float) -> None:
-        """Send a sign of life to each node, and give up those that have sent none for too long."""
+        """Send a beat to each node, and disconnect nodes that have been silent for too long."""
         for peer in list(self._peers.values()):
             peer.send(wire.Beat(now))
             if now - peer.heard > (SILENT_SECONDS if peer.standing.ready else _PREPARING_SECONDS):
@@ -206,16 +206,16 @@ class Head:
     # --- messages
 
     def take(self, peer: Peer, message: wire.Message) -> None:
-        """Act on a message of a node."""
+        """Handle a message of a node."""
         if peer.side.state is State.OVER:
-            return  # the node was sent away because of an earlier message
+            return  # the node has been refused
         match message:
             case wire.Done():
                 self._take_results(peer, message)
             case wire.Ready():
                 self._take_ready(peer, message)
             case wire.Echo():
-                # Bounded, whatever the node says: queues are made as long as this.
+                # Bounded, since a node could send any time and the lengths of queues depend on it.
                 peer.pace.round_trip = min(max(0.0, time.monotonic() - message.time), SILENT_SECONDS)
             case wire.Beat():
                 peer.send(wire.Echo(message.time))
@@ -228,13 +228,13 @@ class Head:
                 self._tell(text)
 
     def begin_job(self, job: OpenJob) -> None:
-        """Tell all nodes, and those that join later, what the job is."""
+        """Send the job to all nodes, including those that join later."""
         self._job = job
         for peer in self._peers.values():
             peer.send(job.told)
 
     def _take_ready(self, peer: Peer, ready: wire.Ready) -> None:
-        """Let a node take part that is prepared, or correct one that says it is out of step."""
+        """Handle a node that is prepared for the job, or that reports to be out of step."""
         job = self._job
         if job is None or ready.job != job.told.job:
             return
@@ -266,7 +266,7 @@ class Head:
     # --- batches
 
     def begin(self, batch: OpenBatch) -> None:
-        """Have a batch evaluated by all nodes that are ready, and by those that join meanwhile."""
+        """Let all nodes evaluate a batch, including those that become ready meanwhile."""
         assert self._job is not None, "a job comes before its batches"
         self._open = batch
         if self._failure is not None:
@@ -281,7 +281,7 @@ class Head:
         self._tell_if_alone()
 
     def _let_back(self) -> None:
-        """Let nodes take part in the open batch again whose connections have caught up."""
+        """Let nodes take part in the open batch again if their connections are no longer congested."""
         if self._open is None or self._job is None:
             return
         for peer in list(self._peers.values()):
@@ -293,7 +293,7 @@ class Head:
             self._tell(self._lonely)
 
     def _enter(self, peer: Peer, job: OpenJob, batch: OpenBatch) -> None:
-        """Let a node take part in the open batch, after a snapshot if it is not in step."""
+        """Let a node take part in the open batch; send a snapshot first if it is not in step."""
         if job.learns and peer.standing.lacks(job.place):
             if batch.packed_state is None:
                 batch.packed_state = packing.pack(job.state.state_dict())
@@ -305,7 +305,7 @@ class Head:
         batch.scheduler.join(peer.number, peer.pace)
 
     def _hand_out(self) -> None:
-        """Send members to the nodes that should have some."""
+        """Send the scheduler's grants and withdrawals to the nodes."""
         batch, job = self._open, self._job
         if batch is None or job is None:
             return
@@ -323,14 +323,14 @@ class Head:
     def _take_results(self, peer: Peer, done: wire.Done) -> None:
         batch = self._open
         if batch is None or done.batch != batch.number or not peer.standing.in_step:
-            return  # of a batch that other nodes have finished
+            return  # results of a batch that other nodes have finished
         try:
             fresh = batch.take(peer.number, done, time.monotonic())
         except ValueError as error:
             self._send_away(peer, str(error))
             return
         if not batch.batch.evaluation:
-            # The node is sent the results of all other members: one that was killed here may have lived elsewhere.
+            # For other members, results of other nodes counted, which may differ if a worker was killed.
             peer.known[fresh] = True
         peer.standing.returned(batch.batch.generation)
         peer.members += len(done.returns)
@@ -342,7 +342,7 @@ class Head:
             self._hand_out()
 
     def _finish(self, batch: OpenBatch) -> None:
-        """Close a batch that is complete, and give its results to the thread that waits for them."""
+        """Close a complete batch, and pass its results to the waiting thread."""
         self._open = None
         self._count(batch.scheduler)
         for peer in self._peers.values():
@@ -355,7 +355,7 @@ class Head:
         self._duplicates += scheduler.duplicates
 
     def report(self) -> wire.Report:
-        """Return how the head and its nodes are doing."""
+        """Return the state of the head and its nodes."""
         now, batch, job = time.monotonic(), self._open, self._job
         report = {
             "head": socket.gethostname(),
@@ -375,8 +375,8 @@ class Head:
     def teach(self, record: Generation) -> None:
         """Send the record of a generation to all nodes that are in step.
 
-        A few nodes are each sent what they have not reported themselves. Many nodes, which reported little each, are
-        all sent the whole, encoded once: otherwise the work would grow with the number of nodes times that of members.
+        With few nodes, each is sent only the results that it has not reported itself. With many nodes, all are sent the
+        whole record, encoded once: otherwise the work would grow with the number of nodes times that of members.
         """
         peers = [peer for peer in self._peers.values() if peer.standing.in_step]
         if len(peers) > _FEW_NODES:

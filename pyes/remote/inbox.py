@@ -1,8 +1,8 @@
-"""What a node has been told and has not acted on yet.
+"""Messages that a node has received but not handled yet.
 
-Owns which messages still matter: those of a batch that has been closed meanwhile do not, nor does what a later snapshot
-of the run's state replaces. Does no input or output. Invariant: whatever is dropped would have changed nothing, and a
-node that is slow holds a bounded number of bytes, since `room` makes its connection wait.
+Owns which messages are superseded: those of a batch that has been closed, and those before a later snapshot of the
+run's state. Does no input or output. Invariant: a dropped message would have changed nothing, and a slow node holds a
+bounded number of bytes, since `room` makes its connection wait.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from pyes.remote import wire
 
-_MOST_BYTES = 2**22  # that may wait before more is read from the connection
+_MOST_BYTES = 2**22  # of waiting messages, above which nothing is read from the connection
 
 _OF_A_BATCH = (wire.Open, wire.Vectors, wire.Bases, wire.Grant, wire.Withdraw)
 
 
 class Inbox:
-    """A queue of messages, from which superseded ones vanish."""
+    """A queue of messages that drops superseded ones."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[wire.Message, int]] = deque()
@@ -27,11 +27,11 @@ class Inbox:
 
     @property
     def full(self) -> bool:
-        """Whether no more should be read from the connection for now."""
+        """Whether reading from the connection should pause."""
         return self._bytes > _MOST_BYTES
 
     def put(self, message: wire.Message, size: int) -> None:
-        """Add a message that arrived as so many bytes."""
+        """Add a message of ``size`` bytes."""
         if isinstance(message, wire.Close):
             dropped = self._drop(lambda each: isinstance(each, _OF_A_BATCH) and each.batch == message.batch)
             if any(isinstance(each, wire.Open | wire.Vectors) for each in dropped):
@@ -43,13 +43,13 @@ class Inbox:
         self._changed.set()
 
     def end(self) -> None:
-        """Let `get` return None once the rest has been taken: the connection has ended, and batches with it."""
+        """Drop the messages about batches, as the connection has ended; after the others, `get` returns None."""
         self._ended = True
         self._drop(lambda each: isinstance(each, (wire.Close, *_OF_A_BATCH)))
         self._changed.set()
 
     async def get(self) -> wire.Message | None:
-        """Wait for the next message and take it; None after the last."""
+        """Wait for the next message and remove it; None after the last one."""
         while not self._waiting:
             if self._ended:
                 return None
@@ -60,7 +60,7 @@ class Inbox:
         return message
 
     async def room(self) -> None:
-        """Wait until more may be read from the connection."""
+        """Wait until reading from the connection may continue."""
         while self.full:
             await self._change()
 

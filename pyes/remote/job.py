@@ -1,7 +1,7 @@
-"""What a job is: for the head, which works at one, and for nodes, which are told of it as plain values.
+"""A job: the run that a head works on, and its description for nodes.
 
-Owns which settings concern nodes, and the digests that tell jobs apart. Invariant: two setups of equal digest evaluate
-every member alike and learn alike.
+Owns which settings nodes need, and the digests that identify jobs. Invariant: two setups with equal digests evaluate
+every member equally and learn equally.
 """
 
 import hashlib
@@ -22,23 +22,23 @@ from pyes.system.packing import array_hash
 
 Sync = Literal["replay", "params"]
 
-_OVERHEAD_BYTES = 2**16  # of a message, beside its arrays
+_OVERHEAD_BYTES = 2**16  # of a message, in addition to its arrays
 
 
 @dataclass(frozen=True)
 class OpenJob:
-    """The job that a head works at, and what of a node's must equal the head's.
+    """The job that a head works on, and the values that a node must share with it.
 
     Attributes
     ----------
     told : Job
-        The job as nodes are told of it.
+        The message that describes the job to nodes.
     state : RunState
         State of the run, with which nodes are kept in step.
     plan : Plan
-        Of the head's own table and buffers.
+        Sizes of the head's buffers.
     digest : str
-        Of the settings that decide the results of members.
+        Digest of the settings that affect the results of members.
     table : str
         Fingerprint of the noise table.
     """
@@ -66,7 +66,7 @@ class OpenJob:
 
     @property
     def place(self) -> Place:
-        """Where the run is."""
+        """Generation and hash of theta."""
         return self.state.generation, self.state.theta_hash
 
     @property
@@ -76,13 +76,13 @@ class OpenJob:
 
     @property
     def message_limit(self) -> int:
-        """Bytes of the largest message of a node: the results of all members."""
+        """Maximum size in bytes of a node's message: the results of all members."""
         plan = self.plan
         row = 8 + 8 + 1 + 4 * plan.behaviour_size + 16 * plan.halves + 16
         return _OVERHEAD_BYTES + plan.capacity * row + plan.statistics_rows * 16 * plan.observation_size
 
     def difference(self, ready: wire.Ready) -> str | None:
-        """Return in what a node that is ready differs from the head, if it does."""
+        """Return the difference between a node that is ready and the head, or None."""
         for what, got, expected in (
             ("settings", ready.digest, self.digest),
             ("noise table", ready.table, self.table),
@@ -96,30 +96,24 @@ def settings_of(config: TrainConfig) -> dict[str, Any]:
     """Return the settings that nodes need, as JSON values."""
     cluster = configuration.to_mapping(config.cluster)
     shared = {key: cluster[key] for key in ("episode_time_limit", "attempts", "vector")}
-    evaluation = {"episodes": config.evaluation.episodes}  # decides the size of the board
+    evaluation = {"episodes": config.evaluation.episodes}  # determines the size of the board
     return configuration.deciding(config) | {"cluster": shared, "evaluation": evaluation}
 
 
 def config_of(settings: dict[str, Any], workers: int) -> TrainConfig:
-    """Return the configuration of a node with so many workers.
-
-    Raises
-    ------
-    ConfigError
-        This version does not know a setting.
-    """
+    """Return the configuration of a node with this number of workers; ConfigError for unknown settings."""
     return configuration.from_mapping(settings | {"cluster": settings["cluster"] | {"workers": workers}})
 
 
 def sync_of(config: TrainConfig, wanted: Literal["auto"] | Sync) -> Sync:
-    """Return how nodes get theta: with ``auto`` they learn from the returns wherever they can."""
+    """Return how nodes get theta; ``auto``: they learn from the returns if the algorithm allows it."""
     if wanted != "auto":
         return wanted
     return "replay" if config.algorithm.on_table else "params"
 
 
 def digest_of(setup: Setup) -> str:
-    """Return a digest of all that decides the results of members: settings, network and reference batch."""
+    """Return a digest of everything that affects the results of members: settings, network and reference batch."""
     values = [
         configuration.deciding(setup.config),
         repr(setup.spec),
@@ -130,7 +124,7 @@ def digest_of(setup: Setup) -> str:
 
 
 def name_of(settings: dict[str, Any], table: str, sync: Sync) -> str:
-    """Return the name of a job: the same whenever a head is started again with it."""
+    """Return the name of a job, which does not change when its head is started again."""
     return _digest([settings, table, sync])
 
 
@@ -141,13 +135,8 @@ def _digest(values: list[Any]) -> str:
 def check_allowed(settings: dict[str, Any]) -> None:
     """Reject settings that name code which this process does not allow; see `pyes.system.lookup.allow_only`.
 
-    Code is named by PACKAGE:OBJECT, and by PACKAGE:ENVIRONMENT, which Gymnasium imports. Since arguments of
-    environments and networks may have such names, too, every text with a colon counts as one.
-
-    Raises
-    ------
-    ConfigError
-        The first key with such a name.
+    Code is named by PACKAGE:OBJECT, or by PACKAGE:ENVIRONMENT, which Gymnasium imports. Since arguments of
+    environments and networks may contain such names, too, every text with a colon counts as one.
     """
     for key, text in _texts(settings, ""):
         module, colon, _ = text.partition(":")
@@ -156,7 +145,7 @@ def check_allowed(settings: dict[str, Any]) -> None:
 
 
 def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """Yield all texts among JSON values with their dotted keys."""
+    """Yield all texts in JSON values with their dotted keys."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A batch at the head while nodes evaluate it: which node holds what, and the results so far."""
+"""A batch at the head while nodes evaluate it: its scheduler and the results so far."""
 
 from concurrent.futures import Future
 from typing import Any
@@ -17,16 +17,17 @@ class OpenBatch:
     Parameters
     ----------
     number : int
-        Of the batch, counted by the head.
+        Number of the batch.
+    batch : Batch
     theta_hash : str
-        Of the center that the members are drawn around.
+        Hash of the center around which the members are drawn.
     plan : Plan
-        Of the job.
+        Plan of the job.
 
     Attributes
     ----------
     apart : bool
-        Each member has a base of its own, which is sent with its grant.
+        Whether each member has its own base, which is sent with its grant.
     """
 
     def __init__(self, number: int, batch: Batch, theta_hash: str, plan: Plan) -> None:
@@ -36,7 +37,7 @@ class OpenBatch:
         self.apart = len(batch.population.bases) == count > 1 and bool((rows == np.arange(count)).all())
         self.scheduler = Scheduler(count)
         self.future: Future[Results] = Future()
-        self.packed_state: bytes | None = None  # that the batch follows from, once a node needs it
+        self.packed_state: bytes | None = None  # the state from which the batch follows, packed when a node needs it
         self._returns = np.empty(count)
         self._lengths = np.empty(count, np.int64)
         self._status = np.empty(count, np.uint8)
@@ -47,13 +48,13 @@ class OpenBatch:
         self._errors: list[str] = []
 
     def opening(self) -> wire.Open:
-        """Return the message that opens it on a node that draws the members itself."""
+        """Return the message that opens the batch on a node that draws the members itself."""
         members = self.batch
         episodes = len(members.population) if members.evaluation else 0
         return wire.Open(self.number, members.generation, episodes, self.theta_hash)
 
     def vectors(self) -> wire.Vectors:
-        """Return the message that opens it on a node that is sent the members, without bases that grants bring."""
+        """Return the message that opens the batch on a node that is sent the members; grants bring bases if `apart`."""
         members, population = self.batch, self.batch.population
         return wire.Vectors(
             batch=self.number,
@@ -73,12 +74,12 @@ class OpenBatch:
         )
 
     def take(self, node: int, done: wire.Done, now: float) -> NDArray[np.int64]:
-        """Take a node's results; return the members that had none yet.
+        """Store a node's results; return the members that had none yet.
 
         Raises
         ------
         ValueError
-            They are not what the node was asked for.
+            They do not match what the node was asked for.
         """
         if done.theta_hash != self.theta_hash:
             raise ValueError(f"its theta is {done.theta_hash}, expected {self.theta_hash}")
@@ -123,7 +124,7 @@ class OpenBatch:
 
 
 def _rows_of(name: str, got: NDArray[Any] | None, members: NDArray[np.int64], kept: NDArray[Any]) -> NDArray[Any]:
-    """Return the rows that were got for some members; ValueError where their shape differs from that of the rest."""
+    """Return a node's rows for some members; ValueError if their shape does not fit ``kept``."""
     rows = np.empty((len(members), 0)) if got is None else got
     expected = (len(members), kept.shape[1])
     if rows.shape != expected:

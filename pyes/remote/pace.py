@@ -1,45 +1,45 @@
-"""How fast a node is and how much it should hold: what is known across batches (`Pace`) and in the open one (`Load`).
+"""The speed of a node and the number of members that it should hold: across batches (`Pace`), in one (`Load`).
 
-Does no input or output and has no clock: times, in seconds of any steady clock, are passed in, and equal calls give
-equal answers.
+Does no input or output and has no clock: times, in seconds of any monotonic clock, are passed in, and equal calls give
+equal results.
 """
 
 import math
 from typing import NamedTuple
 
-_TURNAROUND = 0.05  # seconds from a member's end to the head's answer beside the round trip: nodes gather for 40 ms
-_CHUNK_SECONDS = 0.1  # of work that a refill brings beyond what is needed, so that messages stay few
+_TURNAROUND = 0.05  # seconds from a member's end to the head's answer, without the round trip: nodes gather for 40 ms
+_CHUNK_SECONDS = 0.1  # of additional work in a refill, so that there are few messages
 _LEAST_SECONDS = 1e-7  # smallest time of a member in calculations
 _MEMORY_SECONDS = 0.2  # of each worker: the shortest time over which its pace is averaged
-_TRUSTED = 4  # results after which a node's own speed counts fully
+_TRUSTED = 4  # results after which only a node's own speed counts
 
 
 class Queue(NamedTuple):
-    """Members that a node should hold beside those that its workers run."""
+    """Members that a node should hold in addition to those that its workers run."""
 
     needed: int  # with fewer, the node is refilled
-    refill: int  # what a refill brings beyond `needed`
-    bridge: int  # what its workers use up until the head has answered: kept even towards the end of a batch
+    refill: int  # additional members of a refill
+    bridge: int  # members that its workers finish until the head has answered; kept even at the end of a batch
 
 
 class Pace:
-    """What is known of one node across batches.
+    """The speed of one node across batches.
 
     Parameters
     ----------
     workers : int
-        Members that it evaluates at a time.
+        Members that it evaluates at the same time.
 
     Attributes
     ----------
     round_trip : float
         Seconds for a message to the node and its answer.
     seconds_per_member : float or None
-        Seconds that one worker takes for a member, smoothed; None before the first result.
+        Smoothed seconds of one worker for a member; None before the first result.
     passed_over : bool
-        The node got no members lately, since others would have been done sooner.
+        The node recently got no members, since others would have finished them sooner.
     on_trial : bool
-        The node was passed over and now gets one member, to show whether it is still slow.
+        The node was passed over and now gets one member, to measure whether it is still slow.
     """
 
     def __init__(self, workers: int) -> None:
@@ -62,8 +62,8 @@ class Pace:
     def record(self, worker_seconds: float, members: int, drained: bool = False) -> None:
         """Add the time that a node's workers have spent and the members that they have returned.
 
-        The average is over the last few members of each worker, or over its last fifth of a second if that is more. The
-        latter does not hold for a node that has run out of members: it has waited, and that time is the link's.
+        The average is over the last few members of each worker, or over its last 0.2 s if that is more. The latter does
+        not hold for a node that has run out of members, since it includes time spent waiting.
         """
         keep = self._memory / (self._memory + members)
         if not drained:
@@ -76,14 +76,14 @@ class Pace:
         self.on_trial = self.on_trial and members == 0
 
     def estimate(self, typical: float) -> float:
-        """Return the seconds of a member; with few results, mixed with the ``typical`` ones of all nodes."""
+        """Return the seconds of a member; with few results, averaged with the ``typical`` ones of all nodes."""
         if self.seconds_per_member is None:
             return typical
         trust = min(1.0, self._members / min(self.workers, _TRUSTED))
         return typical + trust * (self.seconds_per_member - typical)
 
     def reconsider(self) -> None:
-        """Take a node that was passed over to be twice as fast as measured, so that it is tried again."""
+        """Assume that a node that was passed over is twice as fast as measured, so that it is tried again."""
         if self.passed_over and self.seconds_per_member is not None:
             self.seconds_per_member /= 2.0
             self._members = min(self._members, float(_TRUSTED))  # so that the next results count for more
@@ -92,33 +92,33 @@ class Pace:
         self.passed_over = False
 
     def queue(self, seconds: float) -> Queue:
-        """Return the queue that the node should have when a member takes so many seconds."""
+        """Return the queue that the node should have if a member takes ``seconds``."""
         if self.seconds_per_member is None:
             return Queue(max(1, self.workers // 4), 0, 0)
         bridged = self.workers * self.bridge / seconds
-        # Members of random length end like a Poisson process: two standard deviations more than the mean.
+        # The ends of members resemble a Poisson process: mean plus two standard deviations.
         needed = math.ceil(bridged + 2.0 * math.sqrt(bridged))
         return Queue(needed, max(self.workers // 4, int(self.workers * _CHUNK_SECONDS / seconds)), int(bridged))
 
 
 class Load:
-    """What a node holds in one batch, and since when.
+    """The members that a node holds in one batch.
 
     Attributes
     ----------
     held : int
-        Members granted and not returned, including those that others have returned meanwhile.
+        Members granted and not returned, including those that other nodes have returned.
     """
 
     def __init__(self, name: int, index: int, pace: Pace) -> None:
         self.name, self.index, self.pace = name, index, pace
         self.held = 0
         self._heard = 0.0  # when it last returned a result, or could have begun to
-        self._counted = 0.0  # until when its workers' time is in `_unrecorded`
+        self._counted = 0.0  # time up to which its workers' time is in `_unrecorded`
         self._unrecorded = 0.0  # worker-seconds spent since its last result
 
     def count(self, now: float) -> None:
-        """Count its workers' time up to now; call it before `held` changes."""
+        """Add its workers' time up to now; call it before `held` changes."""
         busy = min(self.held, self.pace.workers)
         if busy:
             self._unrecorded += busy * max(0.0, now - self._counted)
@@ -136,6 +136,6 @@ class Load:
         self._unrecorded = 0.0
 
     def seconds_per_member(self, now: float, typical: float) -> float:
-        """Return the estimated seconds of a member; a node that is silent for longer than that becomes slow."""
+        """Return the estimated seconds of a member, at least the time that the node has been silent."""
         seconds = self.pace.estimate(typical)
         return max(seconds, now - self._heard - self.pace.bridge) if self.held else seconds

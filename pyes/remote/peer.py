@@ -1,4 +1,4 @@
-"""One node, as the head sees it: its connection, its speed, and what it knows."""
+"""The head's view of one node: its connection, its speed, and whether it is in step."""
 
 import asyncio
 import contextlib
@@ -17,12 +17,12 @@ from pyes.remote.wire.protocol import HeadSide, State
 from pyes.run.journal import Generation
 from pyes.run.metrics import NodeRow
 
-_MOST_WAITING = 2**22  # bytes that may wait to be sent to a node that enters another batch
+_MOST_WAITING = 2**22  # maximum unsent bytes of a node that enters another batch
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a node has done since it was let in."""
+    """Totals of a node since it was accepted."""
 
     members: int = 0
     timesteps: int = 0
@@ -37,12 +37,12 @@ class Figures:
 
 @dataclass(eq=False)
 class Peer:
-    """A node that has been let in.
+    """An accepted node.
 
     Attributes
     ----------
     number : int
-        Of the connection.
+        Number of the connection.
     below : WriteTransport
         The connection's own transport, below TLS.
     standing : Standing
@@ -50,11 +50,11 @@ class Peer:
     unable : str
         Why it cannot take part in the job; empty if it can.
     known : bool (n,)
-        Members of the last generation's batch whose results are those that this node reported.
+        Members of the last generation whose results were taken from this node.
     heard : float
-        Monotonic seconds of the last sign of life.
+        Monotonic time at which the node was last heard.
     since : float
-        Monotonic seconds at which it was first ready; 0: not yet.
+        Monotonic time at which it was first ready; 0 before.
     """
 
     number: int
@@ -72,16 +72,16 @@ class Peer:
     timesteps: int = 0
     busy_seconds: float = 0.0
     told: Figures = Figures()
-    _lessons: int = 0  # bytes of them sent since the connection last kept up, or since the last snapshot
+    _lessons: int = 0  # bytes of records sent since the connection was last not congested, or since the last snapshot
 
     @property
     def figures(self) -> Figures:
-        """What the node has done up to now."""
+        """The node's totals up to now."""
         side = self.side
         return Figures(self.members, self.timesteps, self.busy_seconds, side.bytes_sent, side.bytes_received)
 
     def row(self, generation: int, seconds: float) -> NodeRow:
-        """Return what the node has done since the last row, for a generation that took so many seconds."""
+        """Return the node's metrics since the last row, for a generation whose evaluation took ``seconds``."""
         before, self.told = self.told, self.figures
         new, workers = self.told.since(before), self.pace.workers
         return NodeRow(
@@ -98,7 +98,7 @@ class Peer:
         )
 
     def report(self, now: float) -> dict[str, Any]:
-        """Return how the node is doing, as JSON values."""
+        """Return the node's state as JSON values."""
         return {
             "node": self.name,
             "state": self._state,
@@ -119,7 +119,7 @@ class Peer:
 
     @property
     def congested(self) -> bool:
-        """Whether so much waits to be sent that more would only pile up."""
+        """Whether too many bytes wait to be sent."""
         waiting = self.below.get_write_buffer_size()
         if self.writer.transport is not self.below:
             waiting += self.writer.transport.get_write_buffer_size()
@@ -131,12 +131,12 @@ class Peer:
         return self.hello.node
 
     def send(self, message: wire.Message, encoded: bytes | None = None) -> None:
-        """Send a message, which may be encoded already; not if the connection is closed or the node was sent away."""
+        """Send a message, possibly already encoded; does nothing if the connection is closed or the node refused."""
         if self.side.state is not State.OVER and not self.writer.is_closing():
             self.writer.write(self.side.send(message, encoded))
 
     def teach(self, lesson: wire.Learn, encoded: bytes | None = None) -> None:
-        """Send the record of a generation, unless too much waits to be sent: then the node needs a snapshot later."""
+        """Send the record of a generation, unless the connection is congested: then a snapshot will replace it."""
         if not self.congested:
             self._lessons = 0
         if self._lessons > _MOST_WAITING:
@@ -152,19 +152,19 @@ class Peer:
         self.send(wire.Snapshot(self.standing.correct(place), *place, packed_state))
 
     async def farewell(self) -> None:
-        """Close the connection when all has been sent."""
+        """Close the connection after everything has been sent."""
         with contextlib.suppress(OSError):
             await self.writer.drain()
             self.writer.close()
             await self.writer.wait_closed()
 
     def leave(self) -> None:
-        """Close the connection at once."""
+        """Close the connection immediately."""
         self.writer.transport.abort()
 
 
 def lesson(record: Generation, members: NDArray[np.int64]) -> wire.Learn:
-    """Return the record of a generation with the results of these members alone."""
+    """Return the record of a generation with the results of only these members."""
     status = record.status[members]
     behaviours = record.behaviours
     return wire.Learn(

@@ -1,7 +1,7 @@
-"""A node's part in one job: its pool, its noise table and, where nodes learn themselves, a replica of the run's state.
+"""A node's part in one job: its pool, its noise table and, if nodes learn, a replica of the run's state.
 
-Answers messages of the head with messages. Knows nothing of connections, of which there may be several, one after
-another. Invariant: results that it reports under the hash of a center are of members drawn around that center.
+Answers messages of the head with messages. Knows nothing of connections, which may be lost and replaced. Invariant:
+results reported with the hash of a center belong to members drawn around that center.
 """
 
 import asyncio
@@ -30,8 +30,9 @@ from pyes.system.lifetime import Closing
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE = 2.0  # times a member's usual seconds, for which a worker may go on with one of a closed batch ...
-_LEAST_PATIENCE = 1.0  # ... but at least so many seconds
+#: A worker may continue with a member of a closed batch for this multiple of a member's usual time, ...
+_PATIENCE = 2.0
+_LEAST_PATIENCE = 1.0  # ... and at least for these seconds
 
 _T = TypeVar("_T")
 
@@ -72,16 +73,16 @@ class Replica(Closing):
     Parameters
     ----------
     told : Job
-        What the head says the job is.
+        The head's description of the job.
     workers : int
         Worker processes.
-    log : Log
-        Of this process and its workers.
+    log : Log or None
+        Log of this process and its workers.
 
     Raises
     ------
     ConfigError, TaskError
-        The job cannot be done here.
+        This node cannot take part in the job.
     """
 
     def __init__(self, told: wire.Job, workers: int, log: Log | None) -> None:
@@ -89,11 +90,11 @@ class Replica(Closing):
         self.job = told.job
         self.config = job.config_of(told.settings, workers)
         self._learns = told.sync == "replay"
-        self._batch = -1  # number of the open one
-        self._closed = 0.0  # monotonic seconds at which the last one was closed
-        self._snapshot = 0  # number of the last one
-        self._busy = 0.0  # worker-seconds of the open batch that the head knows of
-        self._members, self._seconds = 0, 0.0  # of all batches, to know what a member takes
+        self._batch = -1  # number of the open batch
+        self._closed = 0.0  # monotonic time at which the last batch was closed
+        self._snapshot = 0  # number of the last snapshot
+        self._busy = 0.0  # worker-seconds of the open batch that have been reported to the head
+        self._members, self._seconds = 0, 0.0  # totals of all batches, for the usual time of a member
         self._told_errors: list[str] = []
         self._interface = Interface.of(self.config.task)
         with ExitStack() as stack:
@@ -105,10 +106,10 @@ class Replica(Closing):
 
     @classmethod
     async def make(cls, told: wire.Job, workers: int, log: Log | None = None) -> Self:
-        """Return a replica that is ready; call it in the main thread of a process that has no other thread yet.
+        """Return a replica that is ready; call it in the main thread of a process without other threads.
 
         The workers' parent is forked first: it must have no threads and no torch, and it ends with the thread that
-        forked it. The rest takes seconds, in a thread of its own.
+        forked it. The rest takes seconds and runs in another thread.
         """
         replica = cls(told, workers, log)
         try:
@@ -121,7 +122,7 @@ class Replica(Closing):
         return replica
 
     def _prepare(self) -> None:
-        """Make the policy, the noise table and the first state, and start the workers."""
+        """Make the policy, the noise table and the initial state, and start the workers."""
         self._setup = setup = Setup.of(self.config, self._interface)
         self._table: NoiseTable = self._outer.enter_context(setup.make_table())
         self._state = RunState(setup, self._table) if self._learns else None
@@ -131,13 +132,13 @@ class Replica(Closing):
         self._digest = job.digest_of(setup)
 
     def ready(self) -> wire.Ready:
-        """Return where this node stands."""
+        """Return the message with this node's state."""
         generation, theta_hash = (0, "") if self._state is None else (self._state.generation, self._state.theta_hash)
         return wire.Ready(self.job, self._digest, self._table.fingerprint, theta_hash, generation, self._snapshot)
 
     @property
     def done(self) -> Any:
-        """Connection that becomes ready when a worker has nothing more to do."""
+        """Connection that becomes readable when a worker has no more work."""
         return self._pool.done
 
     @property
@@ -146,17 +147,17 @@ class Replica(Closing):
         return self._pool.remaining() > 0
 
     def at_rest(self) -> bool:
-        """Whether no worker holds a member of a closed batch, after ending those that hold one for too long.
+        """Whether no worker holds a member of a closed batch; ends workers that hold one for too long.
 
-        A member that others have returned is let run for twice the usual time, in which it mostly ends by itself: to
-        start another worker takes time, too. The node evaluates nothing until it is at rest.
+        Members that other nodes have returned may run for twice the usual time, in which most end by themselves, since
+        starting another worker takes time, too. The node evaluates nothing until it is at rest.
 
         Raises
         ------
         ClusterError
             Workers cannot be replaced.
         """
-        self._pool.withdraw(0, self._plan.capacity)  # a worker that has died has given its member back
+        self._pool.withdraw(0, self._plan.capacity)  # members of dead workers have become free again
         held = self._pool.remaining()
         if not held:
             return True
@@ -167,7 +168,7 @@ class Replica(Closing):
         return False
 
     def drain(self) -> None:
-        """Forget what made `done` ready."""
+        """Empty `done`."""
         self._pool.drain()
 
     def check(self) -> None:
@@ -181,26 +182,26 @@ class Replica(Closing):
         self._pool.check()
 
     def disconnect(self) -> None:
-        """Forget what belongs to a connection that has ended: its batch, and the count of its snapshots."""
+        """Reset what belongs to a lost connection: its batch and the number of its snapshots."""
         self.close_batch()
         self._snapshot = 0
 
     # --- theta
 
     def load(self, message: wire.Snapshot) -> wire.Ready:
-        """Go on from a state of the head's."""
+        """Load a state sent by the head."""
         if self._state is not None:
             self._state.load_state_dict(packing.unpack(message.state))
         self._snapshot = message.number
         return self.ready()
 
     def learn(self, message: wire.Learn) -> wire.Ready | None:
-        """Update theta from the record of a generation; return None, or where this node stands if it cannot."""
+        """Update theta from the record of a generation; return None, or this node's state if that fails."""
         state = self._state
         if state is None:
             return None
         members = wire.members_of(message.ranges)
-        if message.generation != self._reported.generation:  # this node had no part in its batch, and is told all of it
+        if message.generation != self._reported.generation:  # this node took no part in it, so the record is complete
             self._reported = _Reported.nothing(message.generation, len(members), self._setup.behaviour_size)
         reported = self._reported
         if len(members) and members[-1] >= len(reported.known):
@@ -229,13 +230,13 @@ class Replica(Closing):
     # --- batches
 
     def close_batch(self) -> None:
-        """Take all members back that no worker has begun."""
+        """Withdraw all members that no worker has begun."""
         self._pool.withdraw(0, self._plan.capacity)
         if self._batch >= 0:
             self._batch, self._closed = -1, time.monotonic()
 
     def open(self, message: wire.Open) -> wire.Ready | None:
-        """Open a batch that follows from the state; return None, or where this node stands if that is another state.
+        """Open a batch that follows from the state; return None, or this node's state if it is another one.
 
         The node must be at rest.
         """
@@ -250,7 +251,7 @@ class Replica(Closing):
         return None
 
     def open_vectors(self, message: wire.Vectors) -> None:
-        """Open a batch that was sent whole, except for bases that are sent with the grants."""
+        """Open a batch that was sent completely, except for bases that are sent with the grants."""
         population = Population(
             message.generation, message.bases, message.rows, message.offsets, message.scales, message.deviation
         )
@@ -267,30 +268,30 @@ class Replica(Closing):
         self._theta_hash = message.theta_hash
 
     def _open(self, number: int, batch: Batch, generation: int | None) -> None:
-        self._pool.collect()  # results of the batch before, which are not wanted any more
+        self._pool.collect()  # discards results of the previous batch
         self._pool.open(batch, offered=False)
         self._batch, self._busy, self._told_errors = number, 0.0, []
         self._reported = _Reported.nothing(generation, len(batch.population), self._setup.behaviour_size)
 
     def add_bases(self, message: wire.Bases) -> None:
-        """Take the bases of members that are about to be granted."""
+        """Store the bases of members that are about to be granted."""
         if message.batch == self._batch:
             self._pool.set_bases(wire.members_of(message.ranges), message.bases)  # numbered as these members
 
     def grant(self, message: wire.Grant) -> None:
-        """Have members evaluated."""
+        """Let the workers evaluate members."""
         if message.batch == self._batch:
             for begin, end in message.ranges.tolist():
                 self._pool.offer(begin, end)
 
     def withdraw(self, message: wire.Withdraw) -> None:
-        """Forget members that no worker has begun."""
+        """Withdraw members that no worker has begun."""
         if message.batch == self._batch:
             for begin, end in message.ranges.tolist():
                 self._pool.withdraw(begin, end)
 
     def collect(self) -> wire.Done | None:
-        """Return the results since the last call, if there are any."""
+        """Return the results since the last call, or None."""
         if self._batch < 0:
             return None
         results = self._pool.collect()
@@ -316,12 +317,12 @@ class Replica(Closing):
         )
 
     def close(self) -> None:
-        """End the workers and give the memory back."""
+        """End the workers and free the memory."""
         self._stack.close()
 
 
 async def in_thread(work: Callable[..., _T], *arguments: Any) -> _T:
-    """Call a function in a thread; return when it has ended, even if cancelled: it must be alone with its replica."""
+    """Call a function in a thread; waits for its end even if cancelled, since only one may use a replica."""
     task = asyncio.create_task(asyncio.to_thread(work, *arguments))
     try:
         return await asyncio.shield(task)

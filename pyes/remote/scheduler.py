@@ -1,13 +1,13 @@
-"""Which node evaluates which member of a batch: chunks by measured speed, short tails, second runs of late members.
+"""Assigns the members of a batch to nodes: chunks by measured speed, short tails, second runs of late members.
 
-Owns which node holds which member. It does no input or output and has no clock: times, in seconds of any steady clock,
-are passed in, and equal calls give equal answers. It must not know what a member is. Results do not depend on it: a
-member's result is the same on every node.
+Owns which node holds which member. Does no input or output and has no clock: times, in seconds of any monotonic clock,
+are passed in, and equal calls give equal results. Must not know what a member is. A member's result is the same on
+every node, so results do not depend on the assignment.
 
-A node holds one member for each of its workers and a queue, long enough to bridge the time until the head has answered
-a result. Towards the end of a batch queues shrink, as in guided self-scheduling (Polychronopoulos and Kuck 1987); once
-all members are handed out, idle nodes run again those that others would return later (backup tasks: Dean and Ghemawat
-2004, section 3.6). Nothing is done per member in Python: members are NumPy arrays throughout.
+A node holds one member for each of its workers and a queue that bridges the time until the head has answered a result.
+Towards the end of a batch queues shrink, as in guided self-scheduling (Polychronopoulos and Kuck 1987); when no free
+members are left, idle nodes also run members that their holders would return later (backup tasks: Dean and Ghemawat
+2004, section 3.6). There are no Python loops over members, which are NumPy arrays.
 """
 
 import math
@@ -20,20 +20,19 @@ from pyes.remote.pace import Load, Pace
 
 Members = NDArray[np.int64]
 
-_GUESS_SECONDS = 1.0  # of a member, until one has been returned
-_LOOK_SHARE = 0.1  # of a member's time, between two looks at the speeds of all nodes and at late members
-_LEAST_LOOK, _MOST_LOOK = 0.005, 0.2  # bounds of that, in seconds
-_COPIES = 2  # nodes that hold a member, at most
-_COPIES_STUCK = 3  # the same when all holders are late by several times what another node needs
+_GUESS_SECONDS = 1.0  # assumed time of a member until one has been returned
+_LOOK_SHARE = 0.1  # interval of checks of speeds and late members, as a share of a member's time
+_LEAST_LOOK, _MOST_LOOK = 0.005, 0.2  # bounds of that interval in seconds
+_COPIES = 2  # maximum number of nodes that hold a member
+_COPIES_STUCK = 3  # the same if all holders are late by `_STUCK` times the time that another node needs
 _STUCK = 4.0
-_LEAST_GAIN = 0.01  # seconds that a second run must save: its messages cost time, too
+_LEAST_GAIN = 0.01  # seconds that a second run must save, since its messages take time, too
 
 
 class Scheduler:
     """Decides which node evaluates which members of one batch.
 
-    Call `grants` after every `join`, `leave` and `done`, and every 0.1 s or so meanwhile: only the clock shows that a
-    node is late.
+    Call `grants` after every `join`, `leave` and `done`, and about every 0.1 s to notice late nodes.
 
     Parameters
     ----------
@@ -45,11 +44,11 @@ class Scheduler:
     remaining : int
         Members without a result.
     lost : int
-        Members that went back because their nodes left.
+        Members that became free again because their nodes left.
     rerun : int
-        Members handed out while another node still held them.
+        Members granted while another node still held them.
     duplicates : int
-        Results of members that already had one.
+        Results for members that already had one.
     """
 
     def __init__(self, members: int) -> None:
@@ -57,22 +56,22 @@ class Scheduler:
         self.lost = self.rerun = self.duplicates = 0
         self._free: Members = np.arange(members)  # neither held nor done; sorted
         self._done = np.zeros(members, np.bool_)
-        # Up to three holders of each member: the index of a node, negative once it has returned the member; 0: none.
+        # Up to three holders of each member: the index of a node, negative after it has returned the member; 0: none.
         self._holders = np.zeros((_COPIES_STUCK, members), np.int32)
         self._first = self._holders[0]
-        self._granted = np.zeros((_COPIES_STUCK, members))  # when
-        self._rounds = np.zeros((_COPIES_STUCK, members), np.float32)  # its end in the node's queue, in members' times
+        self._granted = np.zeros((_COPIES_STUCK, members))  # time of the grant
+        self._rounds = np.zeros((_COPIES_STUCK, members), np.float32)  # expected end after the grant, in members' times
         self._nodes: dict[int, Load] = {}
         self._joined = 0
-        self._hungry: dict[int, Load] = {}  # nodes that may take more; a dict keeps their order
+        self._hungry: dict[int, Load] = {}  # nodes that may take more members; a dict keeps their order
         self._with_stale: dict[int, Load] = {}  # nodes that hold members that others have returned
-        self._look_at = -math.inf  # when idle nodes may next look for late members
-        # Of all nodes together, as of the last survey.
-        self._survey_at = -math.inf
+        self._look_at = -math.inf  # time of the next check for late members
+        # Results of the last survey of all nodes.
+        self._survey_at = -math.inf  # time of the next survey
         self._workers = 0
-        self._speed = 0.0  # members a second
-        self._fastest = self._typical = _GUESS_SECONDS  # of a member
-        self._seconds = self._bridges = np.zeros(0)  # by a node's index: of a member, and until the head's answer
+        self._speed = 0.0  # members per second
+        self._fastest = self._typical = _GUESS_SECONDS  # seconds of a member
+        self._seconds = self._bridges = np.zeros(0)  # by node index: seconds of a member, and until the head's answer
 
     @property
     def complete(self) -> bool:
@@ -84,7 +83,7 @@ class Scheduler:
         return node in self._nodes
 
     def join(self, node: int, pace: Pace) -> None:
-        """Let a node take part from now on; one that has left may come back, and then holds nothing."""
+        """Let a node take part; one that has left may join again, and then holds nothing."""
         if node in self._nodes:
             raise ValueError(f"node {node} already takes part")
         pace.reconsider()
@@ -93,7 +92,7 @@ class Scheduler:
         self._survey_at = -math.inf
 
     def leave(self, node: int) -> int:
-        """Take a node out, if it takes part; return how many members go back: not done, and held by no other node."""
+        """Remove a node, if it takes part; return how many members become free: not done, and held by no other node."""
         if node not in self._nodes:
             return 0
         index = self._nodes.pop(node).index
@@ -110,7 +109,7 @@ class Scheduler:
         return len(back)
 
     def grants(self, now: float) -> list[tuple[int, Members]]:
-        """Return what to send now: each node at most once, with its members sorted."""
+        """Return the members to grant now: each node at most once, with its members sorted."""
         if self.complete or not self._hungry:
             return []
         if len(self._free):
@@ -120,17 +119,19 @@ class Scheduler:
         return []
 
     def done(self, node: int, members: Members, now: float) -> NDArray[np.bool_]:
-        """Take a node's results; return which of them are new.
+        """Record a node's results; return which of them are new.
 
         Parameters
         ----------
+        node : int
         members : int64 (n,)
-            Sorted, each once.
+            Sorted, without duplicates.
+        now : float
 
         Returns
         -------
         bool (n,)
-            False where another node, or this one, has returned the member before.
+            False where another node, or this one, has already returned the member.
 
         Raises
         ------
@@ -159,15 +160,15 @@ class Scheduler:
             self._hungry[node] = state
         if fresh and self.complete:
             for each in self._nodes.values():
-                each.returned(0, now)  # a slow node may have returned nothing at all
+                each.returned(0, now)  # updates slow nodes that may have returned nothing
         return new
 
     def withdrawn(self, now: float) -> list[tuple[int, Members]]:
-        """Return members that nodes hold in their queues while others have returned them: they may drop them."""
+        """Return queued members of each node that others have returned, so that it may drop them."""
         found = []
         for node in self._with_stale.values():
             slots, members = np.nonzero(self._holders == node.index)
-            # Members are begun in the order of their grants: as many as there are workers have begun.
+            # Members are begun in the order of their grants, so the first ones, one per worker, are running.
             queued = np.lexsort((members, self._granted[slots, members]))[node.pace.workers :]
             queued = queued[self._done[members[queued]]]
             if len(queued):
@@ -182,7 +183,7 @@ class Scheduler:
     # --- free members
 
     def _hand_out(self, now: float) -> list[tuple[int, Members]]:
-        """Give free members to the nodes that may take more."""
+        """Grant free members to the nodes that may take more."""
         self._survey(now)
         found, hungry = [], {}
         for node in self._hungry.values():
@@ -205,8 +206,8 @@ class Scheduler:
                 return 0
             if pace.on_trial:
                 return 1 - min(node.held, 1)
-        by_speed = pace.workers / (seconds * self._speed)  # the node's share of all speed
-        # In a batch smaller than the workers, a part by workers or by speed, whichever is more: none may be left over.
+        by_speed = pace.workers / (seconds * self._speed)  # the node's share of the total speed
+        # In a batch with fewer members than workers, the larger share by workers or by speed, so that none is left.
         running = min(pace.workers, math.ceil(self.remaining * max(by_speed, pace.workers / self._workers)))
         queue = pace.queue(seconds)
         waiting = max(0, self.remaining - self._workers)  # members beyond those that all workers together run
@@ -216,7 +217,7 @@ class Scheduler:
         return running + min(queue.needed + queue.refill, most) - node.held
 
     def _comes_too_late(self, pace: Pace, seconds: float) -> bool:
-        """Whether a node would return a member after the others are through, and not only by errors of estimates."""
+        """Whether a node would return a member clearly after the others have finished the batch."""
         return seconds > 2.0 * self._fastest + self.remaining / self._speed + pace.bridge
 
     def _grant(self, node: Load, slots: NDArray[np.intp], members: Members, now: float) -> None:
@@ -229,7 +230,7 @@ class Scheduler:
         node.held += len(members)
 
     def _survey(self, now: float) -> None:
-        """Look at the speeds of all nodes, unless it was done just now."""
+        """Update the speeds of all nodes, unless that was done recently."""
         if now < self._survey_at:
             return
         self._typical = _mean_seconds(node.pace for node in self._nodes.values())
@@ -244,13 +245,13 @@ class Scheduler:
         self._survey_at = now + self._pause()
 
     def _pause(self) -> float:
-        """Return the seconds until another look is worth its time."""
+        """Return the interval of surveys and of checks for late members, in seconds."""
         return min(max(_LOOK_SHARE * self._fastest, _LEAST_LOOK), _MOST_LOOK)
 
     # --- late members
 
     def _run_again(self, now: float) -> list[tuple[int, Members]]:
-        """Give idle workers members that their holders would return later."""
+        """Grant idle workers members that their holders would return later."""
         self._survey(now)
         self._look_at = now + self._pause()
         pending = np.flatnonzero(~self._done)
@@ -276,7 +277,7 @@ class Scheduler:
         return found
 
     def _idle(self, most: float) -> list[tuple[float, Load]]:
-        """Return the nodes with idle workers that would be done in less than ``most`` seconds, the fastest first."""
+        """Return the nodes with idle workers that need less than ``most`` seconds for a member, the fastest first."""
         idle = []
         for node in self._hungry.values():
             seconds = self._seconds.item(node.index) + self._bridges.item(node.index)
@@ -285,9 +286,9 @@ class Scheduler:
         return [(seconds, node) for seconds, _, node in sorted(idle)]
 
     def _seconds_left(self, members: Members, holders: NDArray[np.int32], now: float) -> NDArray[np.float64]:
-        """Return the seconds until the first of each member's holders will return it.
+        """Return the expected seconds until the first holder of each member returns it.
 
-        A member that is late by some seconds is expected to need as many more.
+        A member that is late is expected to need as many seconds again as it is late.
         """
         due = self._granted[:, members] + self._bridges[holders] + self._rounds[:, members] * self._seconds[holders]
         left: NDArray[np.float64] = np.where(holders > 0, np.abs(due - now), np.inf).min(axis=0)
@@ -296,7 +297,7 @@ class Scheduler:
     # --- results
 
     def _check(self, members: Members) -> None:
-        """Refuse numbers that cannot be members of this batch."""
+        """Raise ValueError for numbers that cannot be members of this batch."""
         if len(members) > 1 and not (members[1:] > members[:-1]).all():
             raise ValueError("its results are not sorted by member")
         least, most = members.item(0), members.item(-1)

@@ -1,8 +1,8 @@
-"""A node's side of the wire: find the head, say hello, take part in its job until it ends.
+"""A node's side of a connection: find the head, say hello, take part in its job until it ends.
 
-Owns the connection, and the order in which messages are answered. Knows nothing of how members are evaluated. A lost
-connection costs what had not been sent; the node keeps its workers, its table and its state, and looks for the head
-again. A session is for one job: another one takes a new session in a new process.
+Owns the connection, and the order in which messages are answered. Knows nothing of how members are evaluated. When a
+connection is lost, only unsent results are lost; the node keeps its workers, its table and its state, and connects
+again. A session is for one job: another job needs a new session in a new process.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from pyes.system.text import counted
 
 logger = logging.getLogger(__name__)
 
-BEAT_SECONDS = 1.0  # between two beats of the head
-SILENT_SECONDS = 10.0  # after which the other end counts as gone
+BEAT_SECONDS = 1.0  # interval of the head's beats
+SILENT_SECONDS = 10.0  # of silence after which the other end counts as lost
 _COLLECT_SECONDS = 0.04  # for which results are gathered while workers are busy
-_LOOK_SECONDS = 0.2  # between looks for dead workers while they are not
-_RETRY_SECONDS = (0.1, 2.0)  # between attempts to find the head: at first, at most
-_MOST_UNANSWERED = 5  # connections in a row that the head closes without a message, before a node gives up
-_FRAME_LIMIT = 2**32 - 1  # bytes; the head is trusted: it has its key
+_LOOK_SECONDS = 0.2  # interval of checks for dead workers while they are idle
+_RETRY_SECONDS = (0.1, 2.0)  # first and longest pause between attempts to connect
+_MOST_UNANSWERED = 5  # successive connections closed by the head without a message, after which a node gives up
+_FRAME_LIMIT = 2**32 - 1  # bytes; the head is trusted
 
 
 class _Wire(Protocol):
@@ -46,22 +46,22 @@ class _Wire(Protocol):
 
 
 class _OtherJob(Exception):
-    """The head has begun another job."""
+    """The head works on another job."""
 
 
 class Session:
-    """One node's stay with a head, over as many connections as it takes.
+    """A node's part in one job of a head, over several connections if needed.
 
     Parameters
     ----------
     address : Address
-        Of the head.
+        Address of the head.
     key : str or None
         The nodes' key file.
     workers : int
         Worker processes.
-    log : Log
-        Of this process and its workers.
+    log : Log or None
+        Log of this process and its workers.
     say : callable
         Shows the user a line.
     """
@@ -77,12 +77,12 @@ class Session:
         self._address, self._workers, self._log, self._say = address, workers, log, say
         self._credentials = None if key is None else keys.of_node(key)
         self._replica: Replica | None = None
-        self._unable = False  # to take part in the job that was offered
+        self._unable = False  # whether this node cannot take part in the job
         self._send: _Wire | None = None
         self._activity = asyncio.Event()
         self._turn = asyncio.Lock()  # held by the task that uses the replica
-        self._heard = self._beat = 0.0  # when the head was last heard, and one of its beats
-        self._unanswered = 0  # connections in a row that the head has closed without a message
+        self._heard = self._beat = 0.0  # time of the head's last bytes, and of its last beat
+        self._unanswered = 0  # successive connections that the head has closed without a message
 
     async def run(self) -> None:
         """Take part in one job until it ends, or until the head has another one.
@@ -90,7 +90,7 @@ class Session:
         Raises
         ------
         RefusedError
-            The head does not let this node in.
+            The head refuses this node.
         PyesError
             The workers cannot be kept alive.
         """
@@ -101,7 +101,7 @@ class Session:
                     await self._converse(reader, writer)
                     return
                 except OSError as error:
-                    if self._send is None:  # closed or reset before it was let in
+                    if self._send is None:  # closed or reset before this node was accepted
                         self._count_unanswered()
                         await asyncio.sleep(_RETRY_SECONDS[1] * random.random())
                     else:
@@ -127,7 +127,7 @@ class Session:
     # --- the connection
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return a connection to the head, after as many attempts as it takes."""
+        """Return a connection to the head; tries until it succeeds."""
         pause, longest = _RETRY_SECONDS
         context = None if self._credentials is None else self._credentials.context
         said = ""
@@ -151,9 +151,9 @@ class Session:
             return reader, writer
 
     def _count_unanswered(self) -> None:
-        """Count a connection that was closed without a message; give up after some in a row.
+        """Count a connection that was closed without a message; give up after several in succession.
 
-        A node that was let in before does not give up: the head will be back, and a tunnel to it may be there earlier.
+        A node that was accepted before does not give up: the head may be restarting behind a tunnel that is already up.
         """
         self._unanswered += 1
         if self._unanswered >= _MOST_UNANSWERED and self._replica is None and not self._unable:
@@ -167,10 +167,10 @@ class Session:
         side = NodeSide(_FRAME_LIMIT)
 
         def send(message: wire.Message) -> None:
-            if side.state is not State.OVER and not writer.is_closing():  # else what it waits to say is why
+            if side.state is not State.OVER and not writer.is_closing():
                 writer.write(side.send(message))
 
-        self._send = None  # until this node is let in
+        self._send = None  # until this node is accepted
         if self._credentials is not None and not self._credentials.recognize(writer.get_extra_info("ssl_object")):
             raise RefusedError(f"{self._address}: it is not the head of this key")
         send(self._hello())
@@ -201,7 +201,7 @@ class Session:
         )
 
     async def _read(self, reader: asyncio.StreamReader, side: NodeSide, inbox: Inbox, send: _Wire) -> None:
-        """Take messages in; beats are answered at once, unless so much waits that nothing is read."""
+        """Read messages into the inbox, and answer beats immediately; pauses while the inbox is full."""
         size = 0
         try:
             while data := await reader.read(2**18):
@@ -217,31 +217,31 @@ class Session:
                 await inbox.room()
         except ssl.SSLError as error:  # in TLS 1.3 the head checks the certificate after the handshake has ended here
             if self._send is not None:
-                raise  # this node was let in: the connection broke, for any reason
+                raise  # this node was accepted, so it is only a broken connection
             raise RefusedError(f"{self._address}: the head does not take this key ({error.reason})") from error
         except ProtocolError as error:
             raise RefusedError(f"{self._address}: it does not speak as a head of pyes does: {error}") from error
         inbox.end()
-        await asyncio.Event().wait()  # until what has arrived is answered
+        await asyncio.Event().wait()  # forever: `_answer` ends the conversation after the last message
 
     async def _watch(self, inbox: Inbox) -> None:
-        """Give the connection up when the head has been silent for too long; keep this node from being silent."""
+        """Raise ConnectionError if the head has been silent for too long; send beats if it sends none."""
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             now = time.monotonic()
             if self._send is not None and now - self._beat > 2.0 * BEAT_SECONDS:
-                self._send(wire.Beat(now))  # the head's wait behind a long message, or are not read
+                self._send(wire.Beat(now))  # the head's beats are delayed by a long message, or not read
             if inbox.full:
-                self._heard = now  # there is something to read
+                self._heard = now  # reading pauses, so this is not silence
             if now - self._heard > SILENT_SECONDS:
-                await asyncio.sleep(BEAT_SECONDS)  # this process may have been stopped: then there is something to read
+                await asyncio.sleep(BEAT_SECONDS)  # after this process was stopped, there may be bytes to read
                 if time.monotonic() - self._heard > SILENT_SECONDS:
                     raise ConnectionError(f"nothing heard for {SILENT_SECONDS:g} s")
 
     # --- the conversation
 
     async def _answer(self, inbox: Inbox, send: _Wire) -> None:
-        """Answer messages, one after another."""
+        """Handle and answer messages, one after another."""
         welcome = await inbox.get()
         if isinstance(welcome, wire.Refused):
             raise RefusedError(f"{self._address}: {welcome.reason}")
@@ -250,7 +250,7 @@ class Session:
         self._unanswered = 0
         self._send = send
         collector = asyncio.create_task(self._collect(send))
-        collector.add_done_callback(lambda _: inbox.end())  # it failed: the head may send nothing more
+        collector.add_done_callback(lambda _: inbox.end())  # if it fails, the loop below must end
         try:
             while (message := await inbox.get()) is not None:
                 if isinstance(message, wire.End):
@@ -269,7 +269,7 @@ class Session:
             await asyncio.gather(collector, return_exceptions=True)
 
     async def _take(self, message: wire.Message) -> wire.Message | None:
-        """Do what one message asks for; return the answer, if there is one."""
+        """Handle one message; return the answer, or None."""
         if isinstance(message, wire.Job):
             return await self._join(message)
         replica = self._replica
@@ -298,7 +298,7 @@ class Session:
         return None
 
     async def _join(self, message: wire.Job) -> wire.Message:
-        """Take up a job: the one that this session is in, or its first one."""
+        """Join the session's job or, at first, the job of the message."""
         if self._unable or (self._replica is not None and self._replica.job != message.job):
             raise _OtherJob
         if self._replica is not None:
@@ -323,7 +323,7 @@ class Session:
         self._activity.set()
 
     async def _come_to_rest(self, replica: Replica) -> None:
-        """Wait until no worker holds a member of the batch before."""
+        """Wait until no worker holds a member of the previous batch."""
         replica.close_batch()
         while not replica.at_rest():
             self._activity.clear()
@@ -331,7 +331,7 @@ class Session:
                 await asyncio.wait_for(self._activity.wait(), _LOOK_SECONDS)
 
     async def _collect(self, send: _Wire) -> None:
-        """Send results: at once when a worker runs out of members, else those of some milliseconds together."""
+        """Send results: immediately when a worker runs out of members, otherwise gathered for some milliseconds."""
         while True:
             replica = self._replica
             busy = replica is not None and replica.busy
@@ -354,9 +354,9 @@ def _reason(error: OSError) -> str:
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:
-    """Have the kernel send at once, and give up on a connection whose other end has vanished."""
+    """Let the kernel send without delay, and end a connection whose other end does not answer."""
     connection: Any = writer.get_extra_info("socket")
-    with contextlib.suppress(OSError):  # reading says so where the connection has ended
+    with contextlib.suppress(OSError):  # reading will report a connection that has ended
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * SILENT_SECONDS))

@@ -1,37 +1,37 @@
-"""Whether a node is in step with the run: judged by what it says and by what it has been sent.
+"""Whether a node is in step with the run, according to its messages and to what it has been sent.
 
-Owns that judgement for one connection; does no input and no output. Knows of the run's state only its place. A node
-takes its messages in order, so it is in step as soon as it has been *sent* what brings it there; the run does not wait
-for its answer. Invariant: what a node said before it took in the last snapshot is outdated and changes nothing.
+Owns this decision for one connection; does no input and no output. Knows only the place of the run's state. A node
+handles its messages in order, so it is in step as soon as it has been *sent* what it lacks, without waiting for its
+answer. Invariant: messages that a node sent before it loaded the last snapshot are outdated and ignored.
 """
 
 from enum import Enum, auto
 
 from pyes.remote import wire
 
-#: Where a state is: its generation, and the hash of theta.
+#: Identifies a state: its generation, and the hash of theta.
 Place = tuple[int, str]
 
 _MOST_ASTRAY = 3  # wrong updates in a row after which a node is dismissed
 
 
 class Heard(Enum):
-    """What follows from a node's message about its place."""
+    """Meaning of a node's message about its place."""
 
-    NOTHING = auto()  # it is outdated, or was expected
+    NOTHING = auto()  # outdated or expected
     READY = auto()  # the node waits to enter a batch
-    ASTRAY = auto()  # the node was taken to be in step, and is not
+    ASTRAY = auto()  # the node was assumed to be in step, but is not
 
 
 class Standing:
-    """Where one node stands.
+    """The state of one node relative to the run.
 
     Attributes
     ----------
     ready : bool
         Its workers have been started for this job.
     in_step : bool
-        It has learnt, or been sent, all that the head has; only such nodes take part in a batch.
+        It has learnt or been sent the head's state; only such nodes take part in a batch.
     snapshot : int
         Number of the last snapshot sent to it over this connection.
     """
@@ -39,9 +39,9 @@ class Standing:
     def __init__(self) -> None:
         self.ready = self.in_step = False
         self.snapshot = 0
-        self._answered = True  # whether the node has said where it is since the last snapshot
+        self._answered = True  # whether the node has reported its place since the last snapshot
         self._sent: Place = (0, "")  # place of the last snapshot
-        self._said: Place = (0, "")  # place that the node has named
+        self._said: Place = (0, "")  # last place that the node has reported
         self._astray = 0  # wrong updates in a row
 
     @property
@@ -50,7 +50,7 @@ class Standing:
         return self._astray >= _MOST_ASTRAY
 
     def hear(self, ready: wire.Ready) -> Heard:
-        """Take a node's message about its place.
+        """Handle a node's message about its place.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Standing:
         return Heard.ASTRAY if astray else Heard.READY
 
     def lacks(self, place: Place) -> bool:
-        """Return whether the node must be sent a snapshot to be where the run is."""
+        """Return whether the node needs a snapshot to be in step."""
         return not self.in_step and self._said != place
 
     def correct(self, place: Place) -> int:
@@ -81,7 +81,7 @@ class Standing:
         return self.snapshot
 
     def enter(self) -> None:
-        """Record that the node has been sent all that it lacked."""
+        """Record that the node has been sent everything it lacked."""
         self.in_step = True
 
     def returned(self, generation: int) -> None:
@@ -94,5 +94,5 @@ class Standing:
         self.in_step = False
 
     def leave(self) -> None:
-        """Take the node out of the run until it names its place again."""
+        """Exclude the node until it reports its place again."""
         self.ready = self.in_step = False

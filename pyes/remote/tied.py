@@ -1,8 +1,8 @@
-"""A ``pyes worker`` that another program starts, and that ends with that program.
+"""A ``pyes worker`` that is started by another program and ends with it.
 
-Owns its command line, and how it gets its key: by standard input, which stays open for as long as the worker is to
-live. So the key is on no disk and in no list of processes, and a worker never outlives the program that started it, or
-the connection that carries its standard input, however those end.
+Owns its command line, and how it gets its key: by standard input, which stays open while the worker should run. So the
+key is not stored on disk or visible in the process list, and a worker never outlives the program that started it, or
+the connection that carries its standard input.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ from pyes.remote.wire import keys
 from pyes.system.addresses import Address
 from pyes.system.lifetime import Closing
 
-_END_SECONDS = 10.0  # that a worker may take to end
-_FINAL = (0, ConfigError.exit_status, RefusedError.exit_status)  # exit statuses that another start would not change
+_END_SECONDS = 10.0  # maximum time for a worker to end
+_FINAL = (0, ConfigError.exit_status, RefusedError.exit_status)  # exit statuses after which a restart is useless
 
 
 def arguments(address: str, workers: int | None, *, key: bool = True) -> list[str]:
@@ -26,11 +26,11 @@ def arguments(address: str, workers: int | None, *, key: bool = True) -> list[st
     Parameters
     ----------
     address : str
-        Of the head.
+        Address of the head.
     workers : int or None
-        Worker processes; None: one a core.
+        Worker processes (default: one per core).
     key : bool
-        False: the head has no key, and has started this worker itself, which may therefore run any code.
+        False: the head has no key and starts this worker itself, which may therefore run any code.
     """
     access = ["--key", "-"] if key else ["--allow", "*"]
     return ["worker", address, *access, "--tied", *([] if workers is None else ["--workers", str(workers)])]
@@ -41,15 +41,19 @@ def start(address: str, key: bytes | None, workers: int, **options: Any) -> "sub
 
     Parameters
     ----------
+    address : str
+        Address of the head.
     key : bytes or None
         Content of the nodes' key file.
+    workers : int
+        Worker processes.
     options
-        Of `subprocess.Popen`.
+        Options of `subprocess.Popen`.
     """
     command = [sys.executable, "-m", "pyes", *arguments(address, workers, key=key is not None)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, **options)
     assert process.stdin is not None
-    with contextlib.suppress(OSError):  # it has ended already, and says why
+    with contextlib.suppress(OSError):  # it has already ended and shown the reason
         process.stdin.write(key or b"")
         process.stdin.flush()
     return process
@@ -61,7 +65,7 @@ class OwnNode(Closing):
     Parameters
     ----------
     address : Address
-        Of the head, as this machine reaches it.
+        Address of the head as seen from this machine.
     key : str or None
         The head's key file.
     workers : int
@@ -73,7 +77,7 @@ class OwnNode(Closing):
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the worker, which finds the modules that this process finds.
+        """Start the worker with this process's module search path.
 
         Raises
         ------
@@ -82,13 +86,13 @@ class OwnNode(Closing):
         """
         path = os.pathsep.join(each or os.getcwd() for each in sys.path)
         try:
-            # In a group of its own: Ctrl-C is for the head, which then ends the generation with all of its nodes.
+            # In its own process group: only the head receives Ctrl-C, and then ends the generation with all nodes.
             self._process = start(*self._arguments, env={**os.environ, "PYTHONPATH": path}, process_group=0)
         except OSError as error:
             raise ClusterError(f"cannot start the head's own node: {error.strerror}") from error
 
     def check(self) -> None:
-        """Replace a worker that was killed or failed; if that is impossible now, the next call tries again."""
+        """Replace a worker that was killed or failed; if that fails, the next call tries again."""
         if self._process is not None and self._process.poll() not in (None, *_FINAL):
             self._close_standard_input()
             with contextlib.suppress(ClusterError):
@@ -109,5 +113,5 @@ class OwnNode(Closing):
     def _close_standard_input(self) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # what was to be written cannot be, where the worker has ended
+        with contextlib.suppress(OSError):  # the worker has ended before it has read everything
             self._process.stdin.close()

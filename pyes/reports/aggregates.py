@@ -1,4 +1,4 @@
-"""Several curves as one: a common grid, a line through the middle of them, and a band.
+"""Combines several curves: interpolation onto a common grid, a central line and a band.
 
 Owns the arithmetic of comparisons. Knows no files and no figures. Invariant: equal curves give equal numbers.
 """
@@ -15,14 +15,14 @@ Float64Array = NDArray[np.float64]
 BandKind = Literal["range", "iqm"]
 BANDS: tuple[BandKind, ...] = get_args(BandKind)
 
-_POINTS = 1000  # at most, on a common grid: no figure has more pixels
+_POINTS = 1000  # most points of a common grid: no figure has more pixels
 _RESAMPLES = 2000
 _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Band:
-    """A line, and the band around it: each float64 (points,)."""
+    """A line and the lower and upper edge of its band: each float64 (points,)."""
 
     line: Float64Array
     low: Float64Array
@@ -32,19 +32,21 @@ class Band:
 def align(
     curves: Sequence[tuple[Float64Array, Float64Array]], kept: Sequence[bool]
 ) -> tuple[Float64Array, Float64Array] | None:
-    """Bring curves onto a common grid, by linear interpolation.
+    """Interpolate curves linearly onto a common grid.
 
     Parameters
     ----------
     curves : Sequence[tuple[Float64Array, Float64Array]]
-        X, ascending, and y of each.
+        Ascending x and y of each curve.
     kept : Sequence[bool]
         Whether a curve that ends early keeps its last value.
 
     Returns
     -------
-    The grid, float64 (points,), and the values there, float64 (curves, points): from where all curves have begun to
-    where the first one ends that does not keep its last value, or the last one of all. None where that is no stretch.
+    tuple or None
+        Grid, float64 (points,), and values, float64 (curves, points). The grid begins where the last curve begins. It
+        ends where the first curve ends that does not keep its last value, or with the longest curve if all keep
+        theirs. None where the curves do not overlap.
     """
     start = max(x[0] for x, _ in curves)
     ends = [x[-1] for (x, _), keep in zip(curves, kept, strict=True) if not keep]
@@ -61,9 +63,9 @@ def align(
 def summarise(values: Float64Array, kind: BandKind) -> Band:
     """Return the line and the band of values, float64 (curves, points).
 
-    ``range``: mean, and from the least to the greatest. ``iqm``: interquartile mean, and the 95 % percentile interval
-    over `_RESAMPLES` bootstrap resamples of whole curves, the same ones every time (Agarwal et al. 2021, "Deep
-    Reinforcement Learning at the Edge of the Statistical Precipice").
+    ``range``: mean, minimum and maximum. ``iqm``: interquartile mean and the 95 % percentile interval over
+    `_RESAMPLES` bootstrap resamples of whole curves, with a fixed seed (Agarwal et al. 2021, "Deep Reinforcement
+    Learning at the Edge of the Statistical Precipice").
     """
     if kind == "range":
         return Band(values.mean(axis=0), values.min(axis=0), values.max(axis=0))
@@ -77,7 +79,7 @@ def summarise(values: Float64Array, kind: BandKind) -> Band:
 def interquartile_mean(values: Float64Array) -> Float64Array:
     """Return the mean over the first axis without the lowest and the highest quarter, each rounded down.
 
-    Of three values or fewer it is the plain mean.
+    With three values or fewer this is the plain mean.
     """
     cut = len(values) // 4
     return np.asarray(np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0))

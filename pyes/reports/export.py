@@ -1,17 +1,17 @@
-"""The policy in formats that other programs read.
+"""Writes a policy in formats that other programs read.
 
-    .safetensors    the arrays, and a .json beside them; ``pyes.load`` takes them too
-    .pt, .pth       state dict of the torch module ``pyes.networks.torch.PolicyModule``: the keys of the plain
-                    ``nn.Sequential``, and ``observation_mean``, ``observation_inverse_std`` where there are any;
-                    normalised layers with the statistics of the center over its reference batch
-    .onnx           observations in, actions out: normalisation, network and the choice of the action; of a network
-                    with memory one timestep, states in and out
+    .safetensors    the arrays, and a .json file beside them; ``pyes.load`` reads them too
+    .pt, .pth       state dict of the torch module ``pyes.networks.torch.PolicyModule``: the keys of a plain
+                    ``nn.Sequential``, and ``observation_mean``, ``observation_inverse_std`` if observations are
+                    normalised; normalised layers hold the statistics of the center over its reference batch
+    .onnx           observations in, actions out: normalisation, network and choice of the action; a recurrent network
+                    runs one timestep, with its states as inputs and outputs
 
-Owns the translation; knows nothing of tasks or runs. Invariant: what is exported acts as the policy does, without
-action noise, to within rounding.
+Owns the translation; knows nothing of tasks or runs. Invariant: an exported policy acts as the original without action
+noise, up to rounding.
 
-The ONNX graph is built by hand, not by ``torch.onnx.export``: that needs torch and onnxscript, takes seconds, and gives
-opset 18 instead of 13 and a half larger file (32 KB, here 21 KB, for two layers of 64), no nearer to the policy (2e-7).
+The ONNX graph is built by hand instead of by ``torch.onnx.export``, which needs torch and onnxscript, takes seconds,
+and writes opset 18 (here 13) and a larger file (32 KB, here 21 KB, for two layers of 64) of equal accuracy (2e-7).
 """
 
 import io
@@ -30,7 +30,7 @@ from pyes.system.files import write_file
 if TYPE_CHECKING:
     import onnx
 
-# Version 13 (2020) has all operators that are used, so that old runtimes read the file too.
+# Version 13 (2020) has all operators used here, and old runtimes can read it.
 _OPSET = 13
 _IR_VERSION = 7
 #: sqrt(2 / pi) and the cubic coefficient of GELU's tanh form (Hendrycks & Gimpel 2016).
@@ -38,7 +38,7 @@ _GELU_SCALE, _GELU_CUBIC = 0.7978845608028654, 0.044715
 
 
 def export(run: str | Path, output: str | Path) -> Path:
-    """Write the center policy of a run in the format that the suffix of ``output`` names; return the path.
+    """Write the center policy of a run in the format given by the suffix of ``output``; return the path.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def export(run: str | Path, output: str | Path) -> Path:
 def state_dict(policy: Policy) -> dict[str, Any]:
     """Return the policy's torch tensors under the names that ``PolicyModule.load_state_dict`` takes.
 
-    For a module of the user's own: under the module's names, and the observation statistics beside them.
+    For a user's own module: under the module's names, with the observation statistics added.
     """
     try:
         from pyes.networks.torch.modules import policy_module
@@ -76,13 +76,13 @@ def onnx_model(policy: Policy) -> "onnx.ModelProto":
 
     Input ``observation`` float32 (batch, observation_size); output ``action``, int64 (batch,) for discrete actions
     and float32 (batch, *shape) for others; output ``network_output`` float32 (batch, outputs), before the action is
-    chosen. A network with memory also has an input ``hidden_K`` and an output ``next_hidden_K`` for the K-th recurrent
-    layer, from 0, and an LSTM ``cell_K`` and ``next_cell_K``: float32 (batch, units), zeros at the begin of an episode.
+    chosen. A recurrent network also has an input ``hidden_K`` and an output ``next_hidden_K`` for each recurrent layer
+    K, from 0, and for an LSTM ``cell_K`` and ``next_cell_K``: float32 (batch, units), zeros when an episode begins.
 
     Raises
     ------
     ConfigError
-        The package onnx is not installed, or torch runs the network.
+        The package onnx is not installed, or the network is a torch module.
     """
     return _Graph(policy).model()
 
@@ -92,7 +92,7 @@ def _write_safetensors(policy: Policy, output: Path) -> None:
 
 
 def _write_torch(policy: Policy, output: Path) -> None:
-    tensors = state_dict(policy)  # says so where torch is missing
+    tensors = state_dict(policy)  # raises a readable error if torch is missing
     import torch
 
     buffer = io.BytesIO()
@@ -113,7 +113,7 @@ _WRITERS: dict[str, Callable[[Policy, Path], None]] = {
 
 
 class _Graph:
-    """An ONNX graph in the making; every method that adds a node returns the name of its result."""
+    """Builds an ONNX graph; every method that adds a node returns the name of its result."""
 
     def __init__(self, policy: Policy) -> None:
         try:
@@ -131,10 +131,10 @@ class _Graph:
         self._program = policy.spec.program
         self._nodes: list[onnx.NodeProto] = []
         self._constants: list[onnx.TensorProto] = []
-        self._states: list[tuple[str, int]] = []  # name and units; each is an input, and as next_NAME an output
+        self._states: list[tuple[str, int]] = []  # name and units; each is an input, and an output called next_NAME
 
     def model(self) -> "onnx.ModelProto":
-        """Build the graph of the whole policy."""
+        """Build the model of the whole policy."""
         policy, types = self._policy, self._onnx.TensorProto
         raw = self._network(self._normalized("observation"))
         self._node("Identity", raw, output="network_output")
@@ -191,7 +191,7 @@ class _Graph:
         return self._reshaped(x, [self._program.outputs]) if image else x
 
     def _folded(self) -> dict[int, tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """Return scale and bias, statistics folded in, of each normalised layer by its index."""
+        """Return, for each normalised layer's index, the scale and bias that include its statistics."""
         policy = self._policy
         if not self._program.normalized:
             return {}
@@ -240,7 +240,7 @@ class _Graph:
         return self._states[-1][0]
 
     def _split(self, x: str, parts: int) -> list[str]:
-        """Add a split into equal parts of the last axis."""
+        """Split the last axis into equal parts."""
         names = [f"split_{len(self._nodes)}_{part}" for part in range(parts)]
         self._nodes.append(self._onnx.helper.make_node("Split", [x], names, axis=-1))
         return names

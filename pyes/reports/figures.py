@@ -1,7 +1,7 @@
-"""How pyes draws: one look for all figures, and the file that a figure ends in.
+"""The common style of all figures, and how they are saved.
 
-Owns style, size, file formats and saving. Knows nothing of what is drawn. Invariant: matplotlib's global state is as it
-was, and equal input gives an equal file.
+Owns style, size, file formats and saving. Knows nothing of what is drawn. Invariant: matplotlib's global state is left
+unchanged, and equal input gives an equal file.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: What a figure can be written as. Without dates, equal input gives equal files.
+#: Metadata of each file format, without dates, so that equal input gives equal files.
 _METADATA: dict[str, dict[str, Any]] = {
     ".png": {"Software": None},
     ".svg": {"Date": None},
@@ -49,16 +49,17 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 9,
     "svg.hashsalt": "pyes",
+    "pdf.fonttype": 42,  # TrueType: journals and conferences reject Type 3
 }
 
 
 def check_output(output: str | Path) -> Path:
-    """Return the path of a figure to write; to be called before the work that the figure is to show.
+    """Return the path of a figure to write. Call this before any long computation.
 
     Raises
     ------
     ConfigError
-        The suffix names no format that figures have, or there is no such folder.
+        The suffix is not supported, or the folder does not exist.
     """
     output = Path(output)
     if output.suffix not in SUFFIXES:
@@ -69,7 +70,7 @@ def check_output(output: str | Path) -> Path:
 
 
 def write(output: Path, draw: "Callable[[Figure], None]") -> None:
-    """Have ``draw`` fill a figure, and write it.
+    """Create a figure, fill it with ``draw`` and save it.
 
     Raises
     ------
@@ -80,7 +81,7 @@ def write(output: Path, draw: "Callable[[Figure], None]") -> None:
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context():
-        # The picture is the same whatever a user's own matplotlibrc says.
+        # Ignores the user's matplotlibrc, so that the picture is always the same.
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
@@ -90,10 +91,10 @@ def write(output: Path, draw: "Callable[[Figure], None]") -> None:
 
 
 def set_caption(axes: "Axes", text: str) -> None:
-    """Write a remark in the upper right corner, beside the title."""
+    """Write a note in the upper right corner, beside the title."""
     axes.set_title(text, loc="right", fontsize=8, fontweight="normal", color="#666666")
 
 
 def format_number(value: float, _position: object = None) -> str:
-    """Return a tick's label: separators between thousands, and a minus as wide as a digit."""
+    """Return a tick label with thousands separators and a minus sign as wide as a digit."""
     return f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")

@@ -1,10 +1,10 @@
-"""Which runs belong together, and what each group of them is called.
+"""Groups runs for comparisons and labels the groups.
 
 Owns grouping and labels, which all comparisons share. Knows nothing of how groups are shown. Invariant: labels of
 different groups differ.
 
-A *group* is runs whose settings that decide theta differ in nothing but the seed. Conditions (budgets, cluster,
-evaluation) tell runs of a group apart only where it would have one seed twice: the same run on more workers, say.
+A *group* holds runs whose settings that affect theta differ only in the seed. If it would contain one seed twice, it is
+split by conditions that do not affect theta (budgets, cluster, evaluation): the same run on more workers, for example.
 """
 
 from collections import Counter
@@ -18,14 +18,14 @@ from pyes.reports.runs import Run
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one configuration, and what it is called among the others."""
+    """Runs of one configuration, and a label that distinguishes it from the other groups."""
 
     label: str
     runs: Sequence[Run]
 
 
 def group(runs: Iterable[Run]) -> list[Group]:
-    """Return the groups of runs, in the order of their first ones, each with its label."""
+    """Return the labelled groups of runs, ordered by their first run."""
     together = [part for each in _apart(runs, _settings) for part in _split(each)]
     return [Group(label, each) for label, each in zip(_labels(together), together, strict=True)]
 
@@ -38,19 +38,19 @@ def _apart(runs: Iterable[Run], key: Callable[[Run], Hashable]) -> list[list[Run
 
 
 def _settings(run: Run) -> Hashable:
-    # Texts, not values: what reads alike is alike.
+    # Compares texts instead of values: settings that read the same are the same.
     return frozenset(wording.features(run.settings).items()) or run.path
 
 
 def _split(runs: list[Run]) -> list[list[Run]]:
-    """Part runs by their conditions where a seed is there more than once."""
+    """Split runs by their conditions if a seed occurs more than once."""
     if max(Counter(run.seed for run in runs).values()) == 1:
         return [runs]
     return _apart(runs, lambda run: frozenset(wording.features(run.conditions).items()))
 
 
 def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
-    """Name each group by what tells it apart; where no configuration says it, by the folder of its first run."""
+    """Label each group by the settings that distinguish it, or without a configuration by its first run's folder."""
     labels = iter(wording.labels([wording.features(_common(runs)) for runs in groups if runs[0].settings]))
     paths = [runs[0].path for runs in groups]
     names = Counter(path.name for path in paths)
@@ -60,7 +60,7 @@ def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:
 
 
 def _common(runs: Sequence[Run]) -> Mapping[str, Any]:
-    """Return the settings of a group, and the conditions that all its runs have."""
+    """Return the settings of a group and the conditions that its runs have in common."""
     shared = {
         key: value for key, value in runs[0].conditions.items() if all(run.conditions.get(key) == value for run in runs)
     }

@@ -1,12 +1,12 @@
-"""The map of a run: its individuals in the plane, coloured by return, and the center's path through them.
+"""The map of a run: its individuals projected to two dimensions, coloured by return, and the path of the center.
 
 Owns the projection and the figure. Knows nothing of journals: `pyes.reports.replay` rebuilds individuals.
-Invariant: never all individuals in memory, only a few dozen numbers a parameter, which is less than the noise table
-has, and as many an individual; and equal runs give an equal picture.
+Invariant: only a few dozen numbers per parameter and per individual are in memory, less than the noise table and never
+all individuals; equal runs give an equal picture.
 
-The projection is principal component analysis by a block Krylov method (Musco & Musco 2015): every walk through the
-individuals multiplies their covariance with a block of directions, and what that brings in new directions is the next
-block. The components are the best ones that all blocks together can make.
+The projection is principal component analysis by a block Krylov method (Musco & Musco 2015): each pass over the
+individuals multiplies their covariance by a block of directions; the new directions in the product are the next block.
+The components are the best ones in the span of all blocks.
 """
 
 import importlib
@@ -32,29 +32,29 @@ Method = Literal["pca", "umap"]
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
 
-#: Principal components that UMAP starts from, and directions of a block beyond the components that are wanted.
+#: Principal components that UMAP starts from, and additional directions in a block.
 _COMPONENTS_FOR_UMAP, _OVERSAMPLING = 20, 6
-#: Walks through the individuals at most, and the error at which fewer will do: of a component times the covariance, as
-#: a share of its variance.
+#: Maximum number of passes over the individuals, and the error at which to stop earlier: the norm of
+#: (covariance x component - variance x component) relative to the variance.
 _WALKS, _TOLERANCE = 6, 1e-3
-_NEGLIGIBLE = 1e-6  # of a product: what rounding to float32 leaves
+_NEGLIGIBLE = 1e-6  # relative size of rounding errors in float32
 _BUFFER = 2**24  # bytes of individuals that are multiplied at once
 _LARGEST_BUFFER = 1024  # individuals
-#: UMAP: individuals that stay together, how far apart the nearest are drawn, and steps. The clouds around the centers
-#: follow each other so closely that with few neighbors or little room they become a thread.
+#: UMAP's n_neighbors, min_dist and n_epochs. The clouds around successive centers are so close to each other that with
+#: few neighbors or a small distance they would collapse into a thin line.
 _NEIGHBORS, _ROOM, _STEPS = 30, 0.9, 200
 _COLORED = (2, 98)  # percentiles of the returns between which colours differ
 
 
 @dataclass(frozen=True)
 class _Map:
-    """Where all of a run lies in the plane.
+    """Positions of a run's individuals and centers in the plane.
 
     individuals    float64 (n, 2), generation by generation
     path           float64 (generations + 1, 2): the centers
     returns        float64 (n,); NaN where a member failed
-    axes           what to write on the two axes
-    metric         whether a distance in the plane is one between individuals
+    axes           labels of the two axes
+    metric         whether distances in the plane approximate distances between individuals
     """
 
     individuals: Float64Array
@@ -68,9 +68,9 @@ class _Map:
 class _Components:
     """Principal components of the individuals, the greatest variance first.
 
-    scores    float64 (n, k): the individuals, their mean at zero
-    path      float64 (generations + 1, k): the centers likewise
-    shares    float64 (k,): of the variance
+    scores    float64 (n, k): the individuals minus their mean
+    path      float64 (generations + 1, k): the centers minus the same mean
+    shares    float64 (k,): share of the variance
     """
 
     scores: Float64Array
@@ -88,8 +88,7 @@ def draw(run: str | Path, output: str | Path, method: Method = "pca") -> Path:
     output : str or Path
         .png, .svg or .pdf file to write.
     method : Method
-        Pca: the two principal components of the individuals; umap: near individuals stay near, distances are
-        lost.
+        ``pca``: the two principal components of the individuals; ``umap``: keeps neighborhoods, not distances.
 
     Raises
     ------
@@ -122,7 +121,7 @@ def _project(run: "Replay") -> _Map:
 
 
 def _umap() -> "Callable[[Replay], _Map]":
-    """Return the projection by UMAP, once it is sure that there is one."""
+    """Return the projection by UMAP; fails at once if umap-learn is not installed."""
     try:
         umap = importlib.import_module("umap")
     except ImportError as error:
@@ -131,7 +130,7 @@ def _umap() -> "Callable[[Replay], _Map]":
     def project(run: "Replay") -> _Map:
         found = _components(run, _COMPONENTS_FOR_UMAP)
         every = np.vstack([found.scores, found.path])
-        # One thread and a fixed state: the same picture every time. From the components, it has their orientation.
+        # One thread and a fixed seed: the same picture every time. Initial positions set the orientation.
         mapper = umap.UMAP(
             min(_NEIGHBORS, len(every) - 1),
             min_dist=_ROOM,
@@ -165,7 +164,7 @@ def _components(run: "Replay", count: int) -> _Components:
         image = np.hstack([walk.image for walk in walks])
         values, vectors = np.linalg.eigh(basis.T @ image)
         values, vectors = values[: -count - 1 : -1], vectors[:, : -count - 1 : -1]
-        # The first two are what is seen, or where UMAP starts.
+        # Only the first two are drawn, or initialise UMAP.
         errors = np.linalg.norm(image @ vectors[:, :2] - basis @ (vectors[:, :2] * values[:2]), axis=0)
         if np.all(errors <= _TOLERANCE * values[:2]):
             break
@@ -178,16 +177,16 @@ def _components(run: "Replay", count: int) -> _Components:
 
 
 def _new_directions(image: Float64Array, basis: Float32Array) -> Float32Array:
-    """Return what an image adds to an orthonormal basis: orthonormal columns, none where it lies within the basis."""
+    """Return orthonormal columns that extend a basis to span an image; none if it already does."""
     size = np.linalg.norm(image)
-    for _ in range(2):  # once leaves what rounding to float32 has made of the basis
+    for _ in range(2):  # the second time removes what rounding to float32 left
         image = image - basis @ (basis.T @ image)
     directions, sizes, _ = np.linalg.svd(image, full_matrices=False)
     return directions[:, sizes > _NEGLIGIBLE * size].astype(np.float32)
 
 
 def _oriented(scores: Float64Array, path: Float64Array, shares: Float64Array) -> _Components:
-    """Turn the components so that the run ends to the upper right of the mean: the sign of a component is arbitrary."""
+    """Choose the arbitrary signs of the components so that the run ends to the upper right of the mean."""
     mean = scores.mean(axis=0)
     signs = np.where(path[-1] < mean, -1.0, 1.0)
     missing = max(0, 2 - len(shares))  # theta has a single parameter
@@ -199,12 +198,12 @@ def _oriented(scores: Float64Array, path: Float64Array, shares: Float64Array) ->
 
 @dataclass(frozen=True)
 class _Walk:
-    """What one walk through the individuals has gathered about a block of directions.
+    """Result of one pass over the individuals with a block of directions.
 
     image       float64 (dim, k): n times the covariance, times the block
-    scores      float32 (n, k): the individuals along the directions, the first center at zero
-    path        float32 (generations + 1, k): the centers likewise
-    variance    n times the variance, all parameters together
+    scores      float32 (n, k): individuals, relative to the first center, along the directions
+    path        float32 (generations + 1, k): centers, likewise
+    variance    n times the variance, summed over all parameters
     """
 
     image: Float64Array
@@ -214,8 +213,8 @@ class _Walk:
 
 
 def _walk(run: "Replay", block: Float32Array) -> _Walk:
-    """Walk through all individuals, first to last, and multiply them with a block."""
-    # The first center is near enough to the mean that nothing is lost in the differences.
+    """Multiply all individuals by a block, in order."""
+    # The first center is close enough to the mean for the differences to be accurate.
     origin = run.theta(0)
     products = _Products(block)
     path = []
@@ -229,7 +228,7 @@ def _walk(run: "Replay", block: Float32Array) -> _Walk:
 
 
 class _Products:
-    """Sums over rows as long as theta, taken some rows at a time: their products with a block of directions."""
+    """Accumulates products of parameter vectors with a block of directions, several rows at a time."""
 
     def __init__(self, block: Float32Array) -> None:
         dim = len(block)
@@ -260,7 +259,7 @@ class _Products:
         """Return image, scores and variance of all rows, as in `_Walk`."""
         self._multiply()
         scores = np.concatenate(self._scores)
-        # The mean's part, taken out at the end: exact, and a walk less than finding the mean first.
+        # Subtracting the mean's part at the end is exact and saves the pass that would compute the mean.
         image = self._image - np.outer(self._sum, scores.mean(axis=0, dtype=np.float64))
         return image, scores, self._squares - float(self._sum @ self._sum) / len(scores)
 
@@ -288,14 +287,14 @@ def _draw(figure: "Figure", drawn: _Map, title: str) -> None:
 
 
 def _draw_individuals(figure: "Figure", axes: "Axes", drawn: _Map) -> None:
-    """Draw a dot an individual, the last generations on top, and those that failed in grey."""
+    """Draw one dot per individual, the last generations on top, failed members in grey."""
     import matplotlib
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
     from matplotlib.ticker import FuncFormatter
 
     finite = drawn.returns[np.isfinite(drawn.returns)]
-    # A few outliers do not take the colours of all others.
+    # Percentiles, so that a few outliers do not use up the colour scale.
     lowest, highest = np.percentile(finite, _COLORED) if len(finite) else (0.0, 1.0)
     colors = ScalarMappable(Normalize(lowest, highest), matplotlib.colormaps["viridis"].with_extremes(bad="#bbbbbb"))
     axes.scatter(
@@ -305,7 +304,7 @@ def _draw_individuals(figure: "Figure", axes: "Axes", drawn: _Map) -> None:
         c=colors.to_rgba(np.ma.masked_invalid(drawn.returns)),
         linewidths=0,
         alpha=0.8,
-        rasterized=True,  # in an SVG or PDF, too: thousands of dots are small as pixels, and large as outlines
+        rasterized=True,  # thousands of dots as outlines would make an SVG or PDF large
     )
     beyond = (bool(np.any(finite < lowest)), bool(np.any(finite > highest)))
     extend = {(True, True): "both", (True, False): "min", (False, True): "max", (False, False): "neither"}[beyond]

@@ -1,11 +1,11 @@
-"""Learning curves of runs as one figure.
+"""Learning curves of runs in one figure.
 
 Owns the lines and bands of the figure, its axes and its legend. Knows nothing of a run in progress. Invariant: equal
 runs give an equal picture.
 
-A group of several runs is a line and a band, drawn where all of its runs have data. A run that ended because it reached
-its ``target_return`` keeps its last value from there on: cut, the line would end where the fastest run is done, and
-with the slower ones alone it would fall. The figure says so.
+A group of several runs is a line and a band, drawn where all of its runs have data, over a thin line for each run. A
+run that has used up a budget, or reached its ``target_return``, keeps its last value from there on; otherwise the line
+would end with the run whose episodes are the shortest, or fall when only the slower runs remain. The caption says so.
 """
 
 import math
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Colours that stay apart for colour-blind readers (Okabe & Ito 2008), the darkest yellow left out.
+#: Colours that colour-blind readers can tell apart (Okabe & Ito 2008), without yellow.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
 _DASHES = ("-", "--", ":", "-.")
 _LEGEND_WIDTH = 90  # characters
@@ -36,13 +36,13 @@ def plot(runs: Sequence[str | Path], output: str | Path, x: XAxis = "timesteps",
     Parameters
     ----------
     runs : Sequence[str or Path]
-        Run directories, or folders with runs somewhere below (of a multirun).
+        Run directories, or folders with runs somewhere below them (such as a multirun).
     output : str or Path
         .png, .svg or .pdf file to write.
     x : XAxis
-        Timesteps, seconds, generation or episodes: what the horizontal axis counts.
+        Quantity on the horizontal axis.
     band : BandKind
-        Range: mean, least and greatest; iqm: interquartile mean and its bootstrap interval.
+        ``range``: mean, minimum and maximum; ``iqm``: interquartile mean and its bootstrap interval.
 
     Raises
     ------
@@ -65,19 +65,21 @@ def plot(runs: Sequence[str | Path], output: str | Path, x: XAxis = "timesteps",
 def _draw(figure: "Figure", groups: Sequence[Group], x: XAxis, band: BandKind) -> None:
     runs = [run for group in groups for run in group.runs]
     axes = figure.add_subplot()
-    handles = [_draw_group(axes, group, index, x, band) for index, group in enumerate(groups)]
+    drawn = [_draw_group(axes, group, index, x, band) for index, group in enumerate(groups)]
     axes.set_title(title(runs) or "Learning curves", loc="left")
     axes.set_ylabel(_y_label(runs))
     axes.margins(y=0.06)
     axes.tick_params(length=3)
     axes.yaxis.set_major_formatter(figures.format_number)
     _scale_x(axes, x, max(float(run.curve(x)[0][-1]) for run in runs))
-    _explain(figure, axes, groups, handles, band)
+    caption = _caption([group for group, (_, together) in zip(groups, drawn, strict=True) if together], band)
+    if any(len(group.runs) > 1 and not together for group, (_, together) in zip(groups, drawn, strict=True)):
+        caption = f"{caption}\nruns that do not overlap are drawn one by one".lstrip()
+    _explain(figure, axes, groups, [line for line, _ in drawn], caption)
 
 
-def _explain(figure: "Figure", axes: "Axes", groups: Sequence[Group], handles: Sequence[Any], band: BandKind) -> None:
-    """Say what lines and bands are: below the axes, where nothing is covered, or in the corner for a single group."""
-    caption = _caption(groups, band)
+def _explain(figure: "Figure", axes: "Axes", groups: Sequence[Group], handles: Sequence[Any], caption: str) -> None:
+    """Add the legend below the axes, or a caption in the corner for a single group."""
     if len(groups) > 1:
         labels = [textwrap.fill(label, _LEGEND_WIDTH) for label in _with_counts(groups)]
         columns = max(1, min(len(labels), _LEGEND_WIDTH // (max(map(len, labels)) + 8)))
@@ -90,25 +92,29 @@ def _explain(figure: "Figure", axes: "Axes", groups: Sequence[Group], handles: S
         figures.set_caption(axes, caption)
 
 
-def _draw_group(axes: "Axes", group: Group, index: int, x: XAxis, band: BandKind) -> Any:
-    """Draw one group, and return the line that stands for it in the legend."""
+def _draw_group(axes: "Axes", group: Group, index: int, x: XAxis, band: BandKind) -> tuple[Any, bool]:
+    """Draw one group; return its line for the legend, and whether that is one line for several runs."""
     style = {"color": _COLORS[index % len(_COLORS)], "linestyle": _DASHES[index // len(_COLORS) % len(_DASHES)]}
     curves = [run.curve(x) for run in group.runs]
-    aligned = aggregates.align(curves, [run.target is not None for run in group.runs])
+    aligned = aggregates.align(curves, [run.ended for run in group.runs])
     if len(curves) == 1 or aligned is None:
-        # Runs that never overlap have no mean; each is drawn by itself.
+        # Runs that do not overlap have no mean; each is drawn alone.
         lines = [_draw_line(axes, *curve, style, dots=True) for curve in curves]
-        return lines[0]
+        return lines[0], False
+    for curve in curves:
+        axes.plot(*curve, linewidth=0.6, alpha=0.5, **style)
     grid, values = aligned
     summary = aggregates.summarise(values, band)
     axes.fill_between(grid, summary.low, summary.high, color=style["color"], alpha=0.18, linewidth=0)
-    return _draw_line(axes, grid, summary.line, style, dots=all(len(x) == len(grid) for x, _ in curves))
+    return _draw_line(axes, grid, summary.line, style, dots=all(len(x) == len(grid) for x, _ in curves)), True
 
 
 def _draw_line(axes: "Axes", x: Float64Array, y: Float64Array, style: Mapping[str, Any], dots: bool) -> Any:
-    # Few points are shown as such: what lies between them is not known, and a single one would be no line at all.
+    # Few points get markers: a single one would be invisible as a line.
     marker = "o" if dots and len(x) <= 25 else ""
-    return axes.plot(x, y, marker=marker, markersize=3.5, linewidth=1.8 if len(x) < 300 else 1.0, **style)[0]
+    width = 1.8 if len(x) < 300 else 1.0
+    # Not clipped: the axis ends with the last point, whose marker would be cut in half.
+    return axes.plot(x, y, marker=marker, markersize=3.5, linewidth=width, clip_on=False, zorder=3, **style)[0]
 
 
 def _y_label(runs: Sequence[Run]) -> str:
@@ -119,13 +125,15 @@ def _y_label(runs: Sequence[Run]) -> str:
 
 
 def _caption(groups: Sequence[Group], band: BandKind) -> str:
-    counts = {len(group.runs) for group in groups}
-    if counts == {1}:
+    """Say what the lines of groups of several runs are."""
+    if not groups:
         return ""
-    several = "runs" if len(counts) > 1 else f"{counts.pop()} runs"
-    said = "mean and range" if band == "range" else "interquartile mean and 95 % bootstrap interval"
-    kept = any(run.target is not None for group in groups if len(group.runs) > 1 for run in group.runs)
-    return f"{said} of {several}" + "\na run that has reached its target keeps its last return" * kept
+    counts = {len(group.runs) for group in groups}
+    several = "runs" if len(counts) > 1 else f"{min(counts)} runs"
+    center = "interquartile mean" if min(counts) > 3 else "mean" if max(counts) <= 3 else "(interquartile) mean"
+    said = "mean and range" if band == "range" else f"{center} and 95 % bootstrap interval"
+    kept = any(run.ended for group in groups for run in group.runs)
+    return f"{said} of {several}; thin: single runs" + "\na run that has ended keeps its last return" * kept
 
 
 def _with_counts(groups: Sequence[Group]) -> list[str]:
@@ -142,8 +150,8 @@ def _scale_x(axes: "Axes", x: XAxis, largest: float) -> None:
     axes.set_xlabel(f"{_X_NAMES[x]}{f' ({name})' if name else ''}")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / unit:,.10g}")
     largest = largest or 1.0  # a single generation, counted from 0
-    axes.set_xlim(0, largest * 1.02)
-    # Round numbers of the unit, not of what is below it.
+    axes.set_xlim(0, largest)
+    # Ticks at round multiples of the unit.
     steps = [1, 2, 5, 10]
     ticks = MaxNLocator(nbins=9, steps=steps, integer=x != "seconds" and unit == 1).tick_values(0, largest / unit)
     axes.xaxis.set_major_locator(MultipleLocator(float(ticks[1] - ticks[0]) * unit))

@@ -1,4 +1,4 @@
-"""What a run's policies do, run again: the center on fixed seeds, and any individual that ever lived.
+"""Runs a run's policies again: the center on fixed seeds, and any individual of any generation.
 
 Owns the episodes that are run after training, in this process. Invariant: the same policy, seed and episode give the
 return that the run itself reported.
@@ -38,8 +38,7 @@ class EvaluationResult:
     Attributes
     ----------
     return_mean, return_std : float
-        Over the episodes whose return is finite, NaN if there is none; the standard deviation is that of all of them,
-        not of a sample.
+        Over the episodes with a finite return, NaN if there are none; the population standard deviation.
     returns : tuple of float
         Undiscounted sum of rewards of each episode.
     lengths : tuple of int
@@ -53,13 +52,13 @@ class EvaluationResult:
 
     @classmethod
     def of(cls, episodes: Sequence[tuple[float, int]]) -> "EvaluationResult":
-        """Sum up (return, length) pairs; there must be at least one."""
+        """Summarise (return, length) pairs, at least one."""
         returns, lengths = zip(*episodes, strict=True)
         known = [each for each in returns if math.isfinite(each)] or [math.nan]
         return cls(float(np.mean(known)), float(np.std(known)), tuple(returns), tuple(lengths))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as JSON values."""
+        """Return the attributes as JSON values."""
         return {
             "return_mean": self.return_mean,
             "return_std": self.return_std,
@@ -78,16 +77,16 @@ def evaluate(
     run : str or Path
         Run directory, or an exported .safetensors file.
     episodes : int or None
-        1 or more; the first ones are the same whatever their number; None: 100, or 1 of a function.
+        1 or more (default: 100, or 1 for a function). More episodes begin with the same ones.
     seed : int or None
-        Of the evaluation episodes; None takes the run's own, and so the episodes of its own evaluations.
+        Seed of the evaluation episodes (default: the run's, which repeats the episodes of its own evaluations).
     generation : int or None
-        Whose center, rebuilt from the journal; None takes the policy that the run has saved last.
+        Generation whose center to use (default: the last saved policy).
 
     Raises
     ------
     ConfigError
-        Episodes, seed or generation is impossible.
+        Episodes, seed or generation is out of range.
     RunDirectoryError
         The policy is missing, damaged, or does not fit its task.
     TaskError
@@ -101,14 +100,14 @@ def evaluate(
 
 
 def center(run: str | Path, generation: int | None = None) -> Policy:
-    """Return the center policy of a generation of a run; None takes the policy that the run has saved last.
+    """Return the center policy of a generation of a run (default: the last saved policy).
 
     Raises
     ------
     ConfigError
         The run has not reached that generation.
     RunDirectoryError
-        There is no policy, or no whole journal.
+        There is no policy, or no intact journal.
     """
     if generation is None:
         return Policy.load(run)
@@ -124,7 +123,7 @@ def open_task(policy: Policy, render_mode: str | None = None) -> Task:
     ConfigError
         The environment is not installed here, or its configuration is no longer valid.
     RunDirectoryError
-        The policy names no task, or observes something else.
+        The policy names no task, or its observations have another size.
     """
     if not policy.task:
         raise RunDirectoryError("the policy names no task; save it with task=..., or run it in an environment of yours")
@@ -141,12 +140,12 @@ def open_task(policy: Policy, render_mode: str | None = None) -> Task:
 
 
 def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) -> EvaluationResult:
-    """Run the first ``episodes`` evaluation episodes of ``seed``, or of the run's own seed when that is None.
+    """Run the first ``episodes`` evaluation episodes of ``seed`` (None: the run's own).
 
     Raises
     ------
     ConfigError
-        Episodes or seed is impossible.
+        Episodes or seed is out of range.
     TaskError
         The environment raised.
     """
@@ -172,7 +171,7 @@ def _name(policy: Policy) -> str:
 
 @contextmanager
 def _named(name: str, environment_seed: int) -> Iterator[None]:
-    """Say of which episode an environment's error is; it may raise anything."""
+    """Turn any exception of an environment into an error that names the episode."""
     try:
         yield
     except BaseException as error:
@@ -186,18 +185,20 @@ def _named(name: str, environment_seed: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Playback:
-    """Results of a member's episodes when they were run again.
+    """Results of running a member's episodes again.
 
     Attributes
     ----------
     return_ : float
         Mean over its episodes.
     length : int
-        Timesteps of all of them together.
+        Total timesteps.
     seeds : tuple of int
-        Environment seed of each.
-    recorded_return, recorded_length
-        What the journal has; a return of NaN where the member failed.
+        Environment seed of each episode.
+    recorded_return : float
+        Return in the journal; NaN where the member failed.
+    recorded_length : int
+        Length in the journal.
     """
 
     return_: float
@@ -208,19 +209,19 @@ class Playback:
 
     @property
     def exact(self) -> bool:
-        """Whether the episodes came out as they are recorded."""
-        if not math.isfinite(self.recorded_return):  # it failed by a return that was not finite
+        """Whether the results equal the recorded ones."""
+        if not math.isfinite(self.recorded_return):  # the member failed with a return that was not finite
             return not math.isfinite(self.return_)
         return (self.return_, self.length) == (self.recorded_return, self.recorded_length)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was seen as JSON values; ``seed`` is a list where a member has several episodes."""
+        """Return the results as JSON values; ``seed`` is a list where a member has several episodes."""
         seed = self.seeds[0] if len(self.seeds) == 1 else list(self.seeds)
         return {"return": self.return_, "length": self.length, "seed": seed}
 
 
 def open(run: str | Path) -> "Replay":
-    """Open the journal of a run; it alone is enough, and it may still be growing.
+    """Open the journal of a run, finished or in progress; no other file is needed.
 
     Raises
     ------
@@ -249,9 +250,9 @@ def recording_of(run: str | Path) -> journal.Recording:
 
 
 class Replay(Closing):
-    """Every individual that ever lived in a run, rebuilt from its journal.
+    """Rebuilds every individual of a run from its journal.
 
-    Generations are rebuilt one after the other, so asking in ascending order is quick; each is proved by the digest of
+    Generations are rebuilt one after the other, so ascending access is fast; each is checked against the digest of
     theta in the journal.
 
     Examples
@@ -268,7 +269,7 @@ class Replay(Closing):
             for index, entry in enumerate(self._recording.entries)
             if entry.kind == journal.Kind.GENERATION
         }
-        self._last: Generation | None = None  # members are asked for one after the other
+        self._last: Generation | None = None  # the generation read last, since its members are usually read in turn
         setup = setup_of(self._recording)
         self._table = setup.make_table()
         try:
@@ -279,12 +280,12 @@ class Replay(Closing):
 
     @property
     def generations(self) -> int:
-        """Generations that are recorded."""
+        """Number of recorded generations."""
         return self._recording.generations
 
     @property
     def config(self) -> TrainConfig:
-        """Settings at the generation that was asked for last."""
+        """Settings at the generation that was requested last."""
         return self._history.state.setup.config
 
     def population_size(self, generation: int) -> int:
@@ -292,7 +293,7 @@ class Replay(Closing):
         return len(self._record(generation).returns)
 
     def returns(self, generation: int) -> NDArray[np.float64]:
-        """Return what was recorded: float64 (n,), the task's own returns in member order; NaN where one failed."""
+        """Return the recorded returns in member order: float64 (n,); NaN where a member failed."""
         return self._record(generation).returns.copy()
 
     def lengths(self, generation: int) -> NDArray[np.int64]:
@@ -300,7 +301,7 @@ class Replay(Closing):
         return self._record(generation).lengths.astype(np.int64)
 
     def theta(self, generation: int) -> NDArray[np.float32]:
-        """Return the center of a generation: float32 (dim,), after that many updates; up to ``generations``."""
+        """Return the center after ``generation`` updates: float32 (dim,)."""
         return self._history.seek(generation).algorithm.theta.copy()
 
     def member(self, generation: int, index: int) -> NDArray[np.float32]:
@@ -313,19 +314,21 @@ class Replay(Closing):
         return self._history.seek(generation).policy()
 
     def play(self, generation: int, index: int, task: Task | None = None) -> Playback:
-        """Run a member's episodes again, under the same seeds, limit and action noise.
+        """Run a member's episodes again, with the same seeds, limit and action noise.
 
         Parameters
         ----------
+        generation, index : int
+            The member.
         task : Task or None
-            Where to play, closed afterwards; None makes the run's own.
+            Task to run, closed afterwards (default: the run's own).
 
         Raises
         ------
         ConfigError
             There is no such generation or member.
         TaskError
-            The environment raised, as it may have done in the run.
+            The environment raised.
         """
         record = self._check_member(generation, index)
         state = self._history.seek(generation)
@@ -366,5 +369,5 @@ class Replay(Closing):
         return self._last
 
     def close(self) -> None:
-        """Give the noise table back."""
+        """Free the noise table."""
         self._table.close()

@@ -1,4 +1,4 @@
-"""Runs as they lie on disk: their configurations and their curves, finished or still in progress.
+"""Reads the configurations and curves of runs, finished or in progress, from their directories.
 
 Owns the reading of metrics.csv and of the configuration for comparisons. Knows nothing of what is drawn or tabulated.
 Invariant: a `Run` has at least one generation.
@@ -24,7 +24,7 @@ from pyes.run.metrics import read_rows
 XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
 X_AXES: tuple[XAxis, ...] = get_args(XAxis)
 
-#: Of what does not decide theta: keys about where a run lies and what it writes say nothing about its results.
+#: Keys about where a run is stored and what it writes, left out of comparisons.
 _SILENT = ("run_dir", "resume", "force", "logger", "snapshot")
 
 Float64Array = NDArray[np.float64]
@@ -34,8 +34,8 @@ Float64Array = NDArray[np.float64]
 class Run:
     """One run.
 
-    ``settings`` decide theta, ``conditions`` (budgets, cluster, evaluation) do not; both have dotted keys, and leave
-    out what is null. Without any configuration both are empty.
+    ``settings`` affect theta, ``conditions`` (budgets, cluster, evaluation) do not; both have dotted keys and leave out
+    null values. They are empty if the run has no configuration.
     """
 
     path: Path
@@ -51,13 +51,24 @@ class Run:
 
     @property
     def target(self) -> float | None:
-        """The ``target_return`` that the run has reached, and ended with; None if it did not."""
+        """The ``target_return`` that ended the run, or None."""
         target = self.conditions.get("target_return")
         last = self.rows[-1].get("eval_return_mean", -math.inf)
         return float(target) if target is not None and last >= target else None
 
+    @property
+    def ended(self) -> bool:
+        """Whether the run has used up a budget: generations, timesteps, nine tenths of its time, or its target."""
+        last, budgets = self.rows[-1], self.conditions
+        used = {
+            "generations": last["generation"] + 1,
+            "timesteps": last["timesteps"],
+            "time_limit": last["seconds"] / 0.9,
+        }
+        return self.target is not None or any(key in budgets and used[key] >= budgets[key] for key in used)
+
     def curve(self, x: XAxis) -> tuple[Float64Array, Float64Array]:
-        """Return x, ascending, and the returns there: evaluations of the center, else means of the population."""
+        """Return ascending x and the returns: evaluations of the center, or else means of the population."""
         points = [(row[x], row["eval_return_mean"]) for row in self.evaluations]
         points = points or [(row[x], row["return_mean"]) for row in self.rows]
         curve = np.array(sorted(dict(points).items()), np.float64)
@@ -65,7 +76,7 @@ class Run:
 
 
 def read(paths: Iterable[str | Path]) -> list[Run]:
-    """Read runs, and all runs below folders that are none themselves; one that is named twice is there once.
+    """Read runs, and all runs below folders that are not runs themselves; duplicates are dropped.
 
     Raises
     ------
@@ -80,7 +91,7 @@ def read(paths: Iterable[str | Path]) -> list[Run]:
 
 
 def title(runs: Iterable[Run]) -> str:
-    """Return the task that all runs have, or nothing."""
+    """Return the task that all runs have in common, or an empty string."""
     names = ("task.factory", "task.env_id", "task.name")
     tasks = {next((str(run.settings[key]) for key in names if run.settings.get(key)), "") for run in runs}
     return tasks.pop() if len(tasks) == 1 else ""
@@ -99,7 +110,7 @@ def _read_below(path: Path) -> list[Run]:
     found = sorted((file.parent for file in path.rglob("metrics.csv")), key=_natural)
     if not found:
         raise RunDirectoryError(f"no metrics.csv in or below {path}; name a directory that pyes train has printed")
-    # Of a sweep still under way, the runs without a first generation are not there yet.
+    # In a sweep that is still in progress, some runs have no generation yet.
     begun = [_run(run, rows) for run in found if (rows := _rows(run))]
     if not begun:
         raise RunDirectoryError(f"none of the {len(found)} runs below {path} has finished a generation")
@@ -107,7 +118,7 @@ def _read_below(path: Path) -> list[Run]:
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
-    """Sort key by which run 10 follows run 9."""
+    """Return a sort key that puts run 10 after run 9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path)) if part]
 
 
@@ -120,12 +131,12 @@ def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested mappings as one with dotted keys, without those that have no value."""
+    """Flatten nested mappings to dotted keys, without empty values."""
     return {key: value for key, value in configuration.flat(values).items() if value is not None and value != {}}
 
 
 def _rows(path: Path) -> list[dict[str, float]]:
-    """Return the finite numbers of metrics.csv, row by row; a row that lacks some that are needed is left out."""
+    """Return the finite numbers of each row of metrics.csv, without rows that lack a needed one."""
     file = path / "metrics.csv"
     try:
         texts = read_rows(file)
@@ -145,19 +156,19 @@ def _numbers(texts: Mapping[str, str | None]) -> dict[str, float]:
         try:
             number = float(text or "nan")
         except (TypeError, ValueError):
-            continue  # a digest, or the rest of a damaged row
+            continue  # a digest, or part of a damaged row
         if math.isfinite(number):
             numbers[key] = number
     return numbers
 
 
 def _config(path: Path) -> dict[str, Any]:
-    """Return the configuration a run was trained with, from the best source there is; empty without any."""
+    """Return the configuration of a run from the first file that has it; empty if none has."""
     try:
         if (path / "config.json").exists():
             return dict(json.loads((path / "config.json").read_bytes()))
         if (path / ".hydra" / "config.yaml").exists():
-            yaml = importlib.import_module("yaml")  # comes with Hydra, and so do these files
+            yaml = importlib.import_module("yaml")  # installed with Hydra, which wrote this file
             return dict(yaml.safe_load((path / ".hydra" / "config.yaml").read_bytes()))
         if (path / "policy.json").exists():
             policy = json.loads((path / "policy.json").read_bytes())

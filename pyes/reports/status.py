@@ -1,4 +1,4 @@
-"""How a head and its nodes are doing, asked over the wire."""
+"""Asks a head over the network for the state of its nodes, and prints it."""
 
 import asyncio
 import json
@@ -28,9 +28,9 @@ def ask(address: Address, key: str | None) -> dict[str, Any]:
     ConfigError
         A key is needed, or it cannot be used.
     ClusterError
-        Nothing answers there, or it is no head.
+        Nothing answers at this address, or it is not a head.
     RefusedError
-        The head does not let this program in.
+        The head refuses this program.
     """
     keys.check_needed(address, key)
     try:

@@ -1,7 +1,7 @@
-"""Runs as one table: a row a group, with where it ended and how fast it got to given returns.
+"""A table with one row per group of runs: its final return and how fast it reached given returns.
 
-Owns the figures of a row and their Markdown. Groups and labels are those of the learning curves. Knows nothing of how
-runs are read. Invariant: evaluations of the center alone count, never returns of the population.
+Owns the numbers of a row and their Markdown. Groups and labels are those of the learning curves. Knows nothing of how
+runs are read. Invariant: only evaluations of the center count, never returns of the population.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ _NOTHING = "-"
 
 @dataclass(frozen=True)
 class Spread:
-    """Median, least and greatest over the runs of a group."""
+    """Median, minimum and maximum over the runs of a group."""
 
     median: float
     min: float
@@ -30,7 +30,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Reached:
-    """How runs got to a return: medians over those whose evaluations reached it; None where none did."""
+    """How fast runs reached a return: medians over the runs that reached it; None where none did."""
 
     target: float
     reached: int  # runs
@@ -41,7 +41,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class TableRow:
-    """Figures of a group; None where it has no evaluation."""
+    """Numbers of a group; None where it has no evaluation."""
 
     label: str
     runs: list[str]  # their directories
@@ -49,19 +49,19 @@ class TableRow:
     final_evaluation: Spread | None
     best_evaluation: Spread | None
     targets: list[Reached]
-    timesteps: float  # median at the end, or so far
+    timesteps: float  # median of the totals so far
     seconds: float
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows, and the task that all their runs have; empty if they have several."""
+    """Rows, and the task that all their runs have in common, or an empty string."""
 
     task: str
     rows: list[TableRow]
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return nested dicts and lists, as JSON has them."""
+        """Return the table as nested dicts and lists."""
         return dataclasses.asdict(self)
 
     def to_markdown(self) -> str:
@@ -81,9 +81,9 @@ def table(runs: Sequence[str | Path], targets: Iterable[float] = ()) -> Table:
     Parameters
     ----------
     runs : Sequence[str or Path]
-        Run directories, or folders with runs somewhere below (of a multirun); finished or in progress.
+        Run directories, or folders with runs somewhere below them (such as a multirun); finished or in progress.
     targets : Iterable[float]
-        Returns, of which to say when evaluations first reached them.
+        Returns whose first time of being reached is reported.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def _cells(row: TableRow) -> list[str]:
 
 
 def _of(spread: Spread | None) -> str:
-    """Return the numbers of a spread with as many decimals as give the largest of them four digits."""
+    """Return the numbers of a spread, rounded so that the largest has four digits."""
     if spread is None:
         return _NOTHING
     largest = max(abs(spread.min), abs(spread.max))

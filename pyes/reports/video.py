@@ -1,7 +1,7 @@
-"""A rollout of the center, or of any individual, as an mp4 video.
+"""Records episodes of the center, or of any individual, as an mp4 video.
 
-Owns frames and their encoding; the episodes are those of ``pyes.reports.replay``. Invariant: what is seen is the
-episode whose return is reported: the same task, policy and seed, with a picture taken at every timestep.
+Owns frames and their encoding; `pyes.reports.replay` runs the episodes. Invariant: the video shows the episode whose
+return is reported: the same task, policy and seed, one frame per timestep.
 """
 
 import importlib
@@ -27,34 +27,34 @@ _UNWRITTEN = "ffmpeg could not write the video; is there room for it on the disk
 def record(
     run: str | Path, output: str | Path, episodes: int = 1, seed: int | None = None, generation: int | None = None
 ) -> EvaluationResult:
-    """Film the first evaluation episodes of a run's center policy, one after the other.
+    """Record the first evaluation episodes of a run's center policy, one after the other.
 
     Parameters
     ----------
     run : str or Path
         Run directory, or an exported .safetensors file.
     output : str or Path
-        .mp4 file to write: H.264, yuv420p, in real time by the task's frame rate.
+        .mp4 file to write: H.264, yuv420p, at the task's frame rate.
     episodes : int
         1 or more.
     seed : int or None
-        Of the evaluation episodes; None takes the run's own.
+        Seed of the evaluation episodes (default: the run's own).
     generation : int or None
-        Whose center, rebuilt from the journal; None takes the policy that the run has saved last.
+        Generation whose center to use (default: the last saved policy).
 
     Returns
     -------
     EvaluationResult
-        Return and length of each episode that is seen.
+        Return and length of each recorded episode.
 
     Raises
     ------
     ConfigError
-        The package imageio-ffmpeg is missing, or the file cannot be written or is no .mp4.
+        The package imageio-ffmpeg is missing, or the file cannot be written or has another suffix.
     RunDirectoryError
         The policy is missing or damaged.
     PyesError
-        The environment gives no pictures, or the encoder failed.
+        The environment cannot render, or the encoder failed.
     """
     _check_encoder(Path(output))
     policy = center(run, generation)
@@ -63,7 +63,7 @@ def record(
 
 
 def record_member(run: str | Path, output: str | Path, generation: int, member: int) -> Playback:
-    """Film the episodes of one individual of a run, run again under the same seeds.
+    """Run the episodes of one individual of a run again, with the same seeds, and record them.
 
     Parameters
     ----------
@@ -72,21 +72,21 @@ def record_member(run: str | Path, output: str | Path, generation: int, member: 
     output : str or Path
         .mp4 file to write.
     generation, member : int
-        Which one.
+        The individual.
 
     Returns
     -------
     Playback
-        What is seen.
+        Results of the recorded episodes.
 
     Raises
     ------
     ConfigError
-        As `record`, or there is no such generation or member.
+        As in `record`, or there is no such generation or member.
     RunDirectoryError
         The journal is missing or damaged.
     PyesError
-        The environment gives no pictures or raised, or the encoder failed.
+        The environment cannot render or raised, or the encoder failed.
     """
     _check_encoder(Path(output))
     with replay.open(run) as individuals:
@@ -97,7 +97,7 @@ def record_member(run: str | Path, output: str | Path, generation: int, member: 
 
 @contextmanager
 def _filmed(policy: Policy, output: Path) -> Iterator["_FilmedTask"]:
-    """Lend the task of a policy, with every timestep going on film; the film is at ``output`` when all is well."""
+    """Open the task of a policy and record every timestep; the video is moved to ``output`` on success."""
     with (
         _no_window(),
         open_task(policy, render_mode="rgb_array") as task,
@@ -108,7 +108,7 @@ def _filmed(policy: Policy, output: Path) -> Iterator["_FilmedTask"]:
 
 
 class _Film:
-    """Frames on their way into a file; the first one sets the size."""
+    """Encodes frames into a file; the first one sets the size."""
 
     def __init__(self, path: Path, frames_per_second: float) -> None:
         self._encoder = importlib.import_module("imageio_ffmpeg")
@@ -134,10 +134,10 @@ class _Film:
             (width, height),
             fps=self._frames_per_second,
             codec="libx264",
-            quality=None,  # the encoder's own
+            quality=None,  # the encoder's default
             macro_block_size=2,
             ffmpeg_log_level="quiet",
-            output_params=["-movflags", "+faststart"],  # players begin before they have all of it
+            output_params=["-movflags", "+faststart"],  # lets players start before the download ends
         )
         next(writer)
         return writer
@@ -152,7 +152,7 @@ class _Film:
                 self._check()
 
     def _check(self) -> None:
-        """Count the frames in the file: the library does not say when its encoder has failed."""
+        """Count the frames in the file, since the library does not report a failed encoder."""
         try:
             written, _ = self._encoder.count_frames_and_secs(self._path)
         except RuntimeError as error:
@@ -162,7 +162,7 @@ class _Film:
 
 
 class _FilmedTask(TaskAround):
-    """A task whose every timestep goes on film."""
+    """A task that records a frame at every timestep."""
 
     def __init__(self, task: Task, film: _Film) -> None:
         super().__init__(task)
@@ -181,11 +181,11 @@ class _FilmedTask(TaskAround):
         return result
 
     def close(self) -> None:
-        """Leave the task open: its owner closes it."""
+        """Do nothing: the owner of the task closes it."""
 
 
 def _even(frame: Any) -> NDArray[np.uint8]:
-    """Return a frame with even width and height, its last row or column repeated where needed: yuv420p wants pairs."""
+    """Pad a frame to even width and height, which yuv420p needs, by repeating its last row or column."""
     pixels = np.asarray(frame)
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
         raise PyesError(f"the environment renders {pixels.dtype} {pixels.shape}, expected uint8 (height, width, 3)")
@@ -195,7 +195,7 @@ def _even(frame: Any) -> NDArray[np.uint8]:
 
 @contextmanager
 def _no_window() -> Iterator[None]:
-    """Keep environments that draw with SDL from looking for a display, which a server does not have."""
+    """Make environments that draw with SDL work without a display."""
     before = os.environ.get("SDL_VIDEODRIVER")
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     try:
@@ -206,13 +206,7 @@ def _no_window() -> Iterator[None]:
 
 
 def _check_encoder(output: Path) -> None:
-    """Reject an output that is no .mp4; make sure that there is an encoder.
-
-    Raises
-    ------
-    ConfigError
-        It says how to get one.
-    """
+    """Reject an output without the suffix .mp4, and a missing encoder."""
     if output.suffix != ".mp4":
         raise ConfigError(f"cannot write a video to {output}: suffix {output.suffix!r}, expected .mp4")
     try:

@@ -1,9 +1,9 @@
-"""Settings in the words of the field: ``algorithm.name=openai_es`` is OpenAI-ES, ``task.episodes=5`` is 5 episodes.
+"""Describes settings in readable words: ``algorithm.name=openai_es`` is OpenAI-ES, ``task.episodes=5`` is 5 episodes.
 
-Owns names, phrases, and the choice of the few that tell configurations apart. Knows nothing of runs. Invariant:
-settings that differ read differently.
+Owns names, phrases, and the choice of the few that distinguish configurations. Knows nothing of runs. Invariant:
+different settings have different descriptions.
 
-A *feature* is what one or several settings say together; its key is dotted, or one of `_NAMED`.
+A *feature* describes one or several settings together; its key is a dotted setting, or one of `_NAMED`.
 """
 
 import json
@@ -14,9 +14,9 @@ from typing import Any
 from pyes import config as configuration
 from pyes.config.registry import ALGORITHMS
 
-#: Features that say most, in the order in which readers look for them.
+#: The most important features, in the order in which they are shown.
 _NAMED = ("algorithm", "task", "network", "optimizer")
-#: Settings that these are made of.
+#: Settings from which these are made.
 _PARTS = (
     "algorithm.name", "algorithm.factory", "algorithm.optimizer", "task.factory", "task.env_id", "network.name",
     "network.module", "network.hidden", "optimizer.name",
@@ -26,7 +26,7 @@ _NAMES = {
     "linear": "linear", "mlp": "MLP", "rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "dqn": "DQN",
     "adam": "Adam", "sgd": "SGD", "clipup": "ClipUp",
 }  # fmt: skip
-#: What is counted, in the plural.
+#: Units of settings that are counts, in the plural.
 _COUNTED = {
     "task.episodes": "episodes",
     "task.max_timesteps": "timesteps an episode",
@@ -46,12 +46,12 @@ _WORDS = {
     "noise.dtype": "noise",
     "task.name": "task",
 }
-#: Sections whose keys are understood without them.
+#: Sections whose names are left out, since their keys are clear without.
 _SECTIONS = ("algorithm", "task", "network", "optimizer")
 
 
 def features(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return what settings with dotted keys say, feature by feature."""
+    """Return the description of each feature of settings with dotted keys."""
     named = {
         "algorithm": _text(settings.get("algorithm.factory") or "")
         or _joined(settings, "algorithm.name", "algorithm.optimizer"),
@@ -64,10 +64,10 @@ def features(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def labels(each: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return a label for each configuration, made of few features that tell them apart, names first.
+    """Return a label for each configuration, made of few features that distinguish them, names first.
 
-    The features are taken in the order of `_ranked` as long as they tell more of the configurations apart. A single
-    configuration is called by its algorithm.
+    Features are added in the order of `_ranked` if they distinguish more of the configurations. The label of a single
+    configuration is its algorithm.
     """
     chosen: list[str] = []
     told = 1
@@ -86,12 +86,12 @@ def _ranked(each: Sequence[Mapping[str, str]]) -> list[str]:
     values = {key: len({texts.get(key) for texts in each}) for key in every}
     names = [key for key in _NAMED if values.get(key, 1) > 1]
     others = [key for key in every if key not in _NAMED and values[key] > 1]
-    others.sort(key=lambda key: (key.split(".")[0] in configuration.FREE, -values[key]))  # else as they stand
+    others.sort(key=lambda key: (key.split(".")[0] in configuration.FREE, -values[key]))  # a stable sort
     return names + others
 
 
 def _joined(settings: Mapping[str, Any], name: str, more: str = "") -> str:
-    """Return a name, and the rest of it: Nevergrad and the optimiser of its registry, MLP and its layers."""
+    """Return a name with its details: Nevergrad with the name of its optimiser, MLP with its layers."""
     given = str(settings.get(name, ""))
     rest = settings.get(more, "")
     rest = "-".join(map(str, rest)) if isinstance(rest, list) else str(rest)
@@ -100,7 +100,7 @@ def _joined(settings: Mapping[str, Any], name: str, more: str = "") -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value, of a number ten digits."""
+    """Return a value as text, numbers with ten digits."""
     if isinstance(value, float):
         return f"{value:.10g}"
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10_000:
@@ -109,7 +109,7 @@ def _text(value: Any) -> str:
 
 
 def _words_apart(keys: Sequence[str]) -> dict[str, str]:
-    """Return words for each key; those that would be mistaken for each other have their sections before them."""
+    """Return words for each key, preceded by the section where they would be ambiguous."""
     counts = Counter(map(_words, keys))
     return {key: _words(key, section=counts[_words(key)] > 1) for key in keys}
 
@@ -125,7 +125,7 @@ def _words(key: str, section: bool = False) -> str:
 
 
 def _phrase(key: str, words: str, text: str | None) -> str:
-    """Return how a feature is said, its text being None where the setting has no value."""
+    """Return the phrase for a feature; ``text`` is None where the setting has no value."""
     if key in _NAMED:
         return text or ""
     if key in _COUNTED:

@@ -1,7 +1,7 @@
 """What a run adapts to its results: the length of training episodes, their number per member, and the population.
 
-Owns three rules, each off unless its section of the configuration turns it on. A rule sees nothing but what the journal
-holds, in whole numbers or in sums of a fixed order, so every machine and every resume decides the same.
+Owns three rules, each enabled by its section of the configuration. A rule uses only data of the journal, as integers or
+in sums of a fixed order, so it gives the same results on every machine and after every resume.
 """
 
 import numpy as np
@@ -51,10 +51,9 @@ class EpisodeLimit:
 class Averaging:
     """Adapts the number of episodes per member to the noise in the returns.
 
-    Where returns are noisier than members differ, a ranking is mostly luck; the mean over more episodes is less noisy,
-    and costs as much more. Hansen et al. 2009 (UH-CMA-ES, section III) measure the noise by how ranks change when
-    members are evaluated again, and adapt the number of evaluations to it. Here nothing is evaluated again: the two
-    halves of a member's episodes are two evaluations of it, see `agreement`.
+    If the noise exceeds the differences between members, their ranking is mostly random; a mean over more episodes is
+    less noisy but costs more. Hansen et al. 2009 (UH-CMA-ES, section III) measure the noise by the change of ranks when
+    members are evaluated again. Here the two halves of a member's episodes serve as two evaluations, see `agreement`.
 
     Parameters
     ----------

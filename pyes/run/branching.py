@@ -1,6 +1,6 @@
-"""How a run goes another way: from its theta, under other settings.
+"""Continues a run from its theta under other settings (``force=true``).
 
-Owns what is kept of the state and what begins anew. Invariant: whatever the changed settings do not concern is kept.
+Owns which parts of the state are kept or reset. Invariant: only parts that changed settings affect are reset.
 """
 
 from dataclasses import replace
@@ -11,12 +11,12 @@ from pyes.run.state import RunState, Setup
 
 
 def branch(state: RunState, setup: Setup) -> RunState:
-    """Return a state that goes on from the theta of ``state`` under the settings of ``setup``.
+    """Return a state that continues from the theta of ``state`` under the settings of ``setup``.
 
     Raises
     ------
     ConfigError
-        Theta does not fit the policy that the settings make.
+        Theta does not fit the policy of the new settings.
     """
     _check_network(state.setup, setup)
     new = RunState(setup, state.table)
@@ -39,7 +39,7 @@ def _check_network(old: Setup, new: Setup) -> None:
 
 
 def _algorithm(old: RunState, new: RunState) -> dict[str, Any]:
-    """Return the algorithm's state; schedules and an optimizer whose settings have changed begin anew."""
+    """Return the algorithm's state; schedules and an optimizer whose settings have changed are reset."""
     before, after = old.setup.config, new.setup.config
     kept = old.algorithm.state_dict()
     starts = after.algorithm.starts(before.algorithm)
@@ -52,7 +52,7 @@ def _algorithm(old: RunState, new: RunState) -> dict[str, Any]:
 
 
 def _keep_adapted(old: RunState, new: RunState) -> None:
-    """Keep the episode limit and the number of episodes as they have adapted, unless their settings have changed."""
+    """Keep the adapted episode limit and number of episodes, unless their settings have changed."""
     before, after = old.setup, new.setup
     limits = [(each.config.episode_limit, each.max_timesteps) for each in (before, after)]
     if limits[0] == limits[1]:

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _SNAPSHOTS_KEPT = 3
 
-#: Lock files that this process holds. Forked children let go of them: a lock must end with the process that took it.
+#: Lock files that this process holds. Forked children close them, since a lock must end with the process that took it.
 _held: "weakref.WeakSet[IO[str]]" = weakref.WeakSet()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: [file.close() for file in list(_held)])
@@ -34,13 +34,13 @@ if hasattr(os, "register_at_fork"):
 class RunDirectory:
     """The files of one run.
 
-    lock                 held by the process that writes the run, and names it
+    lock                 locked by the process that writes the run; contains its id and host
     config.json          the resolved configuration
-    journal.bin          returns of the members of each generation: the run itself
-    train.log            what the head and its workers said
-    nodes.csv            one row a generation and node, where there are several
-    metrics.csv          one row a generation
-    snapshots/           whole states to go on from quickly, the newest few
+    journal.bin          returns of the members of each generation, from which the run can be rebuilt
+    train.log            log of the head and its workers
+    nodes.csv            one row per generation and node, with several nodes
+    metrics.csv          one row per generation
+    snapshots/           the newest complete states, for a fast resume
     policy.safetensors   the center policy, with policy.json
     learning_curve.png   drawn at the end
     """
@@ -59,7 +59,7 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the directory for this process; the kernel gives it back however the process ends.
+        """Lock the directory for this process; the kernel releases the lock however the process ends.
 
         Raises
         ------
@@ -90,7 +90,7 @@ class RunDirectory:
                         "system with locks"
                     ) from error
             _held.add(file)
-            with suppress(OSError):  # a full disk: the lock holds without a name, too
+            with suppress(OSError):  # on a full disk the lock holds even without the name
                 file.truncate(0)
                 file.write(f"{os.getpid()}@{socket.gethostname()}\n")
                 file.flush()
@@ -99,7 +99,7 @@ class RunDirectory:
             yield
 
     def add_to_log(self, text: str) -> None:
-        """Append to the log from outside of a run; not if another process holds the directory, whose log it then is."""
+        """Append to the log when no run is in progress; does nothing if another process holds the lock."""
         with suppress(OSError), ExitStack() as stack:
             if fcntl is not None and self.lock_file.exists():
                 fcntl.flock(stack.enter_context(open(self.lock_file, "r+b")), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -122,46 +122,34 @@ class RunDirectory:
             raise RunDirectoryError(f"run_dir: cannot write to {self.path} ({reason}); choose another one") from error
 
     def check_begun(self) -> None:
-        """Refuse to go on with a run where none has begun.
-
-        Raises
-        ------
-        RunDirectoryError
-            It holds no run.
-        """
+        """Check that there is a run to resume; RunDirectoryError otherwise."""
         if not self.config.exists() and not self.journal.exists():
             raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it")
 
     def check_free(self) -> None:
-        """Refuse to begin a run where there is one.
-
-        Raises
-        ------
-        RunDirectoryError
-            It holds a run.
-        """
+        """Check that there is no run yet; RunDirectoryError otherwise."""
         if (self.journal.exists() and self.journal.stat().st_size > 0) or self.has_results():
             raise RunDirectoryError(
                 f"run_dir: {self.path} already holds a run; go on with it (resume={self.path}) or choose another one"
             )
 
     def has_results(self) -> bool:
-        """Whether there is anything that only a run with a journal can have left."""
+        """Whether there are files that only a run with a journal writes."""
         rows = self.metrics.read_bytes().count(b"\n") - 1 if self.metrics.exists() else 0
         return rows > 0 or bool(self._snapshots())
 
     def write_config(self, config: TrainConfig) -> None:
-        """Write the configuration, as it stands now.
+        """Write the configuration.
 
         Raises
         ------
         ConfigError
-            It cannot be written; the one before it stays.
+            It cannot be written; the old file is unchanged.
         """
         write_file(self.config, (json.dumps(configuration.to_mapping(config), indent=2) + "\n").encode())
 
     def read_config(self) -> TrainConfig:
-        """Return the configuration that the run was started with.
+        """Return the configuration in config.json.
 
         Raises
         ------
@@ -180,12 +168,12 @@ class RunDirectory:
             ) from error
 
     def save_snapshot(self, generation: int, state: dict[str, Any]) -> None:
-        """Write a whole state beside the others, and drop all but the newest few.
+        """Write a snapshot, and delete all but the newest few.
 
         Raises
         ------
         ConfigError
-            It cannot be written; the older snapshots are as they were.
+            It cannot be written; the older snapshots are unchanged.
         """
         write_file(self.snapshots / f"generation-{generation:08d}.safetensors", packing.pack(state))
         for path in self._snapshots()[:-_SNAPSHOTS_KEPT]:
@@ -193,12 +181,12 @@ class RunDirectory:
                 path.unlink()
 
     def whole_snapshots(self) -> Iterator[dict[str, Any]]:
-        """Yield the states on disk that are whole, the newest first; the others are named in the log."""
+        """Yield the intact snapshots, the newest first; damaged ones are named in the log."""
         for path in reversed(self._snapshots()):
             try:
                 state = packing.unpack(path.read_bytes())
             except (OSError, ValueError) as error:
-                logger.warning("snapshot %s is damaged (%s): the one before it serves", path.name, error)
+                logger.warning("snapshot %s is damaged (%s); trying the previous one", path.name, error)
                 continue
             yield state
 

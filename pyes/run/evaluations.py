@@ -1,7 +1,7 @@
 """When the center is evaluated: every ``evaluation.every`` generations, within ``evaluation.share`` of the timesteps.
 
-Owns the rule, which counts timesteps that the journal holds and never looks at a clock. So the generations with an
-evaluation follow from the settings, and a resumed run evaluates where an uninterrupted one does.
+Owns the rule, which depends on the timesteps in the journal and never on a clock. So the settings determine which
+generations are evaluated, and a resumed run evaluates the same ones as an uninterrupted run.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class EvaluationCosts:
     Attributes
     ----------
     total : int
-        Of all of them.
+        Timesteps of all evaluations.
     last, episodes : int
-        Timesteps and episodes of the last one; both 0 before the first.
+        Timesteps and episodes of the last evaluation; both 0 before the first.
     """
 
     total: int = 0
@@ -27,12 +27,12 @@ class EvaluationCosts:
     episodes: int = 0
 
     def add(self, record: Evaluation) -> None:
-        """Count one more evaluation; one that was recorded without a share costs nothing."""
+        """Add an evaluation; one that was recorded without a share costs nothing."""
         self.last, self.episodes = record.timesteps or 0, len(record.returns)
         self.total += self.last
 
     def expected(self, episodes: int) -> float:
-        """Return the timesteps that so many episodes will take if they are as long as those of the last evaluation."""
+        """Return the timesteps of ``episodes`` episodes of the mean length of the last evaluation's."""
         return self.last * episodes / self.episodes if self.episodes else 0.0
 
 
@@ -44,11 +44,11 @@ def is_due(config: EvaluationConfig, generation: int, timesteps: int, costs: Eva
     config : EvaluationConfig
         ``every``, ``episodes`` and ``share``.
     generation : int
-        Updates that theta has had.
+        Number of updates of theta.
     timesteps : int
-        Of training, so far.
+        Timesteps of training so far.
     costs : EvaluationCosts
-        Of the evaluations so far; without any, the first one is never skipped.
+        Costs of the evaluations so far; the first one is never skipped.
     """
     if not config.every or generation % config.every:
         return False
@@ -58,12 +58,12 @@ def is_due(config: EvaluationConfig, generation: int, timesteps: int, costs: Eva
 
 
 def ends_before_one(recording: Recording, config: EvaluationConfig) -> bool:
-    """Whether the last record is a generation after which an evaluation is due: the run was stopped in between."""
+    """Whether the run was stopped between a generation and the evaluation due after it."""
     generation = recording.generations
     if not generation or recording.entries[-1].kind != Kind.GENERATION:
         return False
     if not config.every or generation % config.every:
-        return False  # saves reading the journal
+        return False  # without reading the journal
     timesteps, costs = 0, EvaluationCosts()
     for index in range(len(recording)):
         record = recording[index]

@@ -1,7 +1,7 @@
 """The history of a run: its journal, applied record by record.
 
-Owns the way from records to states. Invariant: the state at a generation is the one that the live run had there, bit
-for bit; each record proves it, as it names the theta that it was made with.
+Owns the way from records to states. Invariant: the rebuilt state of a generation equals that of the live run bit for
+bit; this is checked at each record, which contains the hash of its theta.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from pyes.run.state import RunState, Setup
 
 
 def setup_of(recording: Recording) -> Setup:
-    """Return the setup that a run began with.
+    """Return the setup at the start of a run.
 
     Raises
     ------
@@ -36,23 +36,23 @@ def _setup(start: Start) -> Setup:
 
 
 class History:
-    """A run's records, and the state that those applied so far lead to.
+    """A run's records, and the state after those applied so far.
 
     Parameters
     ----------
     recording : Recording
-        With at least one record.
+        At least one record.
     setup : Setup
-        The one that the run began with.
+        Setup at the start of the run.
     table : NoiseTable
-        The one that the setup describes.
+        Noise table of the setup.
     snapshots : Iterable[dict[str, Any]]
-        States to begin at, the best one first; one that is not of this journal is passed over.
+        States to begin with, the best one first; those of another journal are skipped.
 
     Raises
     ------
     JournalError
-        The table is another one than the run's.
+        The table differs from the run's.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class History:
         self._recording, self._setup, self._table = recording, setup, table
         start = recording[0]
         if not isinstance(start, Start) or start.table != table.fingerprint:
-            raise JournalError(f"{recording.path}: the noise table that its settings make is not the one it was run on")
+            raise JournalError(f"{recording.path}: the noise table of its settings differs from the recorded one")
         self.state = RunState(setup, table)
         self._applied = 0  # records
         for snapshot in snapshots:
@@ -81,7 +81,7 @@ class History:
         Raises
         ------
         JournalError
-            It was made with another theta than the one that is rebuilt here.
+            Its theta differs from the one rebuilt here.
         """
         record = self._recording[self._applied]
         if isinstance(record, Start) and self._applied:
@@ -91,22 +91,22 @@ class History:
         return record
 
     def seek(self, generation: int) -> RunState:
-        """Return the state in which the members of ``generation`` were drawn, which must not be changed.
+        """Return the state from which the members of ``generation`` were drawn; it must not be changed.
 
         Raises
         ------
         ConfigError
-            The run has not come that far.
+            The run has not reached that generation.
         JournalError
-            A record on the way was made with another theta than the one that is rebuilt here.
+            The theta of an earlier record differs from the one rebuilt here.
         """
         if not 0 <= generation <= self._recording.generations:
             raise ConfigError(
-                f"generation: got {generation}, expected 0 to {self._recording.generations}, as far as the run has come"
+                f"generation: got {generation}, expected 0 to {self._recording.generations}, the generations of the run"
             )
         if generation < self.state.generation:
             self.state, self._applied = RunState(self._setup, self._table), 0
-        # Another way of the run may begin at this very generation.
+        # A new start with other settings may be recorded at this very generation.
         while not self.ended and not self._ends_at(generation):
             self.advance()
         return self.state

@@ -1,16 +1,16 @@
-"""The journal of a run: an append-only file of what cannot be computed again, from which all the rest follows.
+"""The journal of a run: an append-only file of all results from which the rest of the run can be computed again.
 
-Owns the format of ``journal.bin``; knows nothing of algorithms, tasks or theta itself. Invariants: a record is in the
-file whole or not at all, and a chain of digests makes each one vouch for all before it.
+Owns the format of ``journal.bin``; knows nothing of algorithms, tasks or theta itself. Invariants: a record is either
+complete or absent, and the digest of each record covers all records before it.
 
     file      magic, record, record, ...
     record    header: payload's length uint32, kind uint8, generation uint32, CRC-32 of these uint32 (little-endian)
               payload: MessagePack
-              digest: BLAKE2b-128 of the digest before (of nothing, for the first), header and payload
+              digest: BLAKE2b-128 of the previous digest (none for the first), header and payload
 
-Reading tells two kinds of harm apart. A *torn end* is what a kill or a power cut leaves: a last record that is
-incomplete, or was never written (zeros); it is cut off, and the run computes it again. Anything else is *damage* and is
-refused with the record's number.
+Reading distinguishes two kinds of damage. A *torn end*, left by a kill or a power cut, is a last record that is
+incomplete or was never written (zeros); it is cut off, and the run computes it again. Any other *damage* is an error
+that names the record.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from pyes.errors import ConfigError, JournalError
 from pyes.system.files import AppendFile
 from pyes.system.lifetime import Closing
 
-#: 2: the first parameters of compiled networks come from pyes' own streams.
+#: Since format 2, the initial parameters of compiled networks come from pyes' own streams.
 FORMAT = 2
 
 _MAGIC = b"pyesjnl" + bytes([FORMAT])
@@ -41,11 +41,11 @@ _FIELDS = struct.Struct("<IBI")
 _CRC = struct.Struct("<I")
 _HEADER_BYTES = _FIELDS.size + _CRC.size
 _DIGEST_BYTES = 16
-_SYNC_SECONDS = 0.5  # between looks whether something was appended: a power cut loses less than a second
+_SYNC_SECONDS = 0.5  # interval of syncs: a power cut loses less than a second
 
 
 class Kind(IntEnum):
-    """What a record is."""
+    """Kind of a record."""
 
     START = 1
     GENERATION = 2
@@ -54,21 +54,21 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Start:
-    """A run begins, or goes another way from ``generation`` on.
+    """Start of a run, or of its continuation under other settings.
 
     Attributes
     ----------
     generation : int
-        The first one under these settings.
+        First generation under these settings.
     settings : dict
-        Every setting that decides theta, as `pyes.config.deciding` gives them.
+        All settings that affect theta, from `pyes.config.deciding`.
     table : str
         Fingerprint of the noise table.
     theta_hash : str
-        Of the center of ``generation``.
+        Hash of the center of ``generation``.
     versions : dict
-        Of Python and of the packages that decide numbers.
-    reference : str
+        Versions of Python and of the packages that affect numbers.
+    reference : str or None
         Digest of the reference batch; None without virtual batch normalisation.
     """
 
@@ -87,21 +87,21 @@ class Generation:
     Attributes
     ----------
     theta_hash : str
-        Of the center they were drawn around.
+        Hash of the center around which the members were drawn.
     returns : float64 (n,)
-        The task's own, in member order; NaN where a member failed.
+        The task's own returns in member order; NaN where a member failed.
     lengths : uint (n,)
         Timesteps of all episodes of a member.
     status : uint8 (n,)
         See `pyes.episodes.batch.Status`.
     observations : int
-        Counted so far, this generation included; 0 where they are not normalised.
+        Number of observations so far, including this generation; 0 if they are not normalised.
     sums : float64 (2 * size,)
-        Their sums so far, then the sums of their squares; empty where they are not normalised.
-    behaviours : float32 (n * behaviour_size,)
-        In member order, NaN where a member failed; None: none are wanted.
-    agreement : float
-        Of the halves of the members' episodes; None: not wanted, or there is none.
+        Sums of the observations so far, then of their squares; empty if they are not normalised.
+    behaviours : float32 (n * behaviour_size,) or None
+        In member order, NaN where a member failed; None if not wanted.
+    agreement : float or None
+        Agreement between the halves of the members' episodes; None if not wanted or not defined.
     """
 
     generation: int
@@ -122,13 +122,13 @@ class Evaluation:
     Attributes
     ----------
     theta_hash : str
-        Of the center.
+        Hash of the center.
     returns : float64 (n,)
-        Of each episode.
+        Return of each episode.
     status : uint8 (n,)
         See `pyes.episodes.batch.Status`.
-    timesteps : int
-        Of all episodes; None: ``evaluation.share`` is null, so they are not counted.
+    timesteps : int or None
+        Total timesteps; None if ``evaluation.share`` is null.
     """
 
     generation: int
@@ -156,7 +156,7 @@ _KINDS = {record: kind for kind, record in _RECORDS.items()}
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a record lies in the file, and the digest that ends it."""
+    """Position of a record in the file, and its digest."""
 
     kind: Kind
     generation: int
@@ -167,14 +167,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Recording:
-    """The whole records of a journal; each is read from the file when it is asked for.
+    """The complete records of a journal; each is read from the file on access.
 
     Attributes
     ----------
     path : Path
     entries : list of Entry
     size : int
-        Bytes up to the end of the last whole record.
+        Bytes up to the end of the last complete record.
     torn : int
         Bytes after that.
     """
@@ -196,7 +196,7 @@ class Recording:
 
     @property
     def generations(self) -> int:
-        """Generations recorded: the number of the next one."""
+        """Number of recorded generations."""
         for entry in reversed(self.entries):
             if entry.kind == Kind.GENERATION:
                 return entry.generation + 1
@@ -204,26 +204,26 @@ class Recording:
 
     @property
     def digest(self) -> str:
-        """Hex digest of the last record, and through it of all of them."""
+        """Hex digest of the last record, which covers all records."""
         return self.entries[-1].digest.hex() if self.entries else ""
 
     def begins_with(self, settings: dict[str, Any]) -> bool:
-        """Whether these are the settings that the run began with."""
+        """Whether the run began with these settings."""
         start = self[0]
         return isinstance(start, Start) and start.settings == settings
 
     def find(self, digest: str) -> int:
-        """Return the number of records up to the one with this digest; -1 when there is none."""
+        """Return the number of records up to the one with this digest, or -1."""
         return next((i + 1 for i, entry in enumerate(self.entries) if entry.digest.hex() == digest), -1)
 
 
 def read(path: Path) -> Recording:
-    """Check a journal from the first byte to the last; an empty recording when there is no file.
+    """Read and check a whole journal; without a file, the recording is empty.
 
     Raises
     ------
     JournalError
-        The file cannot be read, is no journal, is of another format, or is damaged before its end.
+        The file cannot be read, is not a journal, has another format, or is damaged before its end.
     """
     try:
         with open(path, "rb") as file:
@@ -235,7 +235,7 @@ def read(path: Path) -> Recording:
 
 
 class _Reader:
-    """Walks the bytes of a journal once."""
+    """Reads a journal once from begin to end."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path, self._file = path, file
@@ -249,7 +249,7 @@ class _Reader:
             digest = entry.digest
             place = entry.place + entry.length + _DIGEST_BYTES
         if not entries:
-            place = 0  # the magic alone begins no journal
+            place = 0  # the magic alone is not a journal
         return Recording(self._path, entries, place, self._end - place)
 
     def _magic(self) -> int:
@@ -266,7 +266,7 @@ class _Reader:
         raise JournalError(f"{self._path} is no journal of a pyes run; restore it from a copy")
 
     def _entry(self, place: int, number: int, before: bytes) -> Entry | None:
-        """Check the record at ``place``; None when it is a torn end."""
+        """Check the record at ``place``; None if it is a torn end."""
         header = self._file.read(_HEADER_BYTES)
         if len(header) < _HEADER_BYTES:
             return None
@@ -286,7 +286,7 @@ class _Reader:
         return Entry(Kind(kind), generation, place + _HEADER_BYTES, length, digest)
 
     def _check_never_written(self, number: int, place: int, rest: int) -> None:
-        """Refuse when anything but zeros, which a power cut leaves, follows at ``rest``: then it is no torn end."""
+        """Raise unless only zeros, which a power cut leaves, follow at ``rest``: otherwise it is not a torn end."""
         self._file.seek(rest)
         while block := self._file.read(2**20):
             if not _only_zeros(block):
@@ -308,7 +308,7 @@ def _digest(before: bytes, header: bytes, payload: bytes) -> bytes:
 
 
 def _encode(record: Record, before: bytes) -> tuple[bytes, bytes]:
-    """Return a record's bytes, without what is None, and its digest, which is the last of them."""
+    """Return a record's bytes, without values that are None, and its digest, with which they end."""
     values = asdict(record)
     generation = values.pop("generation")
     payload: bytes = msgpack.packb({key: _packed(value) for key, value in values.items() if value is not None})
@@ -324,7 +324,7 @@ def _decode(entry: Entry, payload: bytes) -> Record:
 
 
 def _packed(value: Any) -> Any:
-    """Return an array as its dtype, length and little-endian bytes; of an array of zeros alone, no bytes."""
+    """Return an array as its dtype, length and little-endian bytes; the bytes of a zero array are left out."""
     if not isinstance(value, np.ndarray):
         return value
     little = value.astype(value.dtype.newbyteorder("<"))
@@ -346,7 +346,7 @@ class Journal(Closing):
     Parameters
     ----------
     recording : Recording
-        What is there; a torn end after it is cut off.
+        Existing records; a torn end after them is cut off.
 
     Raises
     ------
@@ -358,25 +358,25 @@ class Journal(Closing):
         self._file = AppendFile(recording.path, recording.size)
         self._digest = recording.entries[-1].digest if recording.entries else b""
         self._dirty = False
-        #: Why the disk once refused to sync; it says so once, and nothing that follows can be trusted.
+        #: The error of a failed sync; the operating system reports it only once, so all later calls raise it.
         self._refusal: ConfigError | None = None
-        # Its put takes no lock that an interrupt could leave taken.
+        # SimpleQueue: its put takes no lock that an interrupt could leave locked.
         self._end: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._keep_synced, name="journal", daemon=True)
         self._thread.start()
 
     @property
     def digest(self) -> str:
-        """Hex digest of the last record, and through it of all of them."""
+        """Hex digest of the last record, which covers all records."""
         return self._digest.hex()
 
     def append(self, record: Record) -> None:
-        """Append a record; when this returns, a kill of the process cannot lose it.
+        """Append a record; after this returns, it survives a kill of the process.
 
         Raises
         ------
         ConfigError
-            It cannot be written, or what was written before could not be forced to disk.
+            It cannot be written, or earlier records could not be synced to disk.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -386,15 +386,15 @@ class Journal(Closing):
         self._dirty = True
 
     def sync(self) -> None:
-        """Force all records to disk; when this returns, a power cut cannot lose them.
+        """Sync all records to disk; after this returns, they survive a power cut.
 
         Raises
         ------
         ConfigError
-            The disk refuses, or has refused before.
+            This or an earlier sync has failed.
         """
         if self._refusal is None:
-            self._dirty = False  # before the sync: what is appended during it counts for the next one
+            self._dirty = False  # before the sync, so that records appended during it are synced next time
             try:
                 self._file.sync()
             except ConfigError as error:
@@ -409,11 +409,11 @@ class Journal(Closing):
                 return
             except Empty:
                 if self._dirty:
-                    with suppress(ConfigError):  # the next record says it
+                    with suppress(ConfigError):  # raised again by the next append
                         self.sync()
 
     def close(self) -> None:
-        """Force all records to disk and close the file."""
+        """Sync all records to disk and close the file."""
         if not self._thread.is_alive():
             return
         self._end.put(None)

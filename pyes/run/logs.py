@@ -1,10 +1,9 @@
-"""The log of a run: what the head and its workers log, in order, in ``train.log``.
+"""The log of a run: messages of the head and its workers, in order, in ``train.log``.
 
-Uses the standard library's queue handlers, over a channel that no dying worker can block: each record is one datagram,
-sent whole or not at all and without a lock. That is why neither a multiprocessing queue nor the package
-multiprocessing-logging, which is built on one, is used: a worker that is killed while it writes to such a queue keeps
-the queue's lock, and from then on no process can log. The package also asserts the global start method "fork", and
-crashes under Hydra's joblib launcher.
+Uses the standard library's queue handlers over a channel that a dying worker cannot block: each record is one datagram,
+sent completely or not at all, without a lock. A multiprocessing queue, and the package multiprocessing-logging that is
+built on one, are not used because a worker that is killed while it writes keeps the queue's lock, after which no
+process can log. The package also asserts the global start method "fork", and crashes under Hydra's joblib launcher.
 One thread of the head writes the file; it is started after the workers' parent has been forked.
 """
 
@@ -27,12 +26,12 @@ _LARGEST = 65_536  # bytes of a record; a longer text is cut
 
 
 class Log:
-    """What a process and its workers log, on its way to one handler.
+    """Sends the records of a process and its workers to one handler.
 
     Attributes
     ----------
     prepare : callable
-        what a new worker process must call first; it can be pickled
+        Must be called first in a new worker process; can be pickled.
     """
 
     def __init__(self, writer: logging.Handler) -> None:
@@ -50,7 +49,7 @@ class Log:
         root.addHandler(writer)
 
     def gather(self) -> None:
-        """Start the thread that receives the workers' records; to be called once their parent has been forked."""
+        """Start the thread that receives the workers' records; call it after their parent has been forked."""
         root, handler = logging.getLogger(), logging.handlers.QueueHandler(self._channel)
         self._listener = logging.handlers.QueueListener(self._channel, self._writer)
         self._listener.start()
@@ -59,7 +58,7 @@ class Log:
         self._handler = handler
 
     def close(self) -> None:
-        """Write what is still on its way, and how many messages were left out; the workers must have ended."""
+        """Write pending records and the counts of omitted ones; the workers must have ended."""
         root = logging.getLogger()
         root.removeHandler(self._handler)
         root.setLevel(self._level)
@@ -83,7 +82,7 @@ def run_log(path: Path) -> Iterator[Log]:
 
 @contextmanager
 def gathered(writer: logging.Handler) -> Iterator[Log]:
-    """Send what this process and its workers log to one handler while the block runs; closes the handler."""
+    """Send the records of this process and its workers to one handler while the block runs; then close the handler."""
     log = Log(writer)
     try:
         yield log
@@ -116,7 +115,7 @@ class _Datagrams:
 
 
 class _LogFile(logging.FileHandler):
-    """A log file that drops what does not fit on a full disk: a run must not end because of its log."""
+    """A log file that drops records on a full disk: a run must not end because of its log."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Drop the record."""
@@ -128,14 +127,14 @@ class _LogFile(logging.FileHandler):
 
 
 class _Limit(logging.Filter):
-    """Lets the first records of a kind pass as they are, and their first line now and then after that."""
+    """Passes the first records of a kind unchanged, and later only the first line of some."""
 
     def __init__(self) -> None:
         super().__init__()
         self._repeats = Repeats()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written; the text of one that stands for others is changed."""
+        """Whether to write a record; the text of one that represents others is changed."""
         kind = getattr(record, KIND, None)
         if kind is None:
             return True
@@ -146,7 +145,7 @@ class _Limit(logging.Filter):
         return count is not None
 
     def summary(self) -> Iterator[logging.LogRecord]:
-        """Yield a record for each kind of which some have been left out."""
+        """Yield a record for each kind with omitted records."""
         for kind, count in self._repeats.left_out().items():
             text = f"{kind}: {count.left_out:,} more like this, {count.total:,} in all"
             yield logging.makeLogRecord(
@@ -155,8 +154,8 @@ class _Limit(logging.Filter):
 
 
 def _log_to(channel: Any) -> None:
-    """Send this worker's records to the head, and nowhere else: a forked process has the head's handlers."""
+    """Send this worker's records only to the head: a forked process has inherited the head's handlers."""
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     root.handlers[:] = [logging.handlers.QueueHandler(channel)]
-    logging.raiseExceptions = False  # records that cannot be sent any more need no traceback
+    logging.raiseExceptions = False  # no tracebacks for records that cannot be sent any more

@@ -1,4 +1,4 @@
-"""Metrics of a run: one row a generation, in ``metrics.csv`` and, on request, in TensorBoard; and one row a node."""
+"""Metrics of a run: one row per generation in ``metrics.csv`` (and TensorBoard), one per node in ``nodes.csv``."""
 
 import csv
 import io
@@ -19,12 +19,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(kw_only=True)
 class MetricsRow:
-    """What is recorded of a generation.
+    """Metrics of a generation.
 
-    ``timesteps`` and ``episodes`` are cumulative and count training only; ``seconds`` is the wall clock since the first
-    generation began, evaluations included, and goes on across a resume; the others are the generation's own. Returns
-    are the task's own, without any reward offset. None becomes an empty field: a figure of the clock that was lost with
-    a killed head, an evaluation that was not due, or a figure that the algorithm does not have.
+    ``timesteps`` and ``episodes`` are cumulative and count only training; ``seconds`` is the wall-clock time since the
+    first generation began, including evaluations, and continues after a resume; the others belong to the generation.
+    Returns are the task's own, without reward offset. None becomes an empty field: a time that was lost with a killed
+    head, an evaluation that was not due, or a value that the algorithm does not have.
     """
 
     generation: int
@@ -56,7 +56,7 @@ class MetricsRow:
 
 @dataclass(kw_only=True)
 class NodeRow:
-    """What one node did for a generation, in ``nodes.csv``; ``round_trip`` is in seconds."""
+    """Metrics of one node in a generation; ``round_trip`` is in seconds."""
 
     generation: int
     node: str
@@ -75,37 +75,36 @@ _NODE_COLUMNS = tuple(each.name for each in fields(NodeRow))
 
 
 class MetricsWriter(Closing):
-    """Appends rows to metrics.csv, each written at once and whole, and to TensorBoard.
+    """Appends rows to metrics.csv, each immediately and atomically, and to TensorBoard.
 
-    A file with other columns, which another version has written, is kept under another name.
+    A file with other columns, written by another version, is renamed.
 
     Parameters
     ----------
     path : Path
-        metrics.csv; its rows of generations 0, 1, ... stay as far as they go without a gap.
+        metrics.csv; its rows of generations 0, 1, ... are kept up to the first gap.
     generations : int
-        Rows of this generation and later ones are dropped.
+        Rows of this and later generations are dropped.
     tensorboard : Path or None
-        Where TensorBoard events go.
+        Folder for TensorBoard events.
     recorded : iterable of mappings
-        What the journal says of each row, as far as it says anything; the first row that differs is dropped, and those
-        after it.
+        Values of each row that the journal has; the first row that differs and all later ones are dropped.
 
     Attributes
     ----------
     generation : int
-        Of the next row.
+        Generation of the next row.
     difference : str
-        How the first row that was dropped differs from the journal; empty if none did.
+        How the first dropped row differs from the journal; empty if no row differs.
     seconds : float
-        Of the last row.
+        Seconds of the last row.
     last_evaluation : (float, float) or None
-        Mean and standard deviation of an evaluation, if the last row that was there has one.
+        Mean and standard deviation of the evaluation in the last existing row, if any.
 
     Raises
     ------
     ConfigError
-        TensorBoard is wanted and not installed, or the file cannot be written.
+        TensorBoard is wanted but not installed, or the file cannot be written.
     """
 
     def __init__(
@@ -129,12 +128,12 @@ class MetricsWriter(Closing):
         self._file = _open_table(path, COLUMNS, sum(len(line) for line, _ in lines))
 
     def write(self, row: MetricsRow) -> None:
-        """Append one row, of generation ``self.generation``.
+        """Append the row of generation ``self.generation``.
 
         Raises
         ------
         ConfigError
-            The file cannot be written; the rows before are as they were.
+            The file cannot be written; earlier rows are unchanged.
         """
         assert row.generation == self.generation
         self._file.append(_line(_texts(row)))
@@ -144,7 +143,7 @@ class MetricsWriter(Closing):
             self._tensorboard.write(row)
 
     def sync(self) -> None:
-        """Force the rows to disk."""
+        """Sync the rows to disk."""
         self._file.sync()
 
     def close(self) -> None:
@@ -156,14 +155,14 @@ class MetricsWriter(Closing):
 
 
 class NodesWriter(Closing):
-    """Appends rows to nodes.csv, which is made with the first row; one with other columns is kept under another name.
+    """Appends rows to nodes.csv, which is created with the first row; a file with other columns is renamed.
 
     Parameters
     ----------
     path : Path
         nodes.csv.
     generations : int
-        Rows of this generation and later ones are dropped.
+        Rows of this and later generations are dropped.
 
     Raises
     ------
@@ -194,17 +193,17 @@ class NodesWriter(Closing):
 
 
 def _data(path: Path, columns: tuple[str, ...]) -> bytes:
-    """Return what follows the header of a table; one with another header is renamed, so that none of it is lost."""
+    """Return the bytes after a table's header; a file with another header is renamed, so that nothing is lost."""
     header, data = _line(columns), path.read_bytes() if path.exists() else b""
     if data.startswith(header):
         return data[len(header) :]
-    if not header.startswith(data):  # else it was cut short while the header was written
+    if not header.startswith(data):  # otherwise a kill has cut the header
         logger.warning("%s has other columns than this version writes; it is now %s", path.name, set_aside(path))
     return b""
 
 
 def _open_table(path: Path, columns: tuple[str, ...], size: int) -> AppendFile:
-    """Open a table to append to, with the first ``size`` bytes after its header; the header is written if need be."""
+    """Open a table for appending after the first ``size`` bytes of rows; writes the header if it is missing."""
     header = _line(columns)
     whole = path.exists() and path.stat().st_size >= len(header)
     file = AppendFile(path, len(header) + size if whole else 0)
@@ -219,14 +218,14 @@ def _generation(line: bytes) -> int:
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Return the whole rows of a metrics file; a last line cut short by a kill is left out."""
+    """Return the complete rows of a metrics file, without a last line that a kill has cut."""
     text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     return list(csv.DictReader(whole.splitlines()))
 
 
 def _whole_rows(data: bytes, generations: int) -> Iterator[tuple[bytes, dict[str, str]]]:
-    """Yield the lines of generations 0, 1, ... up to ``generations``, to the first one that is damaged or missing."""
+    """Yield the lines of generations 0, 1, ... below ``generations``, up to the first damaged or missing one."""
     for generation, line in enumerate(data.splitlines(keepends=True)[:generations]):
         values = next(csv.reader([line.decode(errors="replace")]), [])
         row = dict(zip(COLUMNS, values, strict=False))
@@ -277,7 +276,7 @@ def _number(text: str) -> float:
 
 
 def _texts(row: MetricsRow | NodeRow) -> list[Any]:
-    """Return the values of a row; nine digits tell every float32 apart and keep files comparable by eye."""
+    """Return the values of a row; nine digits are enough to distinguish all float32 values."""
     return [f"{value:.9g}" if isinstance(value, float) else value for value in asdict(row).values()]
 
 
@@ -288,9 +287,9 @@ def _line(values: Iterable[Any]) -> bytes:
 
 
 class _Events:
-    """Rows as TensorBoard's events, by TensorBoard's own writer: torch's is the same one behind an import of torch.
+    """Writes rows as TensorBoard events, with TensorBoard's own writer, which does not need torch.
 
-    Events that an earlier part of the run has written behind its last whole row are marked as void.
+    Events that an earlier part of the run wrote after its last complete row are marked as void.
     """
 
     def __init__(self, path: Path, last: dict[str, str]) -> None:
@@ -318,5 +317,5 @@ class _Events:
         self._writer.add_event(self._event(wall_time=time.time(), step=step, **what))
 
     def close(self) -> None:
-        """Write what is pending and close the file."""
+        """Write pending events and close the file."""
         self._writer.close()

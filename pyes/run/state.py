@@ -1,8 +1,8 @@
-"""A run as a state machine: what it is made of, what a record does to it, and what comes next.
+"""A run as a state machine: its setup, the next batch, and the effect of a record.
 
 Owns everything that records change: theta, the algorithm's and the optimiser's state, observation statistics, the
 episode limit, the number of episodes, the counters. Knows no process and no file. Invariant: equal setups and equal
-records give equal bytes of theta, live or rebuilt, since both go through `apply`.
+records give equal bytes of theta in the live run and when it is rebuilt, since both use `apply`.
 """
 
 import platform
@@ -32,24 +32,24 @@ from pyes.system.lookup import version
 from pyes.system.packing import array_hash, theta_hash
 from pyes.system.user_code import witnessed
 
-#: What else decides the numbers of a run.
+#: Packages whose versions affect the numbers of a run.
 _PACKAGES = ("pyes-rl", "numpy", "gymnasium")
 
 
 @dataclass(frozen=True)
 class Interface:
-    """What a policy must know of its task.
+    """Properties of a task that a policy depends on.
 
     Attributes
     ----------
     observation_size : int
     shape : tuple of int
-        Of one observation.
+        Shape of one observation.
     decoder : ActionDecoder
     max_timesteps : int
-        Timesteps of an episode, at most.
+        Maximum timesteps of an episode.
     behaviour_size : int
-        Numbers that characterise an episode; 0: none are wanted.
+        Size of an episode's behaviour; 0 if none is wanted.
     """
 
     observation_size: int
@@ -60,7 +60,7 @@ class Interface:
 
     @classmethod
     def of(cls, config: TaskConfig) -> Self:
-        """Make the task, look at it and close it.
+        """Make the task, read its properties and close it.
 
         Raises
         ------
@@ -79,20 +79,21 @@ class Interface:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run is made of before its first generation.
+    """Everything that a run has before its first generation.
 
     Attributes
     ----------
     config : TrainConfig
-        With every "auto" that decides theta resolved.
+        Every "auto" that affects theta is resolved.
     spec : PolicySpec
-    theta : float32 (dim,)  the parameters that the run starts from
+    theta : float32 (dim,)
+        Initial parameters.
     max_timesteps : int
-        Timesteps of an episode, at most.
+        Maximum timesteps of an episode.
     behaviour_size : int
-        Numbers that characterise an episode; 0: none are wanted.
+        Size of an episode's behaviour; 0 if none is wanted.
     reference_batch : (n, observation_size) or None
-        Of virtual batch normalisation.
+        For virtual batch normalisation.
     """
 
     config: TrainConfig
@@ -104,7 +105,7 @@ class Setup:
 
     @classmethod
     def of(cls, config: TrainConfig, interface: Interface | None = None) -> Self:
-        """Build the network and its first parameters, and draw the reference batch if there must be one.
+        """Build the network and its initial parameters, and draw the reference batch if it needs one.
 
         Raises
         ------
@@ -121,12 +122,12 @@ class Setup:
             interface.shape,
         )
         if spec.normalized and config.task.normalize_observations:
-            # The reference batch is of raw observations.
+            # The reference batch holds raw observations.
             expected = "false with virtual batch normalisation, which normalises too"
             raise refusal("task.normalize_observations", True, expected)
         noise = config.noise
         if noise.entries == "auto":
-            # A run keeps the table it began with, whatever memory is free later. Without a use, it is a mere slice.
+            # An algorithm that does not use the table gets one of minimal size.
             on_table = config.algorithm.on_table
             noise = replace(noise, entries=default_entries(len(theta), noise.dtype) if on_table else len(theta))
         return cls(
@@ -139,19 +140,19 @@ class Setup:
         )
 
     def make_table(self) -> NoiseTable:
-        """Fill the run's noise table, where workers can attach to it."""
+        """Make the run's noise table in shared memory."""
         noise = self.config.noise
         assert noise.entries != "auto"
         return NoiseTable(noise.entries, noise.seed, noise.dtype, shared=True, threads=usable_cores())
 
     @property
     def statistics_stride(self) -> int:
-        """Every so-many-th member's observations feed the statistics; 0: nobody's."""
+        """Only members whose index is a multiple of this count for observation statistics; 0: none."""
         task = self.config.task
         return max(1, round(1 / task.statistics_share)) if task.normalize_observations else 0
 
     def plan(self, capacity: int) -> Plan:
-        """Return what a node must know to evaluate this run's population, or batches of ``capacity`` members."""
+        """Return the plan for nodes that evaluate this run's population, or batches of ``capacity`` members."""
         config, stride, size = self.config, self.statistics_stride, self.config.capacity
         most = max(size, capacity)
         return Plan(
@@ -162,7 +163,7 @@ class Setup:
             observation_size=self.spec.program.observation_size,
             statistics_rows=-(-size // stride) if stride else 0,
             policy=self.spec,
-            vector=min(config.cluster.vector, most),  # each has a policy of its own
+            vector=min(config.cluster.vector, most),  # every member needs its own policy
             reference_batch=self.reference_batch,
             bases=config.algorithm.bases,
             scaled=config.algorithm.scaled,
@@ -178,7 +179,7 @@ class RunState:
     ----------
     setup : Setup
     table : NoiseTable
-        The one that the setup describes.
+        Noise table of the setup.
     """
 
     def __init__(self, setup: Setup, table: NoiseTable) -> None:
@@ -199,7 +200,7 @@ class RunState:
 
     @property
     def generation(self) -> int:
-        """The next generation, and the number of updates that theta has had."""
+        """The next generation, which is the number of updates of theta."""
         return self.algorithm.generation
 
     @property
@@ -238,9 +239,9 @@ class RunState:
         )
 
     def _seeds(self, generation: int, size: int) -> NDArray[np.int64]:
-        """Environment seeds of a generation: int64 (size, episodes), shared as common_random_numbers says."""
+        """Environment seeds of a generation, shared according to common_random_numbers: int64 (size, episodes)."""
         config = self.setup.config
-        pair = 2 if config.algorithm.pairs else 1  # without a mirrored one, each is by itself
+        pair = 2 if config.algorithm.pairs else 1
         shared = {"none": 1, "pair": pair, "generation": size}[config.task.common_random_numbers]
         columns = [
             np.repeat(streams.environment_seeds(config.seed, generation, episode, -(-size // shared)), shared)
@@ -255,7 +256,7 @@ class RunState:
     # Records
 
     def start(self) -> Start:
-        """Return the record that a run, or another way of it, begins with."""
+        """Return the record with which a run, or its continuation under other settings, begins."""
         return Start(
             generation=self.generation,
             settings=configuration.deciding(self.setup.config),
@@ -266,7 +267,7 @@ class RunState:
         )
 
     def record(self, results: Results) -> Generation:
-        """Return the record of the next generation's results; the state stays as it is."""
+        """Return the record of the next generation's results, without changing the state."""
         observations, sums = 0, np.empty(0)
         if self.statistics is not None:
             observations, sums = self.statistics.merged(results.sums, results.sum_lengths)
@@ -288,12 +289,12 @@ class RunState:
         return Evaluation(self.generation, self.theta_hash, results.returns, results.status, timesteps)
 
     def apply(self, record: Record) -> None:
-        """Go on by what a record says.
+        """Update the state by a record.
 
         Raises
         ------
         JournalError
-            The record was made in another state: this one does not lead to its theta.
+            The record has another generation or theta than this state.
         """
         if (record.generation, record.theta_hash) != (self.generation, self.theta_hash):
             raise JournalError(
@@ -312,7 +313,7 @@ class RunState:
     def _learn(self, record: Generation) -> None:
         offset, episodes = self.setup.config.task.reward_offset_per_step, self.averaging.episodes
         lengths = record.lengths.astype(np.int64)
-        # Only what is learnt from carries the offset; everything reported is the task's own return.
+        # Only the algorithm sees the offset; all reported returns are the task's own.
         returns = record.returns + offset * lengths / episodes
         behaviours = None if record.behaviours is None else record.behaviours.reshape(len(returns), -1)
         self.algorithm.tell(returns, behaviours)
@@ -329,13 +330,7 @@ class RunState:
         self._hash = None
 
     def check_reference_batch(self, record: Start) -> None:
-        """Refuse to go on from a start that had another reference batch.
-
-        Raises
-        ------
-        JournalError
-            The task gives other observations here.
-        """
+        """Raise JournalError if the run began with another reference batch."""
         digest = array_hash(self.setup.reference_batch)
         if record.reference != digest:
             raise JournalError(
@@ -353,7 +348,7 @@ class RunState:
     # The state as values
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on, as arrays and numbers."""
+        """Return the state as arrays and numbers."""
         return {
             "algorithm": self.algorithm.state_dict(),
             "timesteps": self.timesteps,
@@ -367,7 +362,7 @@ class RunState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state of the same setup."""
+        """Restore a saved state of the same setup."""
         self.algorithm.load_state_dict(state["algorithm"])
         self.timesteps, self.episodes, self.failed = state["timesteps"], state["episodes"], state["failed"]
         self.limit.value = state["episode_limit"]
@@ -379,7 +374,7 @@ class RunState:
         self._hash = None
 
     def policy(self) -> Policy:
-        """Return the center as it acts now."""
+        """Return the current center as a policy."""
         mean, inverse_std = self._normalizer()
         config = self.setup.config
         return Policy(

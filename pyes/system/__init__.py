@@ -1,4 +1,4 @@
-"""What pyes asks of the operating system: files, memory, cores, signals, addresses, installed packages.
+"""Access to the operating system: files, memory, cores, signals, addresses, installed packages.
 
-Must not know what any of it is for: nothing here names a member, a run or a network.
+Must not know what these are used for: nothing here depends on members, runs or networks.
 """

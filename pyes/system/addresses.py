@@ -1,6 +1,6 @@
 """Addresses as users write them: ``tcp://HOST:PORT``.
 
-Owns their text, and which address of this machine other machines see. Opens no connection.
+Owns their text form, and the address of this machine as seen from others. Opens no connection.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class Address:
-    """Where a head listens.
+    """The address of a head.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it; a name that must be looked up is taken not to be."""
+        """Whether only this machine can reach it; False for names that must be looked up."""
         ip = _ip(self.host)
         return self.host.lower() == "localhost" if ip is None else ip.is_loopback
 
@@ -71,7 +71,7 @@ def parse(text: str) -> Address:
 
 
 def own_host(towards: str) -> str | None:
-    """Return the address that this machine sends from to a host; None where there is no route. Nothing is sent."""
+    """Return this machine's address for packets to a host, without sending any; None without a route."""
     try:
         family, kind, _, _, there = socket.getaddrinfo(towards, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:

@@ -1,7 +1,7 @@
-"""Whole or not at all: how pyes puts bytes on disk.
+"""Atomic writes to disk.
 
-Owns the one way to replace a file and the one way to let one grow; knows nothing of its content. Invariant: a
-replaced file holds, at any moment and after any crash, either the old bytes or all of the new ones.
+Owns the way to replace a file and the way to append to one; knows nothing of their content. Invariant: at any time and
+after any crash, a replaced file contains either the old bytes or all of the new ones.
 """
 
 import errno
@@ -19,15 +19,15 @@ from pyes.system.lifetime import Closing
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between the tries to append to a full disk: about four minutes in all.
+#: Seconds between attempts to append to a full disk, about four minutes in total.
 _DELAYS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
-#: What `replacing` calls the file beside.
+#: Names of temporary files of `replacing`.
 _BESIDE = re.compile(r"\..+\.pyes-(\d{1,9})(\.\w+)?")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data``: written beside, flushed to disk, renamed.
+    """Replace ``path`` by ``data``: write a temporary file in the same folder, sync it to disk, rename it.
 
     Raises
     ------
@@ -40,9 +40,9 @@ def write_file(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Lend a path in the same folder to write to; on leaving, what was written there replaces ``path``.
+    """Yield a temporary path in the same folder; after the block, the file written there replaces ``path``.
 
-    The lent path has the suffix of ``path``. After an exception it is removed and ``path`` is as it was.
+    The temporary path has the suffix of ``path``. After an exception it is removed and ``path`` is unchanged.
 
     Raises
     ------
@@ -50,9 +50,9 @@ def replacing(path: Path) -> Iterator[Path]:
         An OSError in the block or while replacing (missing folder, no permission, full disk).
     """
     if not path.parent.is_dir():
-        # Seen now, not after the work whose result was to be written.
+        # Checked before the work whose result is written.
         raise ConfigError(f"cannot write {path}: there is no directory {path.parent}; make it or choose another place")
-    # The process id keeps two writers of one path apart; the suffix stays last, since encoders read it.
+    # The process id separates two writers of one path; the suffix stays last, since encoders read it.
     beside = path.with_name(f".{path.stem}.pyes-{os.getpid()}{path.suffix}")
     try:
         yield beside
@@ -67,9 +67,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _flush(path: Path) -> None:
-    """Force a file's bytes, or a folder's entries, to disk."""
+    """Sync a file's bytes, or a folder's entries, to disk."""
     if path.is_dir() and os.name == "nt":
-        return  # Windows cannot open a folder, and writes its entries by itself
+        return  # Windows cannot open a folder, and syncs its entries by itself
     descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -86,7 +86,7 @@ def set_aside(path: Path) -> Path:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what processes that were killed while they replaced a file of this folder have left beside it."""
+    """Remove temporary files of killed processes from a folder."""
     for path in folder.glob(".*"):
         match = _BESIDE.fullmatch(path.name)
         if match and not _lives(int(match[1])):
@@ -96,7 +96,7 @@ def remove_leftovers(folder: Path) -> None:
 
 def _lives(pid: int) -> bool:
     if os.name == "nt":
-        return True  # there is no harmless question; what is left stays
+        return True  # Windows has no harmless check, so the file stays
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -107,16 +107,16 @@ def _lives(pid: int) -> bool:
 
 
 class AppendFile(Closing):
-    """A file that grows by whole pieces: each is in it entirely, or not at all.
+    """A file with atomic appends: each piece is written completely or not at all.
 
-    On a full disk, writing is tried again for some minutes; any other failure is an error at once.
+    On a full disk, writing is tried again for some minutes; any other failure is an immediate error.
 
     Parameters
     ----------
     path : Path
-        Made if it is missing.
+        Created if it is missing.
     size : int
-        Bytes to keep of what is there; the rest is cut off.
+        Number of existing bytes to keep; the rest is cut off.
 
     Raises
     ------
@@ -146,7 +146,7 @@ class AppendFile(Closing):
         Raises
         ------
         ConfigError
-            It cannot be written, or the disk stayed full for some minutes; the file is as it was.
+            It cannot be written, or the disk stayed full for some minutes; the file is unchanged.
         """
         for delay in (*_DELAYS, None):
             try:
@@ -168,18 +168,18 @@ class AppendFile(Closing):
         try:
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
-        except BaseException:  # a full disk, or Ctrl-C between two parts
+        except BaseException:  # such as a full disk, or Ctrl-C between two writes
             os.ftruncate(self._descriptor, self.size)
             raise
         self.size += len(data)
 
     def sync(self) -> None:
-        """Force to disk what was appended.
+        """Sync appended data to disk.
 
         Raises
         ------
         ConfigError
-            The disk refuses; what it has by then is not known.
+            The sync failed; it is unknown which data are on disk.
         """
         try:
             os.fsync(self._descriptor)

@@ -1,6 +1,6 @@
-"""How things end: what is opened is closed, and Ctrl-C or SIGTERM ends a run after its generation.
+"""Closing of resources, and the end of a run by Ctrl-C or SIGTERM.
 
-A first signal asks a run to end after the generation that is being evaluated; a second one ends it at once.
+A first signal asks a run to end after the present generation; a second one ends it immediately.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ from typing import Self
 
 
 class Closing:
-    """Mixin: leaving the ``with`` block closes the object, whatever happened in it."""
+    """Mixin: leaving the ``with`` block closes the object, also after an exception."""
 
     def close(self) -> None:
-        """Give everything back; a second call does nothing."""
+        """Release all resources; a second call does nothing."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -31,15 +31,15 @@ class Closing:
         self.close()
 
 
-#: Environment variable of a head that another command started: that command, as the user would give it again.
+#: Environment variable of a head that another command started: the command with which the user starts it again.
 COMMAND = "PYES_COMMAND"
 
 
 class Interrupt:
     """Whether the user wants the run to end.
 
-    A plain flag and no `threading.Event`: a handler may run while the main thread holds an event's lock, and would then
-    wait for it for ever.
+    A plain flag instead of a `threading.Event`: a signal handler may run while the main thread holds the event's lock,
+    and would then wait for it forever.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ def stop(number: int, frame: object) -> None:
 
 
 def how_to_go_on(run: Path) -> str:
-    """Return the command that goes on with a run."""
+    """Return the command that resumes a run."""
     return f"{os.environ.get(COMMAND, 'pyes train')} {shlex.quote(f'resume={run}')}"
 
 
@@ -67,7 +67,7 @@ def how_to_go_on(run: Path) -> str:
 def interruptible() -> Iterator[Interrupt]:
     """Turn the first Ctrl-C or SIGTERM into a request; a second one raises `Stop`."""
     interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():  # only there can handlers be set
+    if threading.current_thread() is not threading.main_thread():  # other threads cannot set handlers
         yield interrupt
         return
 
@@ -81,5 +81,5 @@ def interruptible() -> Iterator[Interrupt]:
         yield interrupt
     finally:
         for number, handler in previous.items():
-            with contextlib.suppress(TypeError):  # a handler that was not set from Python cannot be put back
+            with contextlib.suppress(TypeError):  # a handler that was not set from Python cannot be restored
                 signal.signal(number, handler)

@@ -1,8 +1,8 @@
 """How much memory and how many cores this process may use.
 
-Owns the reading of every limit that Linux sets: free memory of the machine, CPU affinity, and the memory and CPU limits
-of the process's own control group and of every group above it (a container, a Slurm job, a systemd slice), version 1
-and version 2. The smallest one counts. Elsewhere the machine's own figures are all there is.
+Owns the reading of all limits of Linux: free memory of the machine, CPU affinity, and the memory and CPU limits of the
+process's own control group and of all groups above it (a container, a Slurm job, a systemd slice), version 1 and
+version 2. The smallest limit counts. Other systems only report the machine's own figures.
 """
 
 import contextlib
@@ -17,13 +17,7 @@ _PROC = Path("/proc")
 
 
 def available_memory(proc: Path = _PROC) -> int:
-    """Return how many bytes this process may still allocate.
-
-    Parameters
-    ----------
-    proc : Path
-        where the kernel describes this process
-    """
+    """Return how many bytes this process may still allocate; ``proc`` is the mount point of procfs."""
     free = _machine_memory(proc)
     for group in _groups(proc, "memory"):
         usage = _number(group, "memory.current", "memory.usage_in_bytes")
@@ -40,13 +34,7 @@ def available_memory(proc: Path = _PROC) -> int:
 
 
 def check_fits(size: int) -> None:
-    """Reject a block of memory that is larger than what is available, before any of it is allocated.
-
-    Raises
-    ------
-    ConfigError
-        it does not fit; the message has both sizes
-    """
+    """Raise ConfigError for a block of memory that is larger than the available memory, before it is allocated."""
     free = available_memory()
     if size > free:
         raise ConfigError(
@@ -57,14 +45,9 @@ def check_fits(size: int) -> None:
 
 
 def usable_cores(proc: Path = _PROC) -> int:
-    """Return how many cores this process can keep busy, by its affinity and its CPU quotas; at least 1.
+    """Return how many cores this process may use by its affinity and CPU quotas, at least 1.
 
-    A quota of 1.5 cores counts as 2, so that all of it is used.
-
-    Parameters
-    ----------
-    proc : Path
-        where the kernel describes this process
+    A quota of 1.5 cores counts as 2, so that all of it is used. ``proc`` is the mount point of procfs.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for group in _groups(proc, "cpu"):
@@ -81,7 +64,7 @@ def _machine_memory(proc: Path) -> int:
                 return int(line.split()[1]) * 1024
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 2**40  # no portable figure (Windows): the allocation itself then fails with a clear error
+    return 2**40  # unknown (Windows): an allocation that is too large fails with a clear error
 
 
 # Control groups
@@ -90,12 +73,7 @@ def _machine_memory(proc: Path) -> int:
 def _groups(proc: Path, controller: str) -> Iterator[Path]:
     """Yield the folders of this process's control groups that may limit a resource, each followed by those above it.
 
-    Parameters
-    ----------
-    proc : Path
-        where the kernel describes this process
-    controller : str
-        "memory" or "cpu"
+    ``controller`` is "memory" or "cpu".
     """
     try:
         memberships = (proc / "self" / "cgroup").read_text().splitlines()
@@ -110,16 +88,16 @@ def _groups(proc: Path, controller: str) -> Iterator[Path]:
 
 
 def _upward(path: str, mounts: list[str], controller: str) -> Iterator[Path]:
-    """Yield the folder of a group and those above it, as far as the mounts show them.
+    """Yield the folder of a group and those above it, as far as they are mounted.
 
     Parameters
     ----------
     path : str
-        of the group in its hierarchy
+        Path of the group in its hierarchy.
     mounts : list of str
-        lines of mountinfo
+        Lines of mountinfo.
     controller : str
-        that the hierarchy has; empty for version 2
+        Controller of the hierarchy; empty for version 2.
     """
     for mount in mounts:
         place, _, kind = mount.partition(" - ")
@@ -128,7 +106,7 @@ def _upward(path: str, mounts: list[str], controller: str) -> Iterator[Path]:
             continue
         root, mounted = (_unescaped(field) for field in place.split()[3:5])
         folder = Path(mounted)
-        # A container may see its own group as the root of the mount, or be shown a path from outside of it.
+        # In a container, the group may be the root of the mount, or its path may be one outside of the container.
         with contextlib.suppress(ValueError):
             inside = Path(path).relative_to(root)
             folder = folder if ".." in inside.parts else folder / inside
@@ -140,12 +118,12 @@ def _upward(path: str, mounts: list[str], controller: str) -> Iterator[Path]:
 
 
 def _unescaped(field: str) -> str:
-    """Return a field of mountinfo, which writes spaces and the like as octal numbers."""
+    """Decode a field of mountinfo, in which spaces and other characters are octal numbers."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 
 def _cpu_quota(group: Path) -> tuple[int, int]:
-    """Return the microseconds of CPU time that a group may use, and in which period; 0 where there is no limit."""
+    """Return the microseconds of CPU time that a group may use, and in which period; 0 without a limit."""
     with contextlib.suppress(OSError, ValueError):
         quota, period = (group / "cpu.max").read_text().split()
         return (0, 0) if quota == "max" else (int(quota), int(period))
@@ -153,7 +131,7 @@ def _cpu_quota(group: Path) -> tuple[int, int]:
 
 
 def _number(group: Path, *names: str) -> int | None:
-    """Return what the first of some files says that is there; None where none is, or it says "max"."""
+    """Return the number in the first of several files that exists; None without one, or if it is "max"."""
     for name in names:
         with contextlib.suppress(OSError, ValueError):
             return int((group / name).read_text())
@@ -161,7 +139,7 @@ def _number(group: Path, *names: str) -> int | None:
 
 
 def _statistic(path: Path, *names: str) -> int:
-    """Return the first of some counters that a file of statistics has, or 0."""
+    """Return the first of several counters that a file of statistics contains, or 0."""
     with contextlib.suppress(OSError):
         found = dict(line.split()[:2] for line in path.read_text().splitlines() if " " in line)
         for name in names:

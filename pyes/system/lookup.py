@@ -1,8 +1,8 @@
-"""What is installed: the user's own objects, which a configuration names as PACKAGE:OBJECT, and versions of packages.
+"""Look-up of users' own objects, which a configuration names as PACKAGE:OBJECT, and of versions of packages.
 
-Owns the import, and which packages objects may be from: any, unless this process has called `allow_only`, as a node
-does whose settings come from another machine. Must not know what an object is for. Invariant: every refusal is one line
-that begins with the key.
+Owns the import, and the packages that are allowed: all, unless this process has called `allow_only`, as a node does,
+since its settings come from another machine. Must not know what an object is used for. Invariant: every error is one
+line that begins with the key.
 """
 
 import functools
@@ -15,13 +15,13 @@ from pyes.errors import ConfigError
 from pyes.system.text import reason
 from pyes.system.user_code import let_through
 
-#: Packages that settings may name in this process; None: any.
+#: Packages that settings may name in this process; None: all.
 _allowed: tuple[str, ...] | None = None
 _OWN = "pyes.tasks"  # names of this package are always allowed
 
 
 def allow_only(packages: Sequence[str] | None) -> None:
-    """Let settings name no other packages in this process from now on; None lifts the limit."""
+    """Allow only these packages in the settings of this process; None allows all."""
     global _allowed
     _allowed = None if packages is None else (_OWN, *packages)
 
@@ -39,7 +39,7 @@ def check_allowed(key: str, name: str, module: str) -> None:
     Raises
     ------
     ConfigError
-        The module is in none of the packages of `allow_only`.
+        The module is not in one of the packages of `allow_only`.
     """
     if _allowed is None or any(f"{module}.".startswith(f"{each}.") for each in _allowed):
         return
@@ -48,12 +48,12 @@ def check_allowed(key: str, name: str, module: str) -> None:
 
 
 def find(key: str, name: str, example: str) -> Any:
-    """Return the object that ``name``, the value of ``key``, stands for.
+    """Return the object named by ``name``, the value of ``key``.
 
     Raises
     ------
     ConfigError
-        The name is no PACKAGE:OBJECT, the object cannot be imported, or it may not be named here.
+        The name is not a PACKAGE:OBJECT, the object cannot be imported, or its package is not allowed.
     """
     package, _, attribute = name.partition(":")
     if not package or not attribute:
@@ -69,11 +69,11 @@ def find(key: str, name: str, example: str) -> Any:
         if not hasattr(found, part):
             raise ConfigError(f"{key}={name} is not there: {package} has no {attribute}")
         found = getattr(found, part)
-    check_allowed(key, name, str(getattr(found, "__module__", "")))  # it may be another package's, imported there
+    check_allowed(key, name, str(getattr(found, "__module__", "")))  # it may be imported from another package
     return found
 
 
-@functools.cache  # a head compares it with that of every node that comes
+@functools.cache  # a head compares it with that of every node
 def version(distribution: str) -> str:
     """Return the version of an installed distribution, or "not installed"."""
     try:

@@ -1,9 +1,9 @@
 """Blocks of memory that several processes of one machine share.
 
-Owns the choice of backing: a ``memfd`` on Linux (not limited by the size of the shared-memory mount, and freed with
-its last user, even one that was killed), ``multiprocessing.shared_memory`` elsewhere, and a mapped file as the last
-resort. Knows nothing of a block's content. A block belongs to the process that created it; other processes attach by
-its handle and must end before the owner does.
+Owns the choice of backing: a ``memfd`` on Linux (not limited by the size of the shared-memory mount, and freed when its
+last user ends, even if killed), ``multiprocessing.shared_memory`` elsewhere, and a mapped file as the last resort.
+Knows nothing of a block's content. A block belongs to the process that created it; other processes attach by its handle
+and must end before the owner does.
 """
 
 import contextlib
@@ -39,8 +39,8 @@ class Handle:
 
 
 def default_kind() -> Kind:
-    """Return the backing that new blocks get on this machine."""
-    # Some distributions of Python for Linux are built against a C library without memfd_create.
+    """Return the backing of new blocks on this machine."""
+    # Some distributions of Python for Linux use a C library without memfd_create.
     return "memfd" if hasattr(os, "memfd_create") else "shared_memory"
 
 
@@ -50,14 +50,14 @@ class SharedBlock(Closing):
     Parameters
     ----------
     size : int
-        bytes, at least 1
+        Bytes, at least 1.
     kind : str or None
-        backing; None: the best one that this machine has
+        Backing (default: the best one of this machine).
 
     Raises
     ------
     ConfigError
-        the machine's or container's memory limit leaves too little for it (the message has both sizes)
+        There is too little memory (the message has both sizes).
     """
 
     def __init__(self, size: int, kind: Kind | None = None) -> None:
@@ -78,7 +78,7 @@ class SharedBlock(Closing):
         if self.kind == "memfd":
             self._descriptor = os.memfd_create("pyes", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self._descriptor, self.size)
-            # Another process of the same user opens the descriptor by this name; no directory has an entry for it.
+            # Other processes of the same user can open the descriptor by this name; it is in no directory.
             return f"/proc/{os.getpid()}/fd/{self._descriptor}"
         if self.kind == "shared_memory":
             self._memory = shared_memory.SharedMemory(create=True, size=self.size)
@@ -89,7 +89,7 @@ class SharedBlock(Closing):
 
     @classmethod
     def attach(cls, handle: Handle, *, writable: bool) -> Self:
-        """Attach to a block that another process owns (its memory is shared, not copied)."""
+        """Attach to a block that another process owns, without copying."""
         block = cls.__new__(cls)
         block.size, block.kind, block._name, block._owner = handle.size, handle.kind, handle.name, False
         block._memory, block._descriptor = None, -1
@@ -99,14 +99,14 @@ class SharedBlock(Closing):
             block._descriptor = os.open(handle.name, os.O_RDWR if writable else os.O_RDONLY)
         try:
             block._map = block._map_bytes(writable=writable)
-        except OSError:  # sealed, and asked to write
+        except OSError:  # it is sealed, and write access was requested
             os.close(block._descriptor)
             raise
         return block
 
     @property
     def handle(self) -> Handle:
-        """The name under which other processes attach."""
+        """What another process needs to attach."""
         return Handle(self.kind, self._name, self.size)
 
     def _map_bytes(self, *, writable: bool) -> mmap.mmap | None:
@@ -115,15 +115,15 @@ class SharedBlock(Closing):
         return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
 
     def array(self, dtype: Any, shape: tuple[int, ...], offset: int = 0) -> NDArray[Any]:
-        """Return a part of the block as an array; the memory stays mapped as long as the array exists."""
+        """Return a part of the block as an array; the memory stays mapped while the array exists."""
         buffer = self._memory.buf if self._memory is not None else self._map
         assert buffer is not None
         return np.frombuffer(buffer, dtype, math.prod(shape), offset).reshape(shape)
 
     def seal(self) -> None:
-        """Make a memfd read-only for all processes, enforced by the kernel; other kinds stay as they are.
+        """Make a memfd read-only for all processes, enforced by the kernel; other kinds are unchanged.
 
-        No writable view may exist any more; afterwards ``array`` returns read-only views.
+        No writable view may exist; afterwards ``array`` returns read-only views.
         """
         if self.kind != "memfd" or self._map is None:
             return
@@ -137,7 +137,7 @@ class SharedBlock(Closing):
 
     def close(self) -> None:
         """Release the block; the owner also removes its name."""
-        # While a view of it exists, the memory stays mapped.
+        # The memory stays mapped while a view exists.
         with contextlib.suppress(BufferError):
             if self._map is not None:
                 self._map.close()
@@ -164,7 +164,7 @@ def _mount_has_room(size: int) -> bool:
 
 
 def _allocate(descriptor: int, size: int) -> None:
-    """Reserve a file's blocks now, so that a full disk is an error here and not a SIGBUS later."""
+    """Reserve a file's blocks, so that a full disk is an error now instead of a SIGBUS later."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
     else:

@@ -20,7 +20,7 @@ def pack(state: dict[str, Any]) -> bytes:
     Parameters
     ----------
     state : dict
-        Of arrays, JSON values and such dicts, whose keys have no dots.
+        Arrays, JSON values and nested dicts of these; keys contain no dots.
     """
     arrays: dict[str, Any] = {}
     values = json.dumps(_split(state, "", arrays))
@@ -28,7 +28,7 @@ def pack(state: dict[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Return the state that `pack` was given.
+    """Return the state from the bytes of `pack`.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def unpack(data: bytes) -> dict[str, Any]:
 
 
 def _checksum(values: str, arrays: dict[str, Any]) -> str:
-    """Digest of everything that a snapshot holds."""
+    """Return the digest of a state's values and arrays."""
     digest = hashlib.blake2b(values.encode(), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
@@ -68,7 +68,7 @@ def _split(state: dict[str, Any], prefix: str, arrays: dict[str, Any]) -> dict[s
 
 
 def _join(values: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    """Put the arrays back to where `_split` took them from."""
+    """Invert `_split`."""
     for path, array in arrays.items():
         *parents, key = path.split(".")
         place = values
@@ -79,18 +79,12 @@ def _join(values: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def theta_hash(theta: NDArray[np.float32]) -> str:
-    """Hex digest (16 characters, BLAKE2b) of theta's bytes as little-endian float32.
-
-    Parameters
-    ----------
-    theta : float32 (dim,)
-        Flat parameters.
-    """
+    """Hex digest (16 characters, BLAKE2b) of theta's bytes as little-endian float32."""
     return hashlib.blake2b(np.ascontiguousarray(theta, dtype="<f4").tobytes(), digest_size=8).hexdigest()
 
 
 def array_hash(array: NDArray[Any] | None) -> str | None:
-    """Hex digest (16 characters, BLAKE2b) of an array's type, shape and little-endian bytes; None of None."""
+    """Hex digest (16 characters, BLAKE2b) of an array's type, shape and little-endian bytes; None for None."""
     if array is None:
         return None
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))

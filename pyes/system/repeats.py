@@ -1,6 +1,6 @@
-"""Messages that come again and again: the first few are shown, all are counted.
+"""Limits repeated messages: the first few are shown, all are counted.
 
-Owns which of them are shown and how often. Must not know what they say or where they are shown. Invariant: the number
+Owns which of them are shown and how often. Must not know their texts or where they are shown. Invariant: the number
 of messages shown is bounded by the number of kinds and, slowly, by time; the counts are exact.
 """
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-_FIRST_WAIT, _LONGEST_WAIT = 60.0, 3600.0  # seconds between two messages of a kind, once they come often
+_FIRST_WAIT, _LONGEST_WAIT = 60.0, 3600.0  # seconds between two shown messages of a frequent kind
 _OTHERS = "other messages"
 #: Attribute of a log record that may come very often.
 KIND = "kind_of_repeated_message"
@@ -27,14 +27,14 @@ def repeated(kind: str) -> dict[str, str]:
 
 @dataclass
 class Count:
-    """How often messages of a kind have come.
+    """Number of messages of a kind.
 
     Attributes
     ----------
     total : int
-        how often in all
+        Total number.
     left_out : int
-        how often since one was last shown
+        Number of messages left out since one was last shown.
     """
 
     total: int = 0
@@ -44,7 +44,7 @@ class Count:
 
     @property
     def remark(self) -> str:
-        """What to add to a message that is shown: " (and 12 more like this, 40 in all)", or nothing."""
+        """Text to append to a shown message: " (and 12 more like this, 40 in all)", or an empty string."""
         return f" (and {self.left_out:,} more like this, {self.total:,} in all)" if self.left_out else ""
 
 
@@ -57,11 +57,11 @@ class Repeats:
     Parameters
     ----------
     first : int
-        messages of a kind that are shown in any case
+        Number of messages of a kind that are always shown.
     kinds : int
-        that are told apart; all further ones are counted as one kind
+        Maximum number of kinds; all others are counted as one kind.
     clock : callable
-        returns monotonic seconds
+        Returns monotonic seconds.
     """
 
     def __init__(self, first: int = 3, kinds: int = 100, clock: Callable[[], float] = time.monotonic) -> None:
@@ -70,7 +70,7 @@ class Repeats:
         self._counts: dict[str, Count] = {}
 
     def count(self, kind: str) -> Count | None:
-        """Count a message; return what is known of its kind if it is to be shown, None if it is to be left out."""
+        """Count a message; return its kind's counts if it should be shown, or None to leave it out."""
         if kind not in self._counts and len(self._counts) >= self._kinds:
             kind = _OTHERS
         entry = self._counts.setdefault(kind, Count())
@@ -86,5 +86,5 @@ class Repeats:
         return shown
 
     def left_out(self) -> dict[str, Count]:
-        """Return the kinds of which messages have been left out since one was last shown."""
+        """Return the kinds with messages left out since one was last shown."""
         return {kind: entry for kind, entry in self._counts.items() if entry.left_out}

@@ -1,4 +1,4 @@
-"""How things read in a message of one line: numbers of things, values, errors, several lines.
+"""Parts of one-line messages: counts, values, errors, joined lines.
 
 Must not know what a message is about.
 """
@@ -27,7 +27,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return in one line what the user's own code raised, and where: "KeyError: 'x' (task.py:12 in step)".
+    """Return an exception of the user's own code as one line, with its place: "KeyError: 'x' (task.py:12 in step)".
 
     The line is UTF-8, whatever the error says; one whose text cannot be made has its type alone.
     """
@@ -73,7 +73,7 @@ def _short(path: str) -> str:
 
 
 def origin(error: BaseException) -> str:
-    """Return an error's type and the place that raised it: the same for errors that differ only in their values."""
+    """Return an error's type and the line of code that raised it, equal for errors that differ only in values."""
     frames = traceback.extract_tb(error.__traceback__)
     text = f"{type(error).__name__} in {frames[-1].filename}:{frames[-1].lineno}" if frames else type(error).__name__
     return text.encode(errors="backslashreplace").decode()
@@ -85,7 +85,7 @@ def one_line(text: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """Return a value as a message has it, in YAML's words: 'linear', false, null, 1, [64, 64], {'a': true}."""
+    """Return a value for a message, in the words of YAML: 'linear', false, null, 1, [64, 64], {'a': true}."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, Mapping):

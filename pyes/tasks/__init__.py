@@ -1,14 +1,14 @@
-"""Tasks: environments as pyes runs them, one module a kind or a family.
+"""Tasks: environments as pyes runs them, one module per kind or family.
 
-    base        what a rollout may ask of a task
-    wrapped     environments with Gymnasium's interface; gymnasium, gym and python say where they come from
-    family      Gymnasium's environments that pyes runs in its own way: bullet, mujoco, atari
+    base        the interface between a rollout and a task
+    wrapped     environments with Gymnasium's interface, made by gymnasium, gym and python
+    bullet, mujoco, atari    families of Gymnasium's environments with an implementation of pyes
     envpool     many environments stepped in one call
     function    a plain function of theta
-    hidden      which numbers of an observation the policy sees
+    hidden      hides parts of an observation from the policy
     functions, maze    tasks that come with pyes
 
-Must not know policies or how members are evaluated. No simulator is imported before a task of it is made.
+Must not know policies or how members are evaluated. A simulator is imported only when a task of it is made.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def make(config: TaskConfig, render_mode: str | None = None) -> Task:
 
 
 def _observed(task: Task, config: EnvironmentConfig) -> Task:
-    """Return a task as its policy and novelty search observe it."""
+    """Check ``task.behaviour``, and wrap a task whose observations are partly hidden."""
     if config.behaviour != "none" and not task.behaviour_size:
         raise refusal("task.behaviour", config.behaviour, f"'none' for {config.title}")
     if not config.hide_observations:
@@ -74,13 +74,7 @@ def has_vector(config: TaskConfig) -> bool:
 
 
 def make_vector(config: TaskConfig) -> VectorTask:
-    """Make the environments side by side of a task that `has_vector`.
-
-    Raises
-    ------
-    ConfigError
-        As `make`.
-    """
+    """Make the vector of environments of a task that `has_vector`; raises as `make`."""
     kind = _kind(config)
     assert kind.Vector is not None
     vector: VectorTask = kind.Vector(config)

@@ -1,10 +1,10 @@
 """Tasks of the Arcade Learning Environment.
 
-Owns the preprocessing of Mnih et al. (2015): grey frames of 84 by 84, the last four of them, each the maximum of two
-raw ones; a random number of no-ops at the start. Must not know how a game is scored. Invariant: every timestep is, bit
-for bit, that of Gymnasium's AtariPreprocessing and FrameStackObservation around the same game.
+Owns the preprocessing of Mnih et al. (2015): the last four grey frames of 84 by 84, each the maximum of two raw frames;
+a random number of no-ops at the start. Must not know how a game is scored. Invariant: every timestep equals, bit for
+bit, that of Gymnasium's AtariPreprocessing and FrameStackObservation around the same game.
 
-An episode is a whole game: all lives, and the score as it is (Salimans et al. 2017).
+An episode is a whole game with all lives; scores are not clipped (Salimans et al. 2017).
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from pyes.tasks.gymnasium import Family, GymnasiumConfig
 SHAPE = (4, 84, 84)
 
 _FRAMES_PER_SECOND = 60
-#: What ``task.env_kwargs`` can hold, and its defaults; of the others the game knows its own.
+#: Keys of ``task.env_kwargs`` and their defaults; None is the game's own default.
 _OPTIONS: dict[str, Any] = {
     "noop_max": 30,
     "fire_start": False,
@@ -47,14 +47,14 @@ class AtariTask(Family):
     Parameters
     ----------
     config : GymnasiumConfig
-        env_id, one that `knows` knows; frame_skip, 4 unless given; env_kwargs, some of `_OPTIONS`.
+        ``env_id`` as accepted by `knows`; ``frame_skip``, 4 by default; ``env_kwargs``, keys of `_OPTIONS`.
     render_mode : str or None
         Gymnasium's; "rgb_array" for videos.
 
     Raises
     ------
     ConfigError
-        A package is missing, there is no such game, or an option is unknown or impossible.
+        A package is missing, there is no such game, or an option is unknown or invalid.
     TaskError
         The game could not be made.
     """
@@ -69,7 +69,7 @@ class AtariTask(Family):
 
     @classmethod
     def guess(cls, env_id: str) -> str | None:
-        """Return the id of the game that an id without ``ALE/`` means, where there is one."""
+        """Return the id with ``ALE/`` added if there is such a game."""
         with contextlib.suppress(ImportError):
             importlib.import_module("ale_py")  # registers its games
         game = f"ALE/{env_id}"
@@ -91,7 +91,7 @@ class AtariTask(Family):
     def _make(self) -> Any:
         ale_py, cv2 = _import_packages(self._config.env_id)
         _check(self._config.env_kwargs)
-        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else each game prints lines when it is made
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no output for each new game
         start = {key: self._option(key) for key in ("noop_max", "fire_start")}
         return Game(super()._make(), ale_py.Action.__members__, cv2, self.frame_skip, **start)
 
@@ -111,27 +111,26 @@ class AtariTask(Family):
         return {"ram": (128, lambda: self._innermost().ram())}
 
     def _shorten_step(self) -> None:
-        self.step = self._env.step  # type: ignore[method-assign]  # it skips frames itself
+        self.step = self._env.step  # type: ignore[method-assign]  # `Game` skips frames itself
 
 
 class Game(gymnasium.Env[NDArray[np.uint8], int]):
-    """A game as policies see it.
+    """A game with preprocessed observations.
 
     Parameters
     ----------
     env : gymnasium.Env
-        The game with a frame a step.
+        The game with one frame per step.
     actions : mapping
         The emulator's actions by name.
     cv2 : module
         OpenCV.
     frame_skip : int
-        Raw frames an action is held for.
+        Number of raw frames for which an action is held.
     noop_max : int
-        Raw frames without an action at the start, at most; at least one, or none with 0.
+        Maximum number of raw frames without an action at the start; the minimum is 1, or 0 if this is 0.
     fire_start : bool
-        Whether FIRE and then the next action are held before the policy's first, in games that have FIRE, as in the
-        code of Such et al. (2017).
+        Whether games that have FIRE begin with FIRE and then the next action, as in the code of Such et al. (2017).
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": _FRAMES_PER_SECOND}  # noqa: RUF012
@@ -151,7 +150,7 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
         self._actions = [actions[name] for name in meanings]
         self._opening = self._actions[1:3] if fire_start and meanings[1:2] == ["FIRE"] else []
         self._frame_skip, self._noop_max = frame_skip, noop_max
-        # Sticky actions need the emulator's own seed, which it takes only with a cartridge.
+        # Sticky actions need the emulator's own seed, which it reads only when a cartridge is loaded.
         quick = noop_max > 0 and self._ale.getFloat("repeat_action_probability") == 0
         self._start = find_start(self._ale, self._actions) if quick else None
         self._resize, self._area = cv2.resize, cv2.INTER_AREA
@@ -164,7 +163,7 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Begin a game of which nothing depends on the games before."""
+        """Begin a game that does not depend on earlier ones."""
         self._begin(seed)
         self._ale.getScreenGrayscale(self._raw)
         self._raw_before.fill(0)
@@ -172,7 +171,7 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
         return self._stack.copy(), {}
 
     def _begin(self, seed: int | None) -> None:
-        """Take the game to the frame that the policy sees first."""
+        """Advance the game to the first frame of the policy."""
         self._restart(seed)
         noops = self._env.np_random.integers(1, self._noop_max + 1) if self._noop_max else 0
         pressed = [self._actions[0]] * int(noops)
@@ -191,7 +190,7 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
             restart(self._ale, self._start)
 
     def step(self, action: int) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
-        """Hold an action for ``frame_skip`` raw frames, or to the end of the game; returns a new array each time."""
+        """Hold an action for ``frame_skip`` raw frames or until the game ends; returns a new array each time."""
         ale, pressed = self._ale, self._actions[action]
         score = 0
         for left in reversed(range(self._frame_skip)):
@@ -209,7 +208,7 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
         return stack, float(score), ale.game_over(with_truncation=False), ale.game_truncated(), {}
 
     def _frame(self, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Pool the raw frames, since some sprites are drawn in every other one only, and shrink the result."""
+        """Resize the maximum of two raw frames, since some sprites are drawn only in every other frame."""
         if self._frame_skip > 1:
             np.maximum(self._raw, self._raw_before, out=self._raw)
         self._resize(self._raw, SHAPE[1:], dst=out, interpolation=self._area)
@@ -221,7 +220,7 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
         return memory
 
     def render(self) -> Any:
-        """Return the newest raw frame in colour, uint8 (210, 160, 3); some games have 250 lines."""
+        """Return the newest raw frame in colour, uint8 (210, 160, 3), or 250 lines in some games."""
         return self._env.render()
 
 
@@ -235,7 +234,7 @@ def _import_packages(env_id: str) -> tuple[Any, Any]:
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    """Refuse options that are unknown, and values that the emulator would take without a word."""
+    """Reject unknown options, and invalid values that the emulator would accept silently."""
     for key, value in options.items():
         path = f"task.env_kwargs.{key}"
         if key not in _OPTIONS:

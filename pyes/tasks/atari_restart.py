@@ -1,11 +1,11 @@
-"""Taking a game of the emulator back to its start without loading the cartridge again, which takes much longer.
+"""Restarts a game of the emulator without loading the cartridge again, which takes much longer.
 
-Owns the state of a game at its start. Must not know what a policy sees. Invariant: a game that was restarted goes on,
-bit for bit, as one whose cartridge has just been loaded, from the first frame that it draws.
+Owns the state of a game at its start. Must not know what a policy sees. Invariant: from its first frame on, a restarted
+game equals, bit for bit, one whose cartridge has just been loaded.
 
-A saved state leaves out some of what the emulator holds (masks of sprites, frame buffers), and a reset of the console
-leaves the memory as it is; one after the other they take nearly every game back. Whether they do is found out by
-playing: of 104 games, Miniature Golf and Pitfall II remember something all the same.
+A saved state lacks parts of the emulator's state (masks of sprites, frame buffers), and a reset of the console leaves
+its memory unchanged; both together restart nearly every game. A short trial finds out: of 104 games, only Miniature
+Golf and Pitfall II differ after a restart.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ _TRIAL = 200  # frames
 
 
 def find_start(ale: Any, actions: Sequence[Any]) -> Any | None:
-    """Return the state that `restart` goes back to; None where a game is not the same afterwards.
+    """Return the state for `restart`, or None if a restarted game differs from a new one.
 
     Parameters
     ----------
     ale : ALEInterface
-        The emulator, which has loaded the cartridge and played nothing, without sticky actions.
+        The emulator, right after loading the cartridge, without sticky actions.
     actions : sequence
-        Those that the game knows.
+        The game's actions.
     """
     ale.reset_game()
     start = ale.cloneState(include_rng=False)
@@ -35,12 +35,12 @@ def find_start(ale: Any, actions: Sequence[Any]) -> Any | None:
 
 
 def restart(ale: Any, start: Any) -> None:
-    """Take the emulator back; what it shows is of before, until it draws its next frame."""
+    """Restart the game; the screen is updated by the next frame."""
     ale.reset_game()
     ale.restoreState(start)
 
 
 def _play(ale: Any, actions: Sequence[Any]) -> list[Any]:
-    """Return all that can be seen of the emulator, and in the end all that it saves."""
+    """Return everything observable during the actions, and the saved state after them."""
     seen = [(ale.act(action), ale.lives(), ale.game_over(), ale.getScreen().tobytes()) for action in actions]
     return [seen, ale.cloneState(include_rng=False).serialize()]

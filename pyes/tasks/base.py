@@ -1,4 +1,4 @@
-"""What every task offers to a rollout: seeded episodes, each on a clean slate."""
+"""The interface of tasks: seeded episodes that do not depend on earlier ones."""
 
 import abc
 import math
@@ -13,16 +13,16 @@ from pyes.config import TaskConfig
 from pyes.errors import TaskError
 from pyes.system.lifetime import Closing
 
-#: What ``step`` gives: observation, reward, terminated, truncated, and the environment's own extras.
+#: Result of ``step``: observation, reward, terminated, truncated, info.
 Step = tuple[Any, Any, bool, bool, dict[str, Any]]
-#: What ``step`` of a vector gives: observations (n, ...), rewards (n,), and which episodes ended there, bool (n,).
+#: Result of a vector's ``step``: observations (n, ...), rewards (n,), and which episodes ended, bool (n,).
 VectorStep = tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]
 
 
 class VectorTask(Protocol):
-    """Environments side by side, made or reseeded for every wave of episodes.
+    """Several environments, made or reseeded together for each set of episodes.
 
-    Each episode depends on its seed and its actions alone, as with `Task`: neither on its neighbours nor its slot.
+    As with `Task`, an episode depends only on its seed and actions, not on the other episodes or its slot.
     """
 
     observation_size: int
@@ -34,36 +34,35 @@ class VectorTask(Protocol):
         """Apply one action for one timestep in each of the environments ``slots``, whose episodes have not ended."""
 
     def close(self) -> None:
-        """Release what the environments hold."""
+        """Release the environments' resources."""
 
 
 class Task(Closing, abc.ABC):
     """One environment, made once as ``Kind(config, render_mode)`` and reseeded for every episode.
 
-    An episode depends on its seed and its actions alone, never on the episodes before it. A subclass is a kind of task
-    or belongs to one; it sets ``observation_shape`` and ``action_space`` when it is made, and the others where they
-    differ.
+    An episode depends only on its seed and actions, never on earlier episodes. A subclass is a kind of task or belongs
+    to one. Its constructor sets ``observation_shape``, ``action_space``, and other attributes that differ from their
+    defaults.
 
     Attributes
     ----------
     observation_shape : tuple of int
     action_space : gymnasium.Space
     max_timesteps : int or None
-        The environment's own limit of an episode; None without one. `pyes.tasks.make` lowers it to
-        ``task.max_timesteps``.
+        The environment's own limit of an episode, or None. `pyes.tasks.make` lowers it to ``task.max_timesteps``.
     render_fps : float
-        Timesteps a second, in real time.
+        Timesteps per second in real time.
     behaviour_size : int
-        How many numbers characterise an episode, as ``task.behaviour`` says; 0 if none are wanted.
+        Size of the behaviour chosen by ``task.behaviour``; 0 for "none".
     parts : mapping of str to range
-        Which numbers of the flattened observation belong to each named part of it; empty where parts have no names.
+        Indices in the flattened observation of each named part; empty without named parts.
     """
 
     #: Settings of the kind.
     Config: ClassVar[type[TaskConfig]]
-    #: Environments of the kind that are stepped in one call, made as ``Vector(config)``; None without them.
+    #: `VectorTask` of the kind, made as ``Vector(config)``, or None.
     Vector: ClassVar[type[Any] | None] = None
-    #: Whether all episodes of a policy are the same, whatever their seeds.
+    #: Whether all episodes of a policy are equal, independent of their seeds.
     deterministic: ClassVar[bool] = False
 
     observation_shape: tuple[int, ...]
@@ -75,7 +74,7 @@ class Task(Closing, abc.ABC):
 
     @classmethod
     def suited(cls, config: Any) -> "type[Task]":
-        """Return the class for a configuration of this kind; by default the kind's own."""
+        """Return the class for a configuration of this kind (default: this one)."""
         return cls
 
     @property
@@ -92,7 +91,7 @@ class Task(Closing, abc.ABC):
         """Apply one action for one timestep."""
 
     def behaviour(self, observation: Any) -> NDArray[Any]:
-        """Return what characterises the episode that ended with an observation: (behaviour_size,), any real dtype."""
+        """Return the behaviour of the episode that ended with ``observation``: (behaviour_size,), any real dtype."""
         return np.empty(0)
 
     def render(self) -> Any:
@@ -100,11 +99,11 @@ class Task(Closing, abc.ABC):
         raise TaskError("this task draws no frames")
 
     def close(self) -> None:
-        """Release what the environment holds; a second call does nothing."""
+        """Release the environment's resources; a second call does nothing."""
 
 
 class TaskAround(Task):
-    """A task that passes everything on to the one that it holds; subclasses change some of it."""
+    """Base of wrappers: passes all calls on to another task."""
 
     def __init__(self, task: Task) -> None:
         self._task = task

@@ -1,8 +1,8 @@
 """Tasks of pybullet_envs_gymnasium.
 
-Owns what makes such an environment a task: its world, built once, and every reset a clean slate without building it
-anew. Must not know how a timestep is computed (see `bullet_walkers` and `bullet_small`). Invariant: every episode is,
-bit for bit, the first episode of a new environment of that id.
+Owns the world, which is built once, and resets that restore its initial state without building it again. Must not know
+how a timestep is computed (see `bullet_walkers` and `bullet_small`). Invariant: every episode equals, bit for bit, the
+first episode of a new environment of that id.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ class BulletTask(Family):
     Parameters
     ----------
     config : GymnasiumConfig
-        env_id, one that `knows` knows; the rest as for any environment.
+        ``env_id`` is one of `_STEPPERS`.
     render_mode : str or None
         Gymnasium's; "rgb_array" for videos.
 
@@ -68,22 +68,22 @@ class BulletTask(Family):
 
     @classmethod
     def original(cls, config: GymnasiumConfig) -> gymnasium.Env[Any, Any]:
-        """Make the environment; only its first episode is one that starts from a clean slate."""
+        """Make the environment; only its first episode starts from a new world."""
         return super().original(config).unwrapped
 
     def _compare(self) -> str | None:
-        with _silence(1):  # a line for every world
+        with _silence(1):  # PyBullet prints a line for every world
             return super()._compare()
 
     def _make(self) -> Any:
-        with _silence(1):  # a line for every world
+        with _silence(1):  # PyBullet prints a line for every world
             env = super()._make()
             env.reset(seed=0)  # builds the world
         self._take_over(env)
         return env
 
     def _take_over(self, env: Any) -> None:
-        """Let our timestep stand in for the environment's own."""
+        """Replace the environment's ``step`` by ours."""
         self._world = env.unwrapped
         self._start = self._world._p.saveState()
         self._stepper = _STEPPERS[_name(self._config.env_id)](self._world)
@@ -91,7 +91,7 @@ class BulletTask(Family):
         self._clean()
 
     def reset(self, seed: int) -> Any:
-        """Begin the episode of ``seed`` on a clean slate; returns the first observation."""
+        """Restore the initial world and begin the episode of ``seed``; returns the first observation."""
         if not self._config.remake:
             self._clean()
         observation = super().reset(seed)
@@ -99,17 +99,16 @@ class BulletTask(Family):
         return observation
 
     def _clean(self) -> None:
-        """Take the world back to where it was when it had just been built.
+        """Restore the world to its state right after it was built.
 
-        A restored state holds neither the order in which the engine keeps contacts, which decides the last bits of
-        what it solves, nor what the environment itself remembers: its first observation is of the robot alone, and only
-        from then on does it count the floor among the robot's parts.
+        ``restoreState`` restores neither the engine's order of contacts, which affects the last bits of its results,
+        nor the environment's own state: it adds the floor to the robot's parts after the first observation.
         """
         client, robot = self._world._p, self._world.robot
         set_filter = client.setCollisionFilterPair
         for body in robot.objects:
             for link in range(-1, client.getNumJoints(body)):
-                # No link collides with itself, so this filter changes nothing, but the engine forgets the link's pairs.
+                # Makes the engine drop the link's cached pairs; the filter itself changes nothing.
                 set_filter(body, body, link, link, 1)
         client.restoreState(self._start)
         robot.parts.pop("floor", None)
@@ -125,7 +124,7 @@ class BulletTask(Family):
     def render(self) -> Any:
         """Return the current frame, uint8 (height, width, 3)."""
         robot = self._world.robot
-        if hasattr(robot, "body_real_xyz"):  # where the camera looks; our timestep leaves it behind
+        if hasattr(robot, "body_real_xyz"):  # the camera's target, which our step does not update
             robot.body_real_xyz = robot.robot_body.pose().xyz()
         return super().render()
 
@@ -137,7 +136,7 @@ def _name(env_id: str) -> str:
 def _import_package(env_id: str) -> None:
     """Import the package, which registers its environments, and the engine."""
     try:
-        with _silence(1), _silence(2):  # the date it was built
+        with _silence(1), _silence(2):  # prints its build date
             importlib.import_module("pybullet")
             importlib.import_module(PACKAGE)
     except ImportError as error:
@@ -146,7 +145,7 @@ def _import_package(env_id: str) -> None:
 
 @contextlib.contextmanager
 def _silence(descriptor: int) -> Iterator[None]:
-    """Keep what PyBullet's C code prints from standard output (1) or standard error (2)."""
+    """Discard what PyBullet's C code prints on standard output (1) or standard error (2)."""
     try:
         kept = os.dup(descriptor)
     except OSError:  # it is closed
@@ -165,6 +164,6 @@ def _silence(descriptor: int) -> Iterator[None]:
 
 
 def _flush() -> None:
-    """Write out what C's own buffers hold: with a pipe for standard output they keep it until the process ends."""
+    """Flush C's own output buffers, which are held until the process ends if standard output is a pipe."""
     if sys.platform != "win32":
         ctypes.CDLL(None).fflush(None)

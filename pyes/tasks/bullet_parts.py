@@ -1,6 +1,6 @@
-"""What the timesteps of all Bullet environments share: motors driven by one command, joints asked for in one query.
+"""Shared parts of the timesteps of all Bullet environments: one call sets all motors, one reads all joints.
 
-Must not know any environment. Invariant: an action reaches the engine as the environment itself would pass it on.
+Must not know any environment. Invariant: the engine gets the same torques as from the environment itself.
 """
 
 import math
@@ -15,7 +15,7 @@ from pyes.tasks.base import Step
 
 
 class Stepper(Protocol):
-    """One timestep of an environment whose world is built."""
+    """Computes the timesteps of an environment."""
 
     def begin(self) -> None:
         """Take over after the environment's own reset."""
@@ -25,7 +25,7 @@ class Stepper(Protocol):
 
 
 class Motors:
-    """The motors of one body, driven by one command."""
+    """The motors of one body, set by one call."""
 
     def __init__(self, client: Any, joints: Sequence[Any], strengths: Sequence[float]) -> None:
         indices = [joint.jointIndex for joint in joints]
@@ -33,23 +33,23 @@ class Motors:
         self._strengths = strengths
 
     def drive(self, action: NDArray[Any]) -> None:
-        """Set torques in proportion to an action, which is clipped to [-1, 1]."""
+        """Set torques proportional to the action, clipped to [-1, 1]."""
         clipped = [-1.0 if x < -1.0 else 1.0 if x > 1.0 else x for x in finite_values(action)]
         self._set(forces=[strength * x for strength, x in zip(self._strengths, clipped, strict=True)])
 
 
 def body_of(part: Any) -> int:
-    """Return the engine's number of the body that a part or joint belongs to."""
+    """Return the engine's index of the body of a part or joint."""
     return int(part.bodies[part.bodyIndex])
 
 
 def joint_states(client: Any, joints: Sequence[Any]) -> Callable[[], Any]:
-    """Return a function that asks for the states of joints of one body."""
+    """Return a function that reads the states of joints of one body."""
     return partial(client.getJointStates, body_of(joints[0]), [joint.jointIndex for joint in joints])
 
 
 def finite_values(action: NDArray[Any]) -> list[float]:
-    """Return the components of an action; TaskError when one is not a finite number."""
+    """Return the components of an action; TaskError unless all are finite."""
     values: list[float] = action.tolist()
     if not math.isfinite(sum(values)):
         raise TaskError(f"the action is {values}, expected finite numbers")

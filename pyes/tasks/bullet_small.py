@@ -1,7 +1,7 @@
-"""Timesteps of the pendulums and of Reacher in as few calls of the engine as they take.
+"""Timesteps of the pendulums and of Reacher with as few calls of the engine as possible.
 
-As `pyes.tasks.bullet_walkers`, for the smaller environments; the same invariant: equal to the environment's own `step`
-bit for bit.
+Like `pyes.tasks.bullet_walkers`, for the smaller environments. Invariant: results equal those of the environment's own
+`step` bit for bit.
 """
 
 import math
@@ -61,14 +61,14 @@ class DoublePendulum:
         (x, vx, *_), (theta, theta_dot, *_), (gamma, gamma_dot, *_) = self._joint_states()
         pole_x, _, pole_z = map(np.float64, self._pole_state()[0])
         angles = [np.cos(theta), np.sin(theta), theta_dot, np.cos(gamma), np.sin(gamma), gamma_dot]
-        # NumPy's squares, as the environment has them: C's pow might round otherwise.
+        # NumPy's squares, as in the environment: C's pow might round differently.
         penalty = 0.01 * pole_x**2 + (pole_z + 0.3 - 2) ** 2
         observation = np.array([x, vx, pole_x, *angles], np.float32)
         return observation, 10.0 - float(penalty), bool(pole_z + 0.3 <= 1), False, {}
 
 
 class Reacher:
-    """Reacher: an arm of two joints whose fingertip goes to a target."""
+    """Reacher: an arm of two joints whose fingertip should reach a target."""
 
     def __init__(self, env: Any) -> None:
         client, robot = env._p, env.robot
@@ -106,6 +106,6 @@ class Reacher:
 
 
 def _relative(limits: tuple[float, float], joint: Sequence[Any]) -> tuple[float, float]:
-    """Return a joint's position between its limits, from -1 to 1, and its speed in tens of radians a second."""
+    """Return a joint's position scaled from its limits to [-1, 1], and its speed in units of 10 rad/s."""
     low, span = limits
     return 2 * (joint[0] - low) / span - 1.0, 0.1 * joint[1]

@@ -1,11 +1,11 @@
-"""Timesteps of Ant, HalfCheetah, Hopper, Walker2D and Humanoid in as few calls of the engine as they take.
+"""Timesteps of Ant, HalfCheetah, Hopper, Walker2D and Humanoid with as few calls of the engine as possible.
 
-Owns the arithmetic of one timestep: torques, observation, reward, end. The environment's own objects say what the
-numbers are: which joints, how strong, which costs, who is alive. The engine is asked once for all joints, once for all
-links and once for all contacts, where the environment asks for each part by itself.
-Must not know how a world is built or cleaned. Invariant: what `step` gives equals the environment's own `step` bit for
-bit. So NumPy is called wherever the environment calls it, on the same type, shape and stride, since another cosine or
-another order of a sum may end in other bits; plain floats do the rest.
+Owns the arithmetic of one timestep: torques, observation, reward, end. Joints, strengths, costs and the condition for
+being alive are read from the environment's own objects. One call each reads all joints, all links and all contacts,
+where the environment makes a call for each part.
+Must not know how a world is built or reset. Invariant: results of `step` equal those of the environment's own `step`
+bit for bit. NumPy is therefore called wherever the environment calls it, with the same type, shape and strides, since
+another cosine or order of summation may change the last bits; everything else uses plain floats.
 """
 
 import math
@@ -21,13 +21,13 @@ from pyes.tasks.bullet_parts import Motors, body_of, finite_values, joint_states
 
 Vector = tuple[float, float, float]
 _LOW, _HIGH = np.float32(-5), np.float32(5)
-_AT_LIMIT = float(np.float32(0.99))  # joint positions are compared in single precision
+_AT_LIMIT = float(np.float32(0.99))  # the environment compares joint positions in single precision
 
 
 class Walker:
     """Ant, HalfCheetah, Hopper, Walker2D and Humanoid: a robot that runs along the x axis.
 
-    The environment has been reset at least once, so that its parts and joints are known.
+    The environment must have been reset at least once, so that its parts and joints are known.
     """
 
     def __init__(self, env: Any) -> None:
@@ -48,13 +48,13 @@ class Walker:
         self.begin()
 
     def _place_parts(self, client: Any, robot: Any, body: int) -> None:
-        """Find out where each part's position comes from: a link, the base of the body, or the floor, which stays."""
+        """Find the source of each part's position: a link, the base of the body, or the fixed floor."""
         indices = [part.bodyPartIndex for part in robot.parts.values() if body_of(part) == body]
         links = [index for index in indices if index >= 0]
         self._link_states = partial(client.getLinkStates, body, links)
         self._base_place = indices.index(-1) if -1 in indices else None
         self._base_pose = partial(client.getBasePositionAndOrientation, body)
-        self._parts_xy = np.empty((len(indices) + 1, 3))[:, :2]  # of each part, with strides as in an array of x, y, z
+        self._parts_xy = np.empty((len(indices) + 1, 3))[:, :2]  # x and y of each part, with the strides of x, y, z
         self._parts_xy[-1] = robot.parts["floor"].initialPosition[:2]
         root = robot.robot_body.bodyPartIndex
         self._root_place = links.index(root) if root >= 0 else None
@@ -75,7 +75,7 @@ class Walker:
         unclipped, pitch = self._observe()
         observation = np.minimum(np.maximum(unclipped, _LOW), _HIGH)
         alive = env._alive = float(robot.alive_bonus(observation[0] + robot.initial_z, pitch))
-        # The sum of squares is not finite just when an observation is not a number.
+        # Clipped observations are finite or NaN: their sum of squares is finite unless one is NaN.
         terminated = bool(env._isDone()) or not math.isfinite(observation.dot(observation))
         progress = float(self._progress())
         self._feel_floor()
@@ -83,7 +83,7 @@ class Walker:
         return observation, reward, terminated, False, {}
 
     def _observe(self) -> tuple[NDArray[np.float32], float]:
-        """Return the observation before it is clipped, and the pitch of the torso."""
+        """Return the unclipped observation and the pitch of the torso."""
         robot = self._robot
         (_, _, z), orientation, velocity = self._look()
         roll, pitch, yaw = self._euler(orientation)
@@ -101,7 +101,7 @@ class Walker:
         return np.array(values, np.float32), pitch
 
     def _look(self) -> tuple[Vector, Sequence[float], Vector]:
-        """Return position, orientation and velocity of the torso; note the mean position of all parts."""
+        """Return position, orientation and velocity of the torso; store the mean position of all parts."""
         links = self._link_states()
         positions = [link[0] for link in links]
         if self._root_place is None:
@@ -119,7 +119,7 @@ class Walker:
         return position, orientation, velocity
 
     def _progress(self) -> float:
-        """Return how much nearer the target is than before; the environment measures it as a potential."""
+        """Return the change of the environment's potential, which rises towards the target."""
         robot = self._robot
         to_target = np.array([robot.walk_target_y - self._y, robot.walk_target_x - self._x])
         before = self._potential
@@ -127,7 +127,7 @@ class Walker:
         return float(self._potential - before)
 
     def _feel_floor(self) -> None:
-        """Note which feet touch the floor, for the next observation."""
+        """Store which feet touch the floor, for the next observation."""
         touching = {contact[3] for contact in self._contacts()}
         self._feet_contact[:] = [link in touching for link in self._feet_links]
 
@@ -142,10 +142,10 @@ class Walker:
 
 
 class _HumanoidMotors(Motors):
-    """The same, with products of the action's own type: a torque may be rounded to single precision."""
+    """Motors whose torques are computed in the action's own type, possibly single precision."""
 
     def drive(self, action: NDArray[Any]) -> None:
-        """Set torques in proportion to an action, which is clipped to [-1, 1]."""
+        """Set torques proportional to the action, clipped to [-1, 1]."""
         finite_values(action)
         clipped = np.clip(action, -1, 1)
         self._set(forces=[float(strength * x) for strength, x in zip(self._strengths, clipped, strict=True)])
@@ -159,5 +159,5 @@ def _walker_motors(client: Any, robot: Any) -> Motors:
 
 
 def _mean(values: NDArray[Any]) -> float:
-    """Return what ``values.mean()`` does, by the same sum, without its overhead."""
+    """Return ``values.mean()``, by the same summation but without its overhead."""
     return float(np.add.reduce(values) / values.dtype.type(len(values)))

@@ -1,8 +1,8 @@
 """Tasks of EnvPool, which steps many environments in one call.
 
-Owns what makes its environments repeatable: EnvPool takes seeds only where environments are made, so every episode has
-an environment of its own, made for its seed and thrown away. Nothing then depends on the episodes before, and no
-environment is ever stepped past its end, where EnvPool would begin another episode by itself.
+Owns what makes its environments reproducible: EnvPool accepts seeds only when environments are made, so every episode
+uses a new environment. Nothing then depends on earlier episodes, and no environment is stepped past its end, where
+EnvPool would begin another episode.
 """
 
 import difflib
@@ -24,10 +24,10 @@ from pyes.system.text import reason
 from pyes.tasks.base import Step, Task, VectorStep
 from pyes.tasks.parity import check_versions, random_actions
 
-#: Arguments of EnvPool that are not the environment's.
+#: Arguments of EnvPool that pyes sets itself.
 _RESERVED = ("num_envs", "batch_size", "num_threads", "seed", "env_seed", "gym_reset_return_info")
-_SEEDS = 2**31 - 1  # EnvPool takes those below
-_COMPARED = 8  # timesteps with a version that was not verified
+_SEEDS = 2**31 - 1  # EnvPool's seeds are below this
+_COMPARED = 8  # timesteps compared with a version that was not verified
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class EnvPoolConfig(EnvironmentConfig):
         return self.env_id
 
     def check(self) -> None:
-        """Refuse an environment without a name."""
+        """Reject a missing ``env_id``."""
         super().check()
         if not self.env_id:
             raise refusal("task.env_id", self.env_id, "the id of an environment, for example 'CartPole-v1'")
 
 
 class EnvPoolVector:
-    """Environments of one kind side by side; see `pyes.tasks.base.VectorTask`.
+    """Several equal environments; see `pyes.tasks.base.VectorTask`.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ class EnvPoolVector:
     Raises
     ------
     ConfigError
-        The package is missing, EnvPool has no such environment, its spaces cannot be used, or frames are wanted of one
-        of MuJoCo.
+        The package is missing, EnvPool has no such environment, its spaces cannot be used, or frames of a MuJoCo
+        environment are wanted.
     """
 
     def __init__(self, config: EnvPoolConfig, render_mode: str | None = None) -> None:
@@ -78,13 +78,13 @@ class EnvPoolVector:
         if render_mode is not None and any(
             base.__module__.startswith("envpool.mujoco") for base in type(self.spec).__mro__
         ):
-            # It would end the process where OpenGL has not been set up before.
+            # Without an OpenGL context it would crash the process.
             raise ConfigError(
                 f"task.env_id: EnvPool cannot draw {config.env_id!r}: no video of its MuJoCo environments"
             )
 
     def _make_spec(self) -> Any:
-        """Ask EnvPool what the environment is like, without making one."""
+        """Read the environment's specification without making one."""
         env_id, arguments = self._config.env_id, self._config.env_kwargs
         for name in _RESERVED:
             if name in arguments:
@@ -111,7 +111,7 @@ class EnvPoolVector:
         return observations, actions
 
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
-        """Make one environment a seed; return their first observations."""
+        """Make one environment for each seed; return their first observations."""
         self.close()
         try:
             with _no_warnings():
@@ -129,7 +129,7 @@ class EnvPoolVector:
         return observations
 
     def step(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> VectorStep:
-        """Apply one action for one timestep in each of some environments; what comes back has their order."""
+        """Apply one action for one timestep in each of the environments ``slots``; results have the same order."""
         observations, rewards, terminated, truncated, _ = self._pool.step(actions, slots)
         return observations, rewards, terminated | truncated
 
@@ -138,7 +138,7 @@ class EnvPoolVector:
         return self._pool.render()[0]
 
     def close(self) -> None:
-        """Throw the environments away, and the thread that steps them."""
+        """Delete the environments and the thread that steps them."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -177,7 +177,7 @@ class EnvPoolTask(Task):
             check_versions(f"task.env_id: {config.env_id!r}", self.VERIFIED, self._compare)
 
     def _compare(self) -> str | None:
-        """Return the first difference between an episode alone and the same one beside another."""
+        """Return the first difference between an episode run alone and the same one run beside another."""
         alone, beside = EnvPoolVector(self._config), EnvPoolVector(self._config)
         slots = np.arange(2)
         try:
@@ -209,20 +209,20 @@ class EnvPoolTask(Task):
         return np.ravel(observation)
 
     def render(self) -> Any:
-        """Return the current frame, uint8 (height, width, 3); TaskError where EnvPool cannot draw it."""
+        """Return the current frame, uint8 (height, width, 3); TaskError if EnvPool cannot render it."""
         try:
             return self._vector.render()
         except Exception as error:
             raise TaskError(f"task.env_id: EnvPool cannot draw {self._config.env_id!r}: {reason(error)}") from error
 
     def close(self) -> None:
-        """Throw the environment away."""
+        """Delete the environment."""
         self._vector.close()
 
 
 @contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Keep EnvPool from warning, for each environment again, that it puts bounds of float64 into spaces of float32."""
+    """Suppress EnvPool's repeated warning about float64 bounds in float32 spaces."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,7 +1,7 @@
-"""Tasks that are a plain function of theta.
+"""Plain functions of theta as tasks.
 
-Owns what makes it an environment of one timestep, whose action is theta: a linear network without biases that observes
-a 1 has theta as its output. All that runs, records and replays policies then serves functions, too.
+Owns the environment of one timestep whose action is theta: the output of a linear network without bias for the
+observation 1 is theta. Everything that runs, records and replays policies then works for functions, too.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from pyes.tasks.base import Step, Task
 
 _ONE = np.ones(1, np.float32)
 _EXPECTED = "PACKAGE:FUNCTION, for example 'my_functions:f'"
-#: The network whose output is its parameters.
+#: Settings of the network whose output is its parameters.
 _NETWORK = {"name": "linear", "bias": False, "output_activation": "identity"}
 
 
@@ -31,7 +31,7 @@ _NETWORK = {"name": "linear", "bias": False, "output_activation": "identity"}
 class FunctionConfig(TaskConfig):
     """Settings of a function of theta."""
 
-    #: A layer without bias is theta itself; one call of the function says all about a center.
+    #: A layer without bias is theta itself; a deterministic function needs one call per center.
     RUN_DEFAULTS: ClassVar[Mapping[str, Any]] = {
         "network": {"bias": False, "init": "zero"},
         "evaluation": {"episodes": 1},
@@ -39,10 +39,10 @@ class FunctionConfig(TaskConfig):
 
     name: str = "function"
     factory: str = ""  # PACKAGE:FUNCTION, called as FUNCTION(theta, **env_kwargs); theta is float32 (dim,)
-    dim: Annotated[int, AtLeastOne] | None = None  # how many numbers it takes
+    dim: Annotated[int, AtLeastOne] | None = None  # length of theta
 
     def check(self) -> None:
-        """Refuse a missing function, or one of which the length of its argument is not known."""
+        """Reject a missing ``factory`` or ``dim``."""
         super().check()
         if not self.factory:
             raise refusal("task.factory", self.factory, _EXPECTED)
@@ -50,7 +50,7 @@ class FunctionConfig(TaskConfig):
             raise refusal("task.dim", None, "an integer >= 1: how many numbers the function takes")
 
     def check_beside(self, network: NetworkConfig, entries: int | None) -> None:
-        """Refuse networks whose output is not theta itself, and more parameters than the noise table has entries."""
+        """Reject networks whose output is not theta, and more parameters than the noise table has entries."""
         for key, value in _NETWORK.items():
             got = getattr(network, key)
             if got != value:
@@ -68,7 +68,7 @@ class FunctionTask(Task):
     config : FunctionConfig
         factory, dim, env_kwargs.
     render_mode : str or None
-        None: there is nothing to see.
+        Must be None.
 
     Raises
     ------
@@ -93,7 +93,7 @@ class FunctionTask(Task):
         self.render_fps = 1
 
     def reset(self, seed: int) -> NDArray[np.float32]:
-        """Begin an episode; the function depends on no seed. Returns a 1."""
+        """Begin an episode, independent of ``seed``; returns the observation 1."""
         return _ONE
 
     def step(self, action: NDArray[np.float32]) -> Step:

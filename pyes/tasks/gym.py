@@ -1,7 +1,7 @@
 """Tasks from the registry of Gym, which Gymnasium has replaced.
 
-Owns the choice of an adapter: Shimmy has one for environments written for Gym 0.26, and one for 0.21 and before. All
-else is as for an environment from Gymnasium's registry, clean slates too.
+Owns the choice of an adapter: Shimmy has one for environments of Gym 0.26, and one for 0.21 and before. Everything else
+is as for environments from Gymnasium's registry.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class GymTask(WrappedTask):
     Parameters
     ----------
     config : GymConfig
-        env_id; the rest as for any environment.
+        Settings.
     render_mode : str or None
         "rgb_array" for videos.
 
@@ -60,33 +60,33 @@ class GymTask(WrappedTask):
         with self._making(self._gym.error.Error):
             adapter = self._adapt(dict(arguments))
             actions = adapter.gym_env.action_space
-            if getattr(actions, "start", 0):  # which Shimmy leaves out
+            if getattr(actions, "start", 0):  # ignored by Shimmy
                 adapter.action_space = spaces.Discrete(int(actions.n), start=int(actions.start))
         env: gymnasium.Env[Any, Any] = adapter
         return env
 
     def _adapt(self, arguments: dict[str, Any]) -> Any:
-        """Return the environment inside the adapter for the API that it was written for."""
+        """Return the environment in the adapter for its API."""
         render_mode = arguments.pop("render_mode", None)
         env = self._bare(**arguments)
         if _is_old(env, self._label()):
             adapter = self._shimmy.GymV21CompatibilityV0(env=env, render_mode=render_mode)
             adapter.metadata = {"render_fps": adapter.metadata.get("video.frames_per_second"), **adapter.metadata}
             return adapter
-        if render_mode is not None:  # of which the constructor of an old one would not have known
+        if render_mode is not None:  # constructors of old environments do not accept it
             env.close()
             env = self._bare(**arguments, render_mode=render_mode)
         return self._shimmy.GymV26CompatibilityV0(env=env)
 
     def _bare(self, **arguments: Any) -> Any:
-        """Make the environment without Gym's wrappers: the rollout does what they are for."""
+        """Make the environment without Gym's wrappers, whose work the rollout does."""
         spec = copy.deepcopy(self._spec())
         spec.max_episode_steps, spec.order_enforce = None, False
         # The checker does not run with NumPy 2.
         return self._gym.make(spec, disable_env_checker=True, **arguments)
 
     def _spec(self) -> Any:
-        """Look up the id; of "module:id" the module is imported first, to register it."""
+        """Look up the id; for "module:id" the module is imported first, which registers it."""
         module, _, name = self._config.env_id.rpartition(":")
         if module:
             importlib.import_module(module)
@@ -102,13 +102,7 @@ class GymTask(WrappedTask):
 
 
 def _is_old(env: Any, label: str) -> bool:
-    """Whether an environment has the API of Gym 0.21 and before: reset() without a seed, step() with one end.
-
-    Raises
-    ------
-    ConfigError
-        Its API is one that has no adapter, or it cannot be seeded.
-    """
+    """Whether an environment has the API of Gym 0.21 and before: reset() without seed, step() with one ``done``."""
     parameters = inspect.signature(env.unwrapped.reset).parameters
     if "return_info" in parameters:
         raise ConfigError(f"{label} has the reset of Gym 0.22 to 0.25 (return_info), expected that of 0.26 or 0.21")
@@ -122,7 +116,7 @@ def _is_old(env: Any, label: str) -> bool:
 def _import_packages(env_id: str) -> tuple[Any, Any]:
     """Return the modules of Gym and of Shimmy's adapters."""
     with contextlib.suppress(ImportError):
-        # What Gym prints when it is imported, by version: that it is not maintained.
+        # Notices that Gym prints when it is imported.
         importlib.import_module("gym_notices.notices").notices.clear()
     try:
         return importlib.import_module("gym"), importlib.import_module("shimmy.openai_gym_compatibility")

@@ -1,7 +1,7 @@
 """Tasks from Gymnasium's registry.
 
-Owns the look-up of an id, and of the class that runs it: some families of environments have one of their own, a
-`Family`. Knows no family by name: each is a module of this folder and says itself which ids it knows.
+Owns the look-up of an id and of the class that runs it: some families of environments have their own class, a `Family`.
+Knows no family by name: each is a module of this folder and defines which ids belong to it.
 """
 
 import copy
@@ -33,7 +33,7 @@ class GymnasiumConfig(WrappedConfig):
         return self.env_id
 
     def check(self) -> None:
-        """Refuse an environment without a name."""
+        """Reject a missing ``env_id``."""
         super().check()
         if not self.env_id:
             raise refusal("task.env_id", self.env_id, "the id of a Gymnasium environment, for example 'CartPole-v1'")
@@ -43,14 +43,14 @@ class GymnasiumConfig(WrappedConfig):
 class GymnasiumTask(WrappedTask):
     """A registered environment as a task.
 
-    Parameters and errors are those of `WrappedTask`; an id that is not registered is refused with similar ones.
+    Parameters and errors are those of `WrappedTask`; the error for an unknown id suggests similar ones.
     """
 
     Config = GymnasiumConfig
 
     @classmethod
     def suited(cls, config: GymnasiumConfig) -> type[Task]:
-        """Return the class that runs an environment: that of its family, else this one."""
+        """Return the class of the environment's family, or else this one."""
         return next((family for family in _families() if family.knows(config.env_id)), GymnasiumTask)
 
     def _label(self) -> str:
@@ -66,16 +66,16 @@ class GymnasiumTask(WrappedTask):
                     text = f"{str(error).rstrip('.')}; did you mean {guess!r}?"
                     raise gymnasium.error.Error(text) from error
                 raise
-            # The rollout keeps the episode limit itself: a wrapper for it would only cost time.
+            # The rollout enforces the episode limit: a wrapper for it would only cost time.
             return gymnasium.make(spec, max_episode_steps=-1, disable_env_checker=True, **arguments)
 
     def _spec(self) -> EnvSpec:
-        """Look up the id; of "module:id" the module is imported first, to register it."""
+        """Look up the id; for "module:id" the module is imported first, which registers it."""
         module, _, name = self._config.env_id.rpartition(":")
         if module:
             importlib.import_module(module)
         spec = copy.deepcopy(gymnasium.spec(name))
-        spec.order_enforce = False  # the rollout keeps the order of calls itself
+        spec.order_enforce = False  # the rollout calls reset and step in the right order
         return spec
 
     def _own_limit(self) -> int | None:
@@ -83,28 +83,28 @@ class GymnasiumTask(WrappedTask):
 
 
 class Family(GymnasiumTask):
-    """Base of the classes that run some registered environments in pyes' own way, with the same results.
+    """Base of classes that run some registered environments in a faster way, with the same results.
 
-    That they are the same is tested with the versions of the simulator in ``VERIFIED``. With another version installed,
-    the first task that a process makes of an environment is compared with the original for a few timesteps.
+    Equality is tested with the simulator versions in ``VERIFIED``. With another version, a process compares the first
+    task of each environment with the original for a few timesteps.
     """
 
-    #: By distribution: the versions with which every environment of the family was compared with the original.
+    #: For each distribution: the versions with which every environment of the family was compared with the original.
     VERIFIED: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     ALL: ClassVar[list[type["Family"]]] = []
 
     def __init_subclass__(cls) -> None:
-        """Enter a family."""
+        """Register a family."""
         cls.ALL.append(cls)
 
     @classmethod
     def knows(cls, env_id: str) -> bool:
-        """Whether an id is one of the family's; found out without importing a simulator."""
+        """Whether an id belongs to the family; must not import a simulator."""
         raise NotImplementedError
 
     @classmethod
     def guess(cls, env_id: str) -> str | None:
-        """Return the family's id that one which is registered nowhere may stand for."""
+        """Return the family's id that an unknown id may mean, or None."""
         return None
 
     def __init__(self, config: GymnasiumConfig, render_mode: str | None = None) -> None:
@@ -121,15 +121,15 @@ class Family(GymnasiumTask):
 
     @classmethod
     def original(cls, config: GymnasiumConfig) -> gymnasium.Env[Any, Any]:
-        """Make the environment that a task of these settings stands in for."""
+        """Make the original environment."""
         return gymnasium.make(config.env_id, disable_env_checker=True, **config.env_kwargs)
 
     def _comparable(self) -> GymnasiumConfig:
-        """Return settings of which there is an original."""
+        """Return the settings used for the comparison with the original."""
         return GymnasiumConfig(env_id=self._config.env_id, env_kwargs=self._config.env_kwargs)
 
     def _compare(self) -> str | None:
-        """Return the first difference to the original."""
+        """Return the first difference from the original."""
         config = self._comparable()
         with type(self)(config) as task:
             original = self.original(config)
@@ -140,5 +140,5 @@ class Family(GymnasiumTask):
 
 
 def _families() -> list[type[Family]]:
-    TASKS.classes()  # imports the modules of this folder, which enters their families
+    TASKS.classes()  # imports the modules of this folder, which registers their families
     return Family.ALL

@@ -1,7 +1,7 @@
-"""Observations of which the policy sees a part.
+"""Hides parts of observations from the policy.
 
-Owns what is left of an observation, and how its parts are named. Must not know which task it comes from. Invariant:
-nothing else of the task changes: rewards, lengths, seeds and frames are those of the task inside.
+Owns the choice of the visible numbers, and the names of an observation's parts. Must not know the kind of task.
+Invariant: rewards, lengths, seeds and frames of the task do not change.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,19 +19,19 @@ from pyes.config.section import refusal
 from pyes.errors import ConfigError
 from pyes.tasks.base import Step, Task, TaskAround, VectorStep, VectorTask
 
-#: Spaces without parts that a policy can read: a fixed count of numbers.
+#: Spaces that a policy can read: a fixed count of numbers.
 _NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 
 
 class HiddenTask(TaskAround):
-    """A task without some numbers of its observations, counted in the flattened observation.
+    """A task with some numbers of its flattened observation hidden.
 
     Parameters
     ----------
     task : Task
-        The whole one; closed with this one.
+        The task to wrap; closed with this one.
     config : EnvironmentConfig
-        hide_observations: which; hide_by: whether they are left out, or zero.
+        ``hide_observations``: which; ``hide_by``: whether they are removed or set to zero.
 
     Raises
     ------
@@ -49,7 +49,7 @@ class HiddenTask(TaskAround):
             self.behaviour_size = self.observation_size
 
     def reset(self, seed: int) -> Any:
-        """Begin the episode of ``seed``; returns what is seen of the first observation."""
+        """Begin the episode of ``seed``; returns the visible part of the first observation."""
         return self._mask.seen(np.ravel(self._task.reset(seed)))
 
     def step(self, action: Any) -> Step:
@@ -58,12 +58,12 @@ class HiddenTask(TaskAround):
         return (self._mask.seen(np.ravel(observation)), *others)
 
     def behaviour(self, observation: Any) -> NDArray[Any]:
-        """Return what characterises the episode; of its last observation, what was seen."""
+        """Return the behaviour of the episode; for ``final_observation``, only the visible numbers."""
         return np.ravel(observation) if self._observed else self._task.behaviour(observation)
 
 
 class HiddenVector:
-    """Environments side by side without some numbers of their observations; see `HiddenTask`."""
+    """A vector of environments with some numbers of their observations hidden; see `HiddenTask`."""
 
     def __init__(self, vector: VectorTask, config: EnvironmentConfig) -> None:
         self._vector = vector
@@ -71,7 +71,7 @@ class HiddenVector:
         self.observation_size = self._mask.left if config.hide_by == "remove" else vector.observation_size
 
     def reset(self, seeds: Sequence[int]) -> NDArray[Any]:
-        """Begin the episodes of ``seeds``; returns what is seen of the first observations, (n, size)."""
+        """Begin the episodes of ``seeds``; returns the visible part of the first observations, (n, size)."""
         return self._seen(self._vector.reset(seeds))
 
     def step(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> VectorStep:
@@ -88,7 +88,7 @@ class HiddenVector:
 
 
 class _Mask:
-    """Which of ``size`` numbers are seen."""
+    """Selects the visible ones of ``size`` numbers."""
 
     def __init__(self, size: int, config: EnvironmentConfig, parts: Mapping[str, range]) -> None:
         self._hidden = np.array(sorted(_numbers(config.hide_observations, size, parts)), int)
@@ -99,7 +99,7 @@ class _Mask:
         self._zero = config.hide_by == "zero"
 
     def seen(self, whole: NDArray[Any]) -> NDArray[Any]:
-        """Return what is seen of (..., size) numbers, newly allocated: the environment may use its own array again."""
+        """Return the visible part of (..., size) numbers in a new array, since the environment may reuse its own."""
         if not self._zero:
             kept: NDArray[Any] = whole[..., self._kept]
             return kept
@@ -109,7 +109,7 @@ class _Mask:
 
 
 def _numbers(hidden: Sequence[int | str], size: int, parts: Mapping[str, range]) -> set[int]:
-    """Return the indices that ``task.hide_observations`` means."""
+    """Return the indices given by ``task.hide_observations``."""
     numbers: set[int] = set()
     for each in hidden:
         if isinstance(each, int):
@@ -127,26 +127,24 @@ def _numbers(hidden: Sequence[int | str], size: int, parts: Mapping[str, range])
 
 
 def covers(hidden: Sequence[int | str], name: str) -> bool:
-    """Whether a part of an observation is hidden by its name, or with a part that it belongs to."""
+    """Whether a part of an observation is hidden by its own name or that of a part that contains it."""
     return any(each == name or name.startswith(f"{each}.") for each in hidden if isinstance(each, str))
 
 
 class Flattening(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """An environment whose observations are a list of numbers; parts that are no numbers, such as texts, are left out.
-
-    The numbers have the order of `gymnasium.spaces.flatten`.
+    """Flattens observations to numbers in the order of `gymnasium.spaces.flatten`; omits texts and the like.
 
     Parameters
     ----------
     env : gymnasium.Env
-        Its observations are no array, or made of parts: its space is not a Box.
+        An environment whose observation space is not a Box.
 
     Attributes
     ----------
     parts : dict of str to range
-        Which numbers belong to each part, by dotted names; none to a part that is left out. Empty without parts.
+        Indices of each part by its dotted name; empty for an omitted part.
     omitted : dict of str to gymnasium.Space
-        The parts that are left out; the name is empty where the observation is such a part as a whole.
+        Parts that are not numbers; the name is empty if the whole observation is such a part.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -173,7 +171,7 @@ class Flattening(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 def _leaves(space: spaces.Space[Any], keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield the parts of a space that have no parts themselves, with the keys that lead to each in an observation."""
+    """Yield the parts of a space that have no parts themselves, with the path of keys to each."""
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         yield keys, space
         return

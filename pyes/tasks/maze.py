@@ -1,10 +1,10 @@
 """A deceptive task: a plane with a trap between the start and the goal.
 
-Owns the environment `Maze-v0`, which importing this module registers: ``task.env_id=pyes.tasks.maze:Maze-v0``. Must not
-know tasks. Invariant: an episode depends on its seed and its actions alone.
+Owns the environment `Maze-v0`, which is registered by importing this module: ``task.env_id=pyes.tasks.maze:Maze-v0``.
+Must not know tasks. Invariant: an episode depends only on its seed and actions.
 
-Lehman & Stanley (2011) made such mazes, and Conti et al. (2018, section 4.1) put one before their humanoid: every step
-towards the goal is rewarded, and the straight way ends in a dead end.
+As in Lehman & Stanley (2011) and Conti et al. (2018, section 4.1), every step towards the goal is rewarded, but the
+straight way ends in a dead end.
 """
 
 from typing import Any
@@ -16,25 +16,25 @@ from numpy.typing import NDArray
 
 GOAL = (8.0, 0.0)
 _GOAL_RADIUS = 0.5
-_SPEED = 0.4  # distance a timestep, along each axis
-_START_RADIUS = 0.1  # the start is the origin, but for so much along each axis
+_SPEED = 0.4  # maximum distance per timestep along each axis
+_START_RADIUS = 0.1  # maximum distance of the start from the origin along each axis
 _LOW, _HIGH = (-3.0, -5.0), (10.0, 5.0)  # corners of the plane
 
-#: Walls across the x axis: where, and from which y to which.
+#: Walls across the x axis: x, first y, last y.
 ACROSS = ((4.0, -1.5, 1.5),)
-#: Walls along the x axis: where (y), and from which x to which.
+#: Walls along the x axis: y, first x, last x.
 ALONG = ((-1.5, 0.0, 4.0), (1.5, 0.0, 4.0))
 
-_PIXELS = 40  # a unit of length
+_PIXELS = 40  # per unit of length
 _WHITE, _BLACK, _GREEN, _GREY, _RED = (255,) * 3, (0,) * 3, (70, 170, 90), (170,) * 3, (210, 60, 50)
 
 
 class Maze(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
-    """A point on a plane; between it and the goal there is a trap, open towards the start.
+    """A point on a plane with a trap, open towards the start, between it and the goal.
 
-    Observations are float32 (2,): x and y, over 5. Actions are float32 (2,) in [-1, 1]: the speed along x and y; a move
-    along either that would cross a wall is not made, and the plane has a border. The reward is by how much the goal
-    comes closer, so the return is about 8 at most, and 4 in the trap.
+    Observations are float32 (2,): x / 5 and y / 5. Actions are float32 (2,) in [-1, 1]: the speed along x and y. A move
+    along an axis that would cross a wall is not made, and the plane has a border. The reward is the decrease of the
+    distance to the goal, so the return is about 8 at most, and 4 in the trap.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class Maze(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         return np.array(self.position, np.float32) / np.float32(5)
 
     def render(self) -> Any:
-        """Return the plane, seen from above, with the way so far: uint8 (400, 520, 3)."""
+        """Return the plane seen from above, with the path so far: uint8 (400, 520, 3)."""
         size = [round((high - low) * _PIXELS) for low, high in zip(_LOW, _HIGH, strict=True)]
         frame = np.full((size[1], size[0], 3), _WHITE, np.uint8)
         _paint(frame, GOAL, _GOAL_RADIUS, _GREEN)
@@ -100,7 +100,7 @@ class Maze(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
 
 
 def _distance(position: tuple[float, float]) -> float:
-    """Return the distance to the goal; by a square root alone, which every machine rounds alike."""
+    """Return the distance to the goal by a square root, which all machines round equally (unlike ``hypot``)."""
     dx, dy = position[0] - GOAL[0], position[1] - GOAL[1]
     return float(np.sqrt(dx * dx + dy * dy))
 
@@ -108,19 +108,7 @@ def _distance(position: tuple[float, float]) -> float:
 def _moved(
     place: float, change: float, other: float, walls: tuple[tuple[float, float, float], ...], low: float, high: float
 ) -> float:
-    """Return a coordinate after a move; one that would cross a wall, or the border, is not made.
-
-    Parameters
-    ----------
-    place, change : float
-        The coordinate before, and by how much it is to change.
-    other : float
-        The other coordinate.
-    walls : tuple
-        Where each is, and from where to where it reaches along the other axis.
-    low, high : float
-        Where the border is.
-    """
+    """Return a coordinate ``place`` after a move by ``change`` within the border; no move crosses a wall."""
     after = place + change
     for wall, start, end in walls:
         if start <= other <= end and (place < wall) != (after < wall):

@@ -1,8 +1,8 @@
 """Tasks of Gymnasium's MuJoCo environments.
 
-Owns what keeps the simulator from doing needless things: messages on standard error and in a file of the working
-directory, forces that are used nowhere, and a window where there is no display. Invariant: every episode is, bit for
-bit, that of the environment.
+Owns what avoids needless work of the simulator: messages on standard error and in a file of the working directory,
+unused forces, and a window on machines without a display. Invariant: every episode equals that of the environment bit
+for bit.
 """
 
 import logging
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyes.errors import TaskError, missing
 from pyes.tasks.gymnasium import Family
 
-#: By name: whether the environment reads the forces of contacts, which MuJoCo computes separately.
+#: Whether the environment reads contact forces, which MuJoCo computes separately.
 _FEELS_CONTACTS = {
     "Ant": True,
     "HalfCheetah": False,
@@ -44,7 +44,7 @@ class MujocoTask(Family):
     Parameters
     ----------
     config : GymnasiumConfig
-        env_id, one that `knows` knows; the rest as for any environment.
+        ``env_id`` as accepted by `knows`.
     render_mode : str or None
         Gymnasium's; "rgb_array" for videos.
 
@@ -65,7 +65,7 @@ class MujocoTask(Family):
 
     def _make(self) -> Any:
         mujoco = _import_package(self._config.env_id)
-        mujoco.set_mju_user_warning(partial(_log_once, logging.INFO))  # about the models, which users cannot change
+        mujoco.set_mju_user_warning(partial(_log_once, logging.INFO))  # warnings about models, which users cannot fix
         env: Any = super()._make()
         mujoco.set_mju_user_warning(partial(_log_once, logging.WARNING))
         if not _FEELS_CONTACTS[self._config.env_id.removesuffix(_VERSION)]:
@@ -75,17 +75,17 @@ class MujocoTask(Family):
     def _traits(self) -> dict[str, tuple[int, Callable[[], NDArray[Any]]]]:
         try:
             torso = self._innermost().model.body("torso").id
-        except KeyError:  # the robot stays where it is
+        except KeyError:  # a robot that does not move around
             return {}
         return {"final_position": (2, lambda: self._innermost().data.xpos[torso, :2].copy())}
 
     def render(self) -> Any:
-        """Return the current frame, uint8 (height, width, 3); TaskError where there is nothing to draw with."""
+        """Return the current frame, uint8 (height, width, 3); TaskError if no OpenGL backend works."""
         if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-            os.environ.setdefault("MUJOCO_GL", "egl")  # the default would ask for a window
+            os.environ.setdefault("MUJOCO_GL", "egl")  # the default would open a window
         try:
             return super().render()
-        except Exception as error:  # each backend has its own kind
+        except Exception as error:  # each backend raises its own type
             raise TaskError(_cannot_draw(self._config.env_id, error)) from error
 
 
@@ -94,7 +94,7 @@ def _import_package(env_id: str) -> Any:
         import mujoco
     except ImportError as error:
         raise missing(f"task.env_id: {env_id!r}", "mujoco", "mujoco", error) from error
-    except Exception as error:  # MUJOCO_GL names what is not there; each backend has its own kind
+    except Exception as error:  # MUJOCO_GL names a missing backend; each raises its own type
         raise TaskError(_cannot_draw(env_id, error)) from error
     return mujoco
 
@@ -108,7 +108,7 @@ def _cannot_draw(env_id: str, error: Exception) -> str:
 
 
 def _log_once(level: int, message: str) -> None:
-    """Log one message of each kind: MuJoCo repeats some in every episode of an unstable simulation."""
+    """Log each kind of message once: MuJoCo repeats some in every episode of an unstable simulation."""
     kind = message.partition(".")[0]
     if kind not in _logged:
         _logged.add(kind)
@@ -116,16 +116,13 @@ def _log_once(level: int, message: str) -> None:
 
 
 def _simulation_without_forces(env: Any, advance: Callable[..., None]) -> Callable[[Any, int], None]:
-    """Return a ``do_simulation`` that leaves out ``mj_rnePostConstraint``.
-
-    No timestep depends on what that computes: cacc, cfrc_int, cfrc_ext.
-    """
+    """Return a ``do_simulation`` without ``mj_rnePostConstraint``, whose results (cacc, cfrc_*) no timestep reads."""
     model, data, checked = env.model, env.data, env.do_simulation
     shape = (model.nu,)
 
     def simulate(ctrl: Any, n_frames: int) -> None:
         if np.shape(ctrl) != shape:
-            checked(ctrl, n_frames)  # says what is wrong
+            checked(ctrl, n_frames)  # raises a readable error
         data.ctrl[:] = ctrl
         advance(model, data, nstep=n_frames)
 

@@ -1,7 +1,7 @@
-"""Whether a task has the episodes of another environment, bit for bit.
+"""Compares the episodes of a task with those of the original environment, bit for bit.
 
-Owns the comparison of episodes, and when it takes place: in the tests that verify a simulator's version, and when a
-process makes its first task of an environment with a version that was not verified. Must not know what is compared.
+Owns the comparison and its occasions: the tests that verify a simulator's version, and the first task of an environment
+that a process makes with a version that was not verified. Must not know which simulator is compared.
 """
 
 import logging
@@ -19,25 +19,25 @@ from pyes.tasks.base import Task
 _TIMESTEPS = 30
 
 logger = logging.getLogger(__name__)
-#: What this process has compared.
+#: Labels of the environments that this process has compared.
 _compared: set[str] = set()
 
 
 def check_versions(
     label: str, verified: Mapping[str, tuple[str, ...]], compare: Callable[[], str | None], advice: str = ""
 ) -> None:
-    """Compare, once a process, what runs with versions that were not verified; a line in the log says so.
+    """Compare an environment with the original, once per process, if installed versions were not verified.
 
     Parameters
     ----------
     label : str
-        What messages call the environment.
+        Name of the environment in messages.
     verified : mapping
-        By distribution: the versions with which the tests have compared every environment.
+        For each distribution: the versions with which the tests have compared every environment.
     compare : callable
         Returns the first difference as `first_difference` does.
     advice : str
-        What else to try, for the message.
+        An alternative for the error message.
 
     Raises
     ------
@@ -56,28 +56,28 @@ def check_versions(
         return
     known = " ".join(f"{name}=={verified[name][-1]}" for name in others)
     raise ConfigError(
-        f"{label} is another one with {versions} than pyes expects ({difference}); "
-        f"install what it was verified with ({known}){advice}"
+        f"{label} behaves differently with {versions} than pyes expects ({difference}); "
+        f"install a verified version ({known}){advice}"
     )
 
 
 def first_difference(
     task: Task, original: gymnasium.Env[Any, Any], seed: int = 0, actions: Iterable[Any] | None = None
 ) -> str | None:
-    """Play an episode in a task and in the original, and say where they differ first; None if nowhere.
+    """Run an episode in a task and in the original; return the first difference, or None.
 
-    The episode goes on where the original would end it: on the floor, contacts are many.
+    The episode continues past its end, since robots on the floor have many contacts.
 
     Parameters
     ----------
     task : Task
         Left in the middle of an episode.
     original : gymnasium.Env
-        Left in the middle of an episode, too; its actions are the task's.
+        Left in the middle of an episode.
     seed : int
-        Of the episode.
+        Seed of the episode.
     actions : iterable or None
-        By default 30 random ones.
+        Default: 30 random ones.
     """
     if task.action_space != original.action_space:
         return f"its actions are {task.action_space}, not {original.action_space}"
@@ -90,7 +90,7 @@ def first_difference(
 
 
 def _difference(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> str | None:
-    """Return which of what a timestep gives is another one."""
+    """Return the first of the results of a timestep that differs, or None."""
     observations = [np.asarray(each[0]) for each in (ours, theirs)]
     kinds = {(each.dtype, each.shape, each.tobytes()) for each in observations}
     if len(kinds) > 1:
@@ -101,7 +101,7 @@ def _difference(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> str | None:
 
 
 def random_actions(space: spaces.Space[Any], seed: int) -> list[Any]:
-    """Return random actions, those of many numbers also beyond their bounds; each is held for a few timesteps."""
+    """Return random actions; continuous ones also exceed their bounds and are held for three timesteps."""
     rng = np.random.default_rng(seed)
     if isinstance(space, spaces.Discrete):
         drawn: Any = space.start + rng.integers(space.n, size=_TIMESTEPS)

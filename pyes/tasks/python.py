@@ -1,6 +1,6 @@
-"""Tasks that a function of the user's own makes.
+"""Tasks made by a user's own function.
 
-Owns the call of that function. Everything else is as for an environment from Gymnasium's registry, clean slates too.
+Owns the call of that function. Everything else is as for environments from Gymnasium's registry.
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ _EXPECTED = "PACKAGE:FUNCTION, for example 'my_tasks:make'"
 
 @dataclass(frozen=True)
 class PythonConfig(WrappedConfig):
-    """Settings of an environment that a function of the user's own makes."""
+    """Settings of an environment made by a user's own function."""
 
     name: str = "python"
     factory: str = ""  # PACKAGE:FUNCTION, called as FUNCTION(**env_kwargs)
 
     def check(self) -> None:
-        """Refuse a missing function."""
+        """Reject a missing function."""
         super().check()
         if not self.factory:
             raise refusal("task.factory", self.factory, _EXPECTED)
@@ -36,14 +36,14 @@ class PythonConfig(WrappedConfig):
 
 @TASKS.register("python")
 class PythonTask(WrappedTask):
-    """What ``task.factory`` (PACKAGE:FUNCTION) returns, as a task; see `WrappedTask`.
+    """The environment returned by ``task.factory`` (PACKAGE:FUNCTION) as a task; see `WrappedTask`.
 
     The function takes ``task.env_kwargs``, and ``render_mode`` only when frames are wanted.
 
     Raises
     ------
     ConfigError
-        The function cannot be imported, makes no environment, or the spaces cannot be used.
+        The function cannot be imported, returns no environment, or the spaces cannot be used.
     TaskError
         The function raised.
     """

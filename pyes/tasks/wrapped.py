@@ -1,8 +1,8 @@
 """Environments with Gymnasium's interface as tasks.
 
-Owns what makes such an environment a task: its observations flattened to numbers, its episode limit known, its actions
-repeated, and every reset a clean slate, also where the environment does not give one by itself. Must not know where
-the environment comes from: the subclasses make it.
+Owns flattened observations, the episode limit, repeated actions, and resets that make every episode independent of
+earlier ones, even where the environment's own reset does not. Must not know where the environment comes from:
+subclasses make it.
 """
 
 import abc
@@ -30,25 +30,25 @@ from pyes.tasks.hidden import Flattening, covers
 class WrappedConfig(EnvironmentConfig):
     """Base of the settings of environments with Gymnasium's interface."""
 
-    frame_skip: Annotated[int, AtLeastOne] | Literal["auto"] = "auto"  # steps of an action; auto: Atari 4, else 1
+    frame_skip: Annotated[int, AtLeastOne] | Literal["auto"] = "auto"  # steps per action; auto: Atari 4, else 1
     action_levels: Annotated[int, NotNegative] = 0  # evenly spread values that the task rounds components to; 0: any
     behaviour: Literal["none", "final_observation", "final_position", "ram"] = "none"  # what tells episodes apart
-    remake: bool = False  # rebuild the environment for every episode: for those whose reset is no clean slate
+    remake: bool = False  # make the environment anew for every episode, if its reset keeps state of earlier ones
 
     def check(self) -> None:
-        """Refuse a single action level."""
+        """Reject a single action level."""
         super().check()
         if self.action_levels == 1:
             raise refusal("task.action_levels", 1, "0 (any value) or an integer >= 2")
 
 
 class WrappedTask(Task):
-    """An environment as a task; a subclass says how it is made.
+    """An environment as a task; a subclass makes the environment.
 
     Parameters
     ----------
     config : WrappedConfig
-        env_kwargs, frame_skip, action_levels, behaviour, remake.
+        Settings.
     render_mode : str or None
         Gymnasium's; "rgb_array" for videos.
 
@@ -75,7 +75,7 @@ class WrappedTask(Task):
         self._shorten_step()
 
     def _describe(self) -> None:
-        """Set what is known of the task once its environment is made."""
+        """Set the attributes that depend on the environment."""
         self.observation_shape = self._check_observations()
         self.action_space: spaces.Space[Any] = self._env.action_space
         own = self._own_limit()
@@ -87,34 +87,34 @@ class WrappedTask(Task):
         self._trait = self._find_trait()
         self.behaviour_size = self._trait[0]
 
-    # What subclasses decide
+    # Methods for subclasses
 
     @abc.abstractmethod
     def _create(self, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
-        """Make the environment itself, without a limit of its episodes where that can be left out."""
+        """Make the environment, without a wrapper for its episode limit if possible."""
 
     @abc.abstractmethod
     def _label(self) -> str:
-        """Return what messages call the environment."""
+        """Return the environment's name in messages."""
 
     @abc.abstractmethod
     def _own_limit(self) -> int | None:
-        """Return the environment's own limit of an episode in its own steps; None without one."""
+        """Return the environment's episode limit in its own steps, or None."""
 
     def _innermost(self) -> Any:
         """Return the environment itself, without wrappers."""
         return self._env.unwrapped
 
     def _traits(self) -> dict[str, tuple[int, Callable[[], NDArray[Any]]]]:
-        """Return what beside its last observation can characterise an episode: how many numbers, how to read them."""
-        # An environment of the user's own may say where its body is.
+        """Return, for each further value of ``task.behaviour``, the size of the behaviour and a function to read it."""
+        # A user's own environment may have a position.
         known = hasattr(self._innermost(), "position")
         return {"final_position": (2, self._own_position)} if known else {}
 
     # Making
 
     def _make(self) -> Any:
-        # An environment need not support rendering unless frames are wanted.
+        # Environments without rendering do not accept the argument.
         rendering = {} if self._render_mode is None else {"render_mode": self._render_mode}
         env = self._create({**self._config.env_kwargs, **rendering})
         try:
@@ -124,7 +124,7 @@ class WrappedTask(Task):
             raise
 
     def _readable(self, env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-        """Return an environment whose observations are numbers; refuse parts that are none, unless they are hidden."""
+        """Flatten the observations to numbers; reject other parts unless they are hidden."""
         for key in ("observation_space", "action_space"):
             space = getattr(env, key, None)
             if not isinstance(space, spaces.Space):
@@ -147,7 +147,7 @@ class WrappedTask(Task):
 
     @contextmanager
     def _making(self, *refusals: type[Exception]) -> Iterator[None]:
-        """Say in one line why an environment could not be made; ``refusals`` are the user's mistakes."""
+        """Turn any exception into a one-line error: ConfigError for ``refusals`` and ImportError, else TaskError."""
         try:
             yield
         except BaseException as error:
@@ -164,7 +164,7 @@ class WrappedTask(Task):
         return tuple(int(size) for size in space.shape)
 
     def _find_trait(self) -> tuple[int, Callable[[Any], NDArray[Any]]]:
-        """Return how many numbers characterise an episode, and how to read them at its end."""
+        """Return the size of the behaviour and a function to read it when an episode ends."""
         kind = self._config.behaviour
         if kind == "none":
             return 0, lambda _: np.empty(0)
@@ -178,7 +178,7 @@ class WrappedTask(Task):
         return size, lambda _: read()
 
     def _own_position(self) -> NDArray[np.float64]:
-        """Return what the environment says of its position: (2,)."""
+        """Return the environment's attribute ``position``: (2,)."""
         position = np.array(self._innermost().position, float)
         if position.shape != (2,):
             expected = "(2,), which is x and y; or take task.behaviour=final_observation"
@@ -186,14 +186,14 @@ class WrappedTask(Task):
         return position
 
     def _shorten_step(self) -> None:
-        """Put no Python frame between the rollout and the environment where there is nothing to do in it."""
+        """Call the environment's ``step`` directly if ours would do nothing else."""
         if self.frame_skip == 1 and self._levels is None:
             self.step = self._env.step  # type: ignore[method-assign]
 
     # Episodes
 
     def reset(self, seed: int) -> Any:
-        """Begin the episode of ``seed`` on a clean slate; returns the first observation."""
+        """Begin the episode of ``seed``, independent of earlier ones; returns the first observation."""
         if self._config.remake:
             self._env.close()
             self._env = self._make()
@@ -203,7 +203,7 @@ class WrappedTask(Task):
         return self._env.reset(seed=seed)[0]
 
     def step(self, action: Any) -> Step:
-        """Apply one action, rounded to its levels, ``frame_skip`` times and add up the rewards."""
+        """Apply one action, rounded to its levels, ``frame_skip`` times; returns the sum of rewards."""
         if self._levels is not None:
             action = self._levels.nearest(action)
         total = 0.0
@@ -215,7 +215,7 @@ class WrappedTask(Task):
         return observation, total, terminated, truncated, info
 
     def behaviour(self, observation: Any) -> NDArray[Any]:
-        """Return what characterises the episode that ended with an observation: (behaviour_size,)."""
+        """Return the behaviour of the episode that ended with ``observation``: (behaviour_size,)."""
         return self._trait[1](observation)
 
     def render(self) -> Any:
@@ -228,7 +228,7 @@ class WrappedTask(Task):
 
 
 class _Levels:
-    """The values that an action is rounded to, ``count`` a component, both bounds among them."""
+    """Rounds each component of an action to one of ``count`` evenly spaced values from bound to bound."""
 
     def __init__(self, space: spaces.Space[Any], count: int) -> None:
         if not isinstance(space, spaces.Box) or not (np.isfinite(space.low) & np.isfinite(space.high)).all():
@@ -238,7 +238,7 @@ class _Levels:
         self._gaps = space.low.dtype.type(count - 1)
 
     def nearest(self, action: NDArray[Any]) -> NDArray[Any]:
-        """Return an action with each component at the level nearest to it."""
+        """Return an action with each component rounded to the nearest level."""
         share = (np.clip(action, self._low, self._high) - self._low) / self._span
         rounded: NDArray[Any] = self._low + self._span * (np.rint(share * self._gaps) / self._gaps)
         return rounded
@@ -247,15 +247,15 @@ class _Levels:
 def _fresh_bipedal_world(walker: Any) -> None:
     """Give BipedalWalker a new Box2D world.
 
-    Its reset empties the old one, but the order in which that world then keeps contacts depends on the episodes
-    before, and with it the last bits of the next.
+    Its own reset only empties the old one, whose order of contacts, and so the last bits of results, would depend on
+    earlier episodes.
     """
     import Box2D
 
     walker._destroy()
-    walker.terrain = []  # what the walker's own reset looks at to see that nothing is left to destroy
+    walker.terrain = []  # tells the walker's own reset that nothing is left to destroy
     walker.world = Box2D.b2World()
 
 
-#: By the name of an environment's class: what its own reset leaves undone.
+#: For classes of environments whose reset keeps state of earlier episodes: a function that removes it.
 _CLEAN_SLATES: dict[str, Callable[[Any], None]] = {"BipedalWalker": _fresh_bipedal_world}

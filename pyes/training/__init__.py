@@ -1,4 +1,4 @@
-"""How a run begins, goes on and ends: the loop, resuming, and what is displayed meanwhile."""
+"""Training: how a run begins, is resumed and ends, its loop, and its display."""
 
 from pyes.training.loop import RunResult, train
 

@@ -1,4 +1,4 @@
-"""What one sees of a run while it goes: a live table on a terminal, plain lines elsewhere.
+"""Shows the progress of a run: a live table on a terminal, plain lines elsewhere.
 
 Writes to standard error; standard output is for results.
 """
@@ -23,12 +23,12 @@ from pyes.system.lifetime import Closing
 
 _LINES_EVERY = 2.0  # seconds, without a terminal
 _FRAMES_EVERY = 0.1  # seconds, on a terminal
-_MOST_NODES = 10  # in a frame: it must fit the screen
+_MOST_NODES = 10  # shown, since the table must fit the screen
 _NODE_COLUMNS = ("workers", "members", "steps/s", "idle", "round trip", "bytes")
 
 
 class Display(Closing):
-    """Shows the rows of a run as they come, and the errors that the head logs meanwhile.
+    """Shows the rows of a run, and errors that the head logs.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Display(Closing):
     def __init__(self, config: TrainConfig, *, enabled: bool = True) -> None:
         self._config = config
         self._enabled = enabled and sys.stderr is not None
-        self._console = _Console(file=sys.stderr, highlight=False, emoji=False)  # ":two:" is a name
+        self._console = _Console(file=sys.stderr, highlight=False, emoji=False)  # names may look like ":two:"
         self._live: Live | None = None
         self._shown = 0.0
         self._evaluation: tuple[float, float | None] | None = None
@@ -59,19 +59,21 @@ class Display(Closing):
                 self._console.print(text, soft_wrap=True, markup=False)
 
     def show(self, row: MetricsRow, nodes: Sequence[NodeRow] = (), remarks: Sequence[str] = ()) -> None:
-        """Show a generation; on a terminal at most ten times a second, elsewhere every two seconds.
+        """Show a generation: at most ten times per second on a terminal, otherwise every two seconds.
 
         Parameters
         ----------
+        row : MetricsRow
+            Metrics of the generation.
         nodes : sequence of NodeRow
-            What other machines did for it; seen on a terminal, like the remarks.
+            Metrics of other machines; only shown on a terminal, like the remarks.
         remarks : sequence of str
-            What was out of the ordinary so far.
+            Unusual events so far.
         """
         evaluated = row.eval_return_mean is not None
         if row.eval_return_mean is not None:
             self._evaluation = row.eval_return_mean, row.eval_return_std
-            self._best = max(self._best, row.eval_return_mean)  # which stays as it is if the other one is NaN
+            self._best = max(self._best, row.eval_return_mean)  # unchanged by NaN, the second argument
         now = time.monotonic()
         every = _FRAMES_EVERY if self._console.is_terminal else _LINES_EVERY
         if not self._enabled or (now - self._shown < every and not evaluated):
@@ -82,14 +84,14 @@ class Display(Closing):
                 self._console.print(self._line(row), soft_wrap=True, markup=False)
                 return
             if self._live is None:
-                # No refresh thread: the loop comes by often enough.
+                # Without refresh thread: the loop updates often enough.
                 self._live = Live(console=self._console, auto_refresh=False, transient=False)
                 self._live.start()
             self._live.update(Group(self._frame(row), *_nodes(nodes), *map(Text, remarks)), refresh=True)
 
     @contextmanager
     def _while_read(self) -> Iterator[None]:
-        """Show nothing more once the reader of standard error has gone: the run goes on without it."""
+        """Stop showing if standard error is closed; the run continues."""
         try:
             yield
         except OSError:
@@ -134,7 +136,7 @@ class Display(Closing):
         return Group(Text(), table, *self._budget(row))
 
     def _budget(self, row: MetricsRow) -> list[RenderableType]:
-        """Return a bar for the budget that will be reached first, with the time left."""
+        """Return a progress bar for the budget that will be reached first, with the remaining time."""
         config = self._config
         shares = {
             "generations": (row.generation + 1) / config.generations if config.generations else 0.0,
@@ -162,15 +164,15 @@ class Display(Closing):
 
 
 class _Console(Console):
-    """A console that says when its reader has gone; rich's own ends the process."""
+    """A console that raises an exception if its output is closed; rich's own ends the process."""
 
     def on_broken_pipe(self) -> None:
-        """Pass it on."""
+        """Raise BrokenPipeError."""
         raise BrokenPipeError
 
 
 class _Errors(logging.Handler):
-    """Shows what needs the user's hand (a full disk, for one), beside the log file that it goes to."""
+    """Also shows logged errors, which the user may have to fix (such as a full disk)."""
 
     def __init__(self, display: Display) -> None:
         super().__init__(logging.ERROR)
@@ -209,7 +211,7 @@ def _evaluated(mean: float, std: float | None) -> str:
 
 
 def _rate(steps_per_second: float | None) -> str:
-    """Return a figure that is not known of a generation whose head was killed."""
+    """Return a speed as text; None if the head was killed during the generation."""
     return "-" if steps_per_second is None else f"{steps_per_second:,.0f}"
 
 

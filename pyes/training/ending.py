@@ -1,6 +1,6 @@
-"""What a run leaves behind: snapshots and the policy on the way, a learning curve and a summary at its end.
+"""Saves snapshots and the policy during a run; draws a learning curve and shows a summary at its end.
 
-The loop decides when it is due. Invariant: a snapshot is written only after all that it rests on.
+The loop decides when. Invariant: a snapshot is written only after the metrics and the journal are on disk.
 """
 
 import logging
@@ -29,11 +29,11 @@ def save(run: Run) -> None:
 
 
 def try_to_save(run: Run) -> None:
-    """Save, or log why that failed: the journal has all that a run needs to go on."""
+    """Save, or log why it failed: the journal is enough to resume the run."""
     try:
         save(run)
     except ConfigError as error:
-        logger.error("no snapshot of generation %d: %s; the run goes on", run.state.generation, error)
+        logger.error("no snapshot of generation %d: %s; the run continues", run.state.generation, error)
 
 
 def draw_curve(run: Run) -> None:
@@ -54,7 +54,7 @@ def summarize(run: Run, stopped_by: str, evaluation: tuple[float, float] | None)
     stopped_by : str
         The budget that was reached, or "interrupt".
     evaluation : (float, float) or None
-        Mean and standard deviation of the last one; NaN if all its episodes failed.
+        Mean and standard deviation of the last evaluation; NaN if all its episodes failed.
     """
     show, state = run.display.note, run.state
     reached = f"{counted(state.generation, 'generation')} and {counted(state.timesteps, 'timestep')}"

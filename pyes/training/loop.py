@@ -1,8 +1,8 @@
 """The training loop: ask, evaluate, record, tell.
 
-Owns the order in which things happen in a run. Knows nothing of how members are evaluated (the cluster), how theta
-moves (the run's state) or how a record lies on disk (the journal). Invariant: a generation's record is in the journal
-before anything is learned from it.
+Owns the order of steps in a run. Knows nothing of how members are evaluated (the cluster), how theta changes (the run's
+state) or how a record is stored (the journal). Invariant: a generation's record is in the journal before the algorithm
+learns from it.
 """
 
 import logging
@@ -38,7 +38,7 @@ class RunResult:
     objective : float or None
         Mean return of the last evaluation of the center; None if there was none, or all its episodes failed.
     generations, timesteps : int
-        Of the whole run, earlier parts included.
+        Totals of the whole run, including earlier parts.
     stopped_by : str
         The budget that was reached, or "interrupt".
     """
@@ -51,21 +51,21 @@ class RunResult:
 
 
 def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> RunResult:
-    """Train a policy and leave it, with its journal and its metrics, in the run directory.
+    """Train a policy and write it, with its journal and its metrics, to the run directory.
 
     Parameters
     ----------
     config : TrainConfig or mapping
-        See `pyes.config`; keys left out take their defaults, or with ``resume`` the run's.
+        See `pyes.config`; missing keys have their defaults, or with ``resume`` the run's values.
     display : bool
         Show the progress on standard error.
 
     Raises
     ------
     ConfigError
-        The configuration cannot be used, or the run cannot go on with it.
+        The configuration cannot be used, or the run cannot be resumed with it.
     JournalError
-        The journal of the run that is to go on is missing or damaged.
+        The journal of the run to resume is missing or damaged.
     TaskError
         The environment cannot be made, or fails every member.
     ClusterError
@@ -86,15 +86,15 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
 
 
 class _Loop:
-    """One run from where it stands to its end."""
+    """Runs a prepared run to its end."""
 
     def __init__(self, run: Run) -> None:
         self._run, self._config, self._state = run, run.config, run.state
         self._cluster, self._interrupt = run.cluster, run.interrupt
         self._begun = time.perf_counter() - run.metrics.seconds
         self._bytes = (0, 0)  # sent to other machines, and received
-        self._evaluating = 0.0  # seconds since the previous rows of nodes
-        #: Of the center at the end, if no evaluation was due there: the metrics have it, the journal does not.
+        self._evaluating = 0.0  # seconds of evaluation since the previous rows of nodes
+        #: Evaluation of the final center if none was due: it is in the metrics but not in the journal.
         self._last_evaluation = run.metrics.last_evaluation
 
     def go(self) -> RunResult:
@@ -120,7 +120,7 @@ class _Loop:
         return RunResult(run.directory.path, objective, state.generation, state.timesteps, stopped_by)
 
     def _first(self) -> str | None:
-        """Finish the last recorded generation if its row is still to be written; return what ends the run here."""
+        """Finish the last recorded generation if its row is missing; return what ends the run here, if anything."""
         if self._run.pending is not None:
             return self._conclude(self._run.pending)
         return self._reached() or self._target_reached()
@@ -130,10 +130,11 @@ class _Loop:
         state = self._state
         used = settings_in_use(state)
         results, seconds = self._evaluate(state.batch())
-        if results.failed == len(results.returns):  # then the task is broken, not the members
-            raise TaskError(
+        if results.failed == len(results.returns):  # the task is broken, not the members
+            text = (
                 f"{self._config.task.title}: all {results.failed} members failed: {_reason(results)}{self._traceback()}"
             )
+            raise TaskError(text).with_traceback(self._cluster.traceback)
         evaluated = time.perf_counter()
         record = state.record(results)
         self._run.journal.append(record)
@@ -155,13 +156,13 @@ class _Loop:
         """Fill in the columns that only the clock and the cluster know."""
         row.evaluate_seconds = seconds
         row.steps_per_second = float(results.lengths.sum()) / seconds
-        if workers := self._cluster.workers:  # else all nodes have just left
+        if workers := self._cluster.workers:  # 0 if all nodes have just left
             row.idle_fraction = max(0.0, 1.0 - results.busy_seconds / (workers * seconds))
         before, self._bytes = self._bytes, self._cluster.traffic
         row.bytes_sent, row.bytes_received = self._bytes[0] - before[0], self._bytes[1] - before[1]
 
     def _conclude(self, row: MetricsRow, nodes: Sequence[NodeRow] = ()) -> str | None:
-        """Evaluate and save if that is due, write the row of the generation; return what ends the run, if anything."""
+        """Evaluate and save if due, write the row of the generation; return what ends the run, if anything."""
         run = self._run
         stopped_by = "interrupt" if self._interrupt else self._reached()
         evaluation = self._evaluate_if_due(row, stopped_by)
@@ -178,7 +179,7 @@ class _Loop:
         return stopped_by or self._reached() or self._target_reached()
 
     def _evaluate(self, batch: Batch) -> tuple[Results, float]:
-        """Have a batch evaluated; return its results, and the seconds that took."""
+        """Evaluate a batch; return its results and the seconds it took."""
         asked = time.perf_counter()
         results = self._cluster.evaluate(batch)
         seconds = time.perf_counter() - asked
@@ -186,9 +187,9 @@ class _Loop:
         return results, seconds
 
     def _evaluate_if_due(self, row: MetricsRow, stopped_by: str | None) -> tuple[float, float] | None:
-        """Evaluate the center if `evaluations.is_due`, and after the last generation unless the user is waiting.
+        """Evaluate the center if `evaluations.is_due`, and after the last generation unless the user interrupts.
 
-        Only evaluations that are due whenever the run stops are recorded: the journal must not depend on budgets.
+        Only evaluations that are due are recorded, since the journal must not depend on budgets.
         """
         config, state = self._config.evaluation, self._state
         if not config.every or row.eval_return_mean is not None:
@@ -197,7 +198,7 @@ class _Loop:
         if not due and stopped_by in (None, "interrupt"):
             return None
         results, _ = self._evaluate(state.center_batch(config.episodes))
-        if results.failed == len(results.returns):  # the next center may be better: no reason to end the run
+        if results.failed == len(results.returns):  # not an error: the next center may be better
             text, episodes = "all episodes of an evaluation failed", counted(results.failed, "episode")
             where = f"generation {state.generation}, {episodes}: {_reason(results)}"
             logger.warning("%s (%s)", text, where, extra=repeated(text))
@@ -211,7 +212,7 @@ class _Loop:
         return state.evaluation
 
     def _seconds(self) -> float:
-        """Wall clock since the run's first generation began, without the time between its parts."""
+        """Wall-clock time since the run's first generation began, without the time between its parts."""
         return time.perf_counter() - self._begun
 
     def _reached(self) -> str | None:

@@ -1,8 +1,8 @@
-"""How a run begins or goes on: the steps from a configuration to a run whose next generation can be evaluated.
+"""The steps from a configuration to a new or resumed run that is ready for its next generation.
 
-Owns what each step makes and when it is given back. The order matters: the directory is locked before anything in it is
+Owns the resources of each step and their release. The order matters: the directory is locked before anything in it is
 read or written; the workers' parent is forked before this process has threads and before it imports torch; settings are
-written to ``config.json`` only once the journal has them.
+written to ``config.json`` only after the journal.
 """
 
 import logging
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Run:
-    """What a run in progress consists of.
+    """The parts of a run in progress.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Run:
 
 
 class Preparation:
-    """The steps, to be called in the order in which they stand here; what they made is given back on leaving.
+    """The steps, to be called in the order of their definition; leaving the context releases all resources.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Preparation:
         self._stack.__exit__(kind, error, traceback)
 
     def claim_directory(self) -> None:
-        """Lock the run directory; make it, or check that there is a run to go on with."""
+        """Lock the run directory; create it, or check that there is a run to resume."""
         resumed = self._config.resume is not None
         if resumed:
             self._directory.check_begun()
@@ -104,18 +104,18 @@ class Preparation:
 
     def open_log(self) -> None:
         """Begin to show progress and to log."""
-        # For the noise table: given back after the workers, which read it.
+        # For the noise table, which is freed after the workers that read it have ended.
         self._after_workers = self._stack.enter_context(ExitStack())
         self._stack.enter_context(self._display)
         self._log = self._stack.enter_context(run_log(self._directory.log))
 
     def read_journal(self) -> None:
-        """Read what the run has recorded so far, and check that it can go on with these settings."""
+        """Read the journal, and check that the run can be resumed with these settings."""
         self._recording = resume.recording_of(self._directory)
         self._config, self._changed = resume.going_on(self._recording, self._config)
 
     def fork_workers(self) -> None:
-        """Look at the task and start the workers' parent; from here on, there may be threads."""
+        """Inspect the task and start the workers' parent; from here on, threads are allowed."""
         config = self._config
         self._interface = Interface.of(config.task)
         cluster = open_cluster(config.cluster, config.task, self._log.prepare, self._display.note)
@@ -123,7 +123,7 @@ class Preparation:
         self._log.gather()
 
     def make_policy(self) -> None:
-        """Make the network, its first parameters and the noise table."""
+        """Make the network, its initial parameters and the noise table."""
         self._setup = setup = Setup.of(self._config, self._interface)
         self._config = config = setup.config
         self._table = table = self._after_workers.enter_context(setup.make_table())
@@ -142,7 +142,7 @@ class Preparation:
         )
 
     def rebuild_state(self) -> None:
-        """Open the metrics, and apply the records of the journal to the first state or to a snapshot."""
+        """Open the metrics, and apply the records of the journal to the initial state or to a snapshot."""
         recording, directory = self._recording, self._directory
         self._metrics = self._stack.enter_context(_open_metrics(directory, recording, self._config))
         if self._metrics.difference:
@@ -153,13 +153,13 @@ class Preparation:
             self._state = branch(self._state, self._setup)
 
     def start_workers(self) -> None:
-        """Have the workers make their environments."""
+        """Let the workers make their environments."""
         self._cluster.start(self._setup.plan(self._config.evaluation.episodes), self._table, self._state)
 
     def record_start(self) -> None:
-        """Open the journal, and record the settings in it if they are new.
+        """Open the journal, and record the settings if they are new.
 
-        From the first record on there is a run to go on with, so that a signal is a request to end it.
+        From the first record on the run can be resumed, so that a signal is a request to end it.
         """
         self._interrupt = self._cluster.interrupt = self._stack.enter_context(interruptible())
         self._journal = self._stack.enter_context(Journal(self._recording))
@@ -179,7 +179,7 @@ class Preparation:
         self._display.note(text)
 
     def run(self) -> Run:
-        """Return what has been made."""
+        """Return the prepared run."""
         return Run(
             self._config,
             self._directory,
@@ -198,16 +198,16 @@ def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainCo
     tensorboard = directory.tensorboard if config.logger.tensorboard else None
     generations = recording.generations
     if evaluations.ends_before_one(recording, config.evaluation):
-        generations -= 1  # a row is written once its evaluation is done, and this one still has to be
+        generations -= 1  # the evaluation of the last row is still missing
     return MetricsWriter(directory.metrics, generations, tensorboard, recorded(recording))
 
 
 def _rebuilt(
     directory: RunDirectory, recording: Recording, setup: Setup, table: NoiseTable, metrics: MetricsWriter
 ) -> tuple[RunState, MetricsRow | None]:
-    """Return the state that the journal leads to, and the row of its last generation if that is not written yet.
+    """Return the state after all records, and the row of the last generation if it is not written yet.
 
-    Earlier rows that are missing in the metrics are written on the way.
+    Earlier rows that are missing in the metrics are written.
     """
     if not len(recording):
         return RunState(setup, table), None

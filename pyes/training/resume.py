@@ -1,4 +1,4 @@
-"""Going on with a run: which settings it keeps, which may change, and which make it another run.
+"""Resuming a run: which settings it keeps, which may change, and which cannot.
 
 Owns the meaning of ``resume`` and ``force``. Knows no process; reads the run directory and writes nothing.
 """
@@ -20,25 +20,25 @@ logger = logging.getLogger(__name__)
 
 
 def _is_fixed(key: str, config: TrainConfig) -> bool:
-    """Whether a journal cannot go on without this setting: theta lies in the network, the members in the noise."""
+    """Whether a setting can never change: theta depends on the network, the members on the noise."""
     section = key.partition(".")[0]
     if section == "algorithm":
         name = key.partition(".")[2]
         return name in ("name", "factory") or config.algorithm.is_fixed(name)
     if key == "task.behaviour":
-        return config.algorithm.needs_behaviours  # an archive is of one kind
+        return config.algorithm.needs_behaviours  # an archive holds one kind of behaviour
     return section in ("network", "noise")
 
 
 def settings(values: Mapping[str, Any]) -> TrainConfig:
-    """Check a configuration; of a run that goes on, what is left out is the run's.
+    """Check a configuration; with ``resume``, missing settings are those of the run.
 
     Raises
     ------
     ConfigError
-        An unknown key, a wrong type or an impossible value.
+        A key is unknown, or a value is invalid.
     RunDirectoryError
-        There is no run to go on with.
+        There is no run to resume.
     """
     if values.get("resume") is None:
         return configuration.from_mapping(values)
@@ -47,7 +47,7 @@ def settings(values: Mapping[str, Any]) -> TrainConfig:
 
 
 def kept(directory: RunDirectory, *, force: bool) -> dict[str, Any]:
-    """Return the configuration of a run: what decides theta as its journal has it, the rest as it last was.
+    """Return the configuration of a run: settings that affect theta from its journal, others from config.json.
 
     Parameters
     ----------
@@ -88,12 +88,12 @@ def unusable_configuration(directory: RunDirectory, *, force: bool) -> RunDirect
 
 
 def recording_of(directory: RunDirectory) -> Recording:
-    """Read the journal of a run that begins or goes on.
+    """Read the journal of a new or resumed run.
 
     Raises
     ------
     JournalError
-        It is damaged, or gone though the run has begun.
+        It is damaged, or missing although the run has begun.
     """
     recording = journal.read(directory.journal)
     if not len(recording) and directory.has_results():
@@ -104,7 +104,7 @@ def recording_of(directory: RunDirectory) -> Recording:
 
 
 def last_start(recording: Recording) -> Start | None:
-    """Return the last record that holds settings; None when there is none."""
+    """Return the last record with settings, or None."""
     for index in range(len(recording) - 1, -1, -1):
         if recording.entries[index].kind == journal.Kind.START:
             start = recording[index]
@@ -114,13 +114,12 @@ def last_start(recording: Recording) -> Start | None:
 
 
 def going_on(recording: Recording, config: TrainConfig) -> tuple[TrainConfig, bool]:
-    """Return the configuration with which a run goes on, and whether it goes another way from here.
+    """Return the configuration of a resumed run, and whether settings that affect theta have changed.
 
     Raises
     ------
     ConfigError
-        Settings that decide theta have changed, without force (the message has old and new values), or in a way
-        that no journal can go on with.
+        Such settings have changed without ``force`` (the message has old and new values), or can never change.
     """
     start = last_start(recording)
     if start is None:
@@ -134,6 +133,6 @@ def going_on(recording: Recording, config: TrainConfig) -> tuple[TrainConfig, bo
     }
     if refused:
         listed = ", ".join(f"{key} (was {old}, got {new})" for key, (old, new) in refused.items())
-        way_out = "start a new run" if config.force else "force=true goes another way from here, or start a new run"
+        way_out = "start a new run" if config.force else "add force=true to continue with them, or start a new run"
         raise ConfigError(f"resume: these settings decide the run and cannot change: {listed}; {way_out}")
     return config, bool(changes)

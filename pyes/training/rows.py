@@ -1,7 +1,7 @@
-"""The row of a generation in ``metrics.csv``: what follows from its record and from the states before and after it.
+"""Computes the row of a generation in ``metrics.csv`` from its record and the states before and after it.
 
-Knows no clock and no cluster; figures of those are added by the loop. Invariant: a row is the same when it is written
-during the run and when it is rebuilt from the journal.
+Knows no clock and no cluster, whose figures the loop adds. Invariant: apart from these, a row written during the run
+equals the one rebuilt from the journal.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from pyes.run.state import RunState
 
 
 def settings_in_use(state: RunState) -> dict[str, Any]:
-    """Return the columns that say how the next generation is drawn; they change when the state learns from it."""
+    """Return the columns with settings of the next generation, which change when the state learns from it."""
     algorithm = state.algorithm
     return {
         "sigma": algorithm.sigma,
@@ -63,13 +63,13 @@ def row_of(record: Generation, used: dict[str, Any], state: RunState, seconds: f
     Parameters
     ----------
     record : Generation
-        What its members returned.
+        Record of the generation.
     used : dict
-        `settings_in_use` before the state learned from it.
+        `settings_in_use` before the record was applied.
     state : RunState
-        The state that has learned from it.
+        State after the record was applied.
     seconds : float
-        Wall clock since the run's first generation began.
+        Wall-clock time since the run's first generation began.
     """
     return MetricsRow(
         **used,

@@ -1,4 +1,4 @@
-"""What an algorithm of the user's own must keep to: each breach is refused in one line, before a run begins."""
+"""The contract of users' own algorithms: each breach is an error of one line before a run begins."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Novelty search: the papers' updates, the archive, who moves, and runs that repeat."""
+"""Novelty search: the papers' updates, the archive, the choice of the center, and reproducible runs."""
 
 import numpy as np
 import pytest

@@ -78,7 +78,7 @@ def test_sigma_follows_the_parameters_that_matter_not(table):
 
 
 def test_a_single_sigma_in_a_state_is_that_of_every_parameter(table):
-    """So another way from here may begin with another sigma."""
+    """So a resumed run may continue with another sigma."""
     pgpe = pyes.PGPE(np.ones(3), table, population_size=4)
     run(pgpe, functions.sphere, 2)
     pgpe.load_state_dict(pgpe.state_dict() | {"sigma": 0.7})

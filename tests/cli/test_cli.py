@@ -266,7 +266,7 @@ def test_train_and_resume_take_any_path(tmp_path: Path):
     [
         (["seed=1,2", "-m"], "resume: one run goes on at a time; leave out -m and sweep"),
         (["run_dir=elsewhere"], "run_dir: a resumed run stays where it is; leave out run_dir, or resume"),
-        (["seed=7"], "resume: these settings decide the run and cannot change: seed (was 0, got 7); force=true"),
+        (["seed=7"], "resume: these settings decide the run and cannot change: seed (was 0, got 7); add force=true"),
     ],
 )
 def test_train_resume_refuses_in_one_line(overrides: list[str], expected: str, run: Path):

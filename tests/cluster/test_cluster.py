@@ -433,7 +433,7 @@ def test_nurseries_that_die_without_any_progress_end_the_run(table):
 
 
 def _script(body, **options):
-    """Start a script that has the names of this module, in a session of its own."""
+    """Start a script that imports the names of this module, in its own session."""
     code = f"""
 import os, signal, sys, threading, time
 sys.path[:0] = {[str(Path(__file__).parents[n]) for n in (1, 2)]!r}

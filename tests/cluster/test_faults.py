@@ -1,4 +1,4 @@
-"""Every fault ends in the same run: a real head is hurt, goes on, and `heads.judge` compares it with one left alone."""
+"""Faults do not change a run: a real head suffers one, and `heads.judge` compares its run with an undisturbed one."""
 
 import contextlib
 import json
@@ -177,7 +177,7 @@ def test_a_stopped_worker_is_replaced(tmp_path, reference):
 
 @pytest.mark.slow
 def test_a_stopped_run_goes_on_where_it_was(tmp_path, reference):
-    """The head alone, and all of it: as with Ctrl-Z and fg. The time in between counts against nobody's limit."""
+    """Only the head, and all its processes, as with Ctrl-Z and fg; the time in between does not count for limits."""
     run = tmp_path / "run"
     with _head(run, "cluster.episode_time_limit=3", "cluster.attempts=1") as head:
         head.reach(run, 1)
@@ -327,7 +327,7 @@ def test_lost_metrics_are_rebuilt(copy, reference, left):
 
 
 class Disk:
-    """A small disk of its own, in a mount namespace of its own; /proc shows what is on it."""
+    """A small disk in its own mount namespace; its files can be read through /proc."""
 
     def __init__(self, mount, size):
         mount.mkdir(exist_ok=True)

@@ -124,7 +124,7 @@ def daemons():
 
 @pytest.fixture(scope="module")
 def patient(tmp_path_factory, reference):
-    """Lend a head whose run goes on while tests disturb it; in the end, it must be as if nobody had."""
+    """Yield a head whose run continues while tests disturb it; the run must end as if undisturbed."""
     run, address = tmp_path_factory.mktemp("patient") / "run", new_address()
     with _trainer(address, run, ENDLESS, workers=1, environment={"FAULTY": '{"sleep": 0.001}'}) as head:
         _more_rows(head, run, 1)
@@ -440,7 +440,7 @@ def test_a_node_that_was_left_out_of_batches_learns_what_they_came_to(reference)
         assert node.ready().theta_hash == read_rows(reference() / "metrics.csv")[-1]["theta_hash"]
 
 
-# --- those who are not let in, and those who lie
+# --- programs that are refused, and nodes that send false messages
 
 
 @pytest.mark.parametrize(
@@ -720,7 +720,7 @@ def test_code_that_a_worker_does_not_allow_is_named_on_both_sides(tmp_path, key)
 
 @makes_networks
 def test_an_address_beyond_loopback_without_a_key_is_refused_before_a_connection_is_made():
-    """Whoever listens there would have run code as the worker's user."""
+    """A program that listens there could otherwise run code as the worker's user."""
     with Program(_listen_beyond_loopback, apart=True) as program:
         program.succeed()
 

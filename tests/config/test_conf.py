@@ -43,7 +43,7 @@ def hydra() -> Iterator[None]:
 
 
 def options(group: str) -> list[str]:
-    # A task of the kind "environment" is no choice: other files include it.
+    # task=environment is what other files include; alone, it has no kind.
     return [path.stem for path in sorted((CONF / group).glob("*.yaml")) if path.stem != "environment"]
 
 

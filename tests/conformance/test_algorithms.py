@@ -1,4 +1,4 @@
-"""What every algorithm must do, whoever wrote it: one is tested here by being registered."""
+"""What every algorithm must do; all registered algorithms are tested here."""
 
 import dataclasses
 import inspect

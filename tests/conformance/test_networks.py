@@ -1,4 +1,4 @@
-"""What every network keeps to: one suite for all kinds, which a kind enters by being registered.
+"""What every network must do; all registered kinds are tested here.
 
 Each kind runs with the defaults of its YAML file, and with the variants of its settings that take another way through
 the kernels. Kernels are compared with the NumPy twins, and with torch where it is installed.

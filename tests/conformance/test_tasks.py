@@ -1,4 +1,4 @@
-"""What every task promises, checked for every choice of ``task=``: a task enters by its file in conf/task.
+"""What every task must do, tested for every choice of ``task=``, that is every file in conf/task.
 
 A kind of task has at least one choice. ``gym`` needs packages of its own; tests/in_old_gym.py checks its tasks.
 """

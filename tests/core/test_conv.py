@@ -132,7 +132,7 @@ def test_statistics_are_those_of_each_perturbed_policy() -> None:
     rebuilt, outputs = [], []
     for theta in (center + noise, center - noise):
         made = spec.runner(reference_batch=batch)
-        made.load(center)  # whose statistics must be gone after the next load
+        made.load(center)  # its statistics must be replaced by the next load
         made.load(theta)
         module = policy_module(spec.program, theta, reference_batch=batch)
         rebuilt.append(next(layer.running_mean for layer in module if isinstance(layer, VirtualBatchNorm)).numpy())

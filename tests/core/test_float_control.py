@@ -1,4 +1,4 @@
-"""Kernels give equal bits whatever a library did to the processor's arithmetic, and leave that as it is.
+"""Kernels give equal bits even if a library has changed the processor's arithmetic, and leave it unchanged.
 
 A library linked with -ffast-math makes the processor take subnormal numbers for zero, in the thread that loads it and
 in all that this one starts; others change the rounding.

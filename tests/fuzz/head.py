@@ -1,4 +1,4 @@
-"""Throw fuzzed frames at a live head while its run goes on, and compare the run with one that was left alone.
+"""Send fuzzed frames to a head during its run, and compare the run with an undisturbed one.
 
     python tests/fuzz/head.py [--frames 100000] [--seed 0]
 

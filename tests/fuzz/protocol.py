@@ -1,4 +1,4 @@
-"""Throw fuzzed frames at the decoder and at both sides of a connection, and count what becomes of them.
+"""Send fuzzed frames to the decoder and to both sides of a connection, and count the results.
 
     python tests/fuzz/protocol.py [--frames 1000000] [--seed 0]
 

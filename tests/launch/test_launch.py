@@ -153,7 +153,7 @@ def write_program(path: Path, text: str) -> None:
 
 
 class Hosts:
-    """An sshd of our own, with the hosts ``one`` and ``two``; nobody listens for ``closed``."""
+    """A private sshd with the hosts ``one`` and ``two``; the host ``closed`` refuses connections."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""The action decoder: which spaces and modes fit each other, and what each mode makes of a network's outputs."""
+"""The action decoder: which spaces and modes fit each other, and the action of each mode for a network's outputs."""
 
 import numpy as np
 import pytest

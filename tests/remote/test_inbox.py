@@ -1,4 +1,4 @@
-"""What of the head's messages waits for a node, and what is dropped since it does not matter any more."""
+"""The head's messages that wait in a node, and those that are dropped as superseded."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a job tells nodes, and which settings a node refuses that does not allow all code."""
+"""The description of a job for nodes, and the settings that a node refuses if it does not allow all code."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the head sends a node whose connection does not keep up."""
+"""What the head sends to a node with a congested connection."""
 
 from types import SimpleNamespace
 

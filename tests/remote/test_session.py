@@ -1,4 +1,4 @@
-"""A node's side of the wire against a head that a test plays."""
+"""A node's side of a connection, against a scripted head."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ def hasty(monkeypatch):
 
 
 def meet(play, session=None):
-    """Have a node come to a head that does what ``play(side, reader, writer)`` says with each connection."""
+    """Let a node connect to a head that calls ``play(side, reader, writer)`` for each connection."""
 
     async def answer(reader, writer):
         side = HeadSide(2**16)

@@ -1,4 +1,4 @@
-"""Whether a node is in step, by what it says and what it was sent: the races between the two, one by one."""
+"""Whether a node is in step, by its messages and those sent to it: the races between them, one by one."""
 
 import pytest
 

@@ -50,7 +50,7 @@ def test_plot_says_task_axes_and_what_differs(tmp_path):
     assert "LunarLanderContinuous-v3" in texts
     assert "timesteps (millions)" in texts
     assert "mean return of the population" in texts
-    assert {"sigma 0.1", "sigma 0.3", "mean and range of 2 runs"} <= set(texts)
+    assert {"sigma 0.1", "sigma 0.3", "mean and range of 2 runs; thin: single runs"} <= set(texts)
 
 
 def test_large_counts_have_separators(tmp_path):
@@ -73,7 +73,7 @@ def test_line_and_band_cover_where_all_runs_have_data(tmp_path):
     make_run(tmp_path / "0", 0, (10, 20, 30))
     make_run(tmp_path / "1", 1, (0, 0, 0, 0), timesteps=500)
     axes = _drawn([tmp_path])
-    assert _points(axes.lines[0]) == [(1000, 5), (1500, 7.5), (2000, 10)]
+    assert _points(axes.lines[-1]) == [(1000, 5), (1500, 7.5), (2000, 10)]
     corners = {(float(x), float(y)) for x, y in axes.collections[0].get_paths()[0].vertices}
     assert {(1000, 0), (1000, 10), (2000, 0), (2000, 20)} <= corners
 
@@ -81,18 +81,50 @@ def test_line_and_band_cover_where_all_runs_have_data(tmp_path):
 def test_run_that_has_reached_its_target_keeps_its_last_return(tmp_path):
     make_run(tmp_path / "0", 0, (0, 0), evaluations=[(0, 10), (1, 40)], target_return=40)
     make_run(tmp_path / "1", 1, (0, 0, 0, 0), evaluations=[(0, 10), (1, 20), (2, 20), (3, 30)], target_return=40)
-    assert _points(_drawn([tmp_path]).lines[0]) == [(1000, 10), (2000, 30), (3000, 30), (4000, 35)]
+    assert _points(_drawn([tmp_path]).lines[-1]) == [(1000, 10), (2000, 30), (3000, 30), (4000, 35)]
     texts = _svg_texts(plot([tmp_path], tmp_path / "curve.svg"))
-    assert "a run that has reached its target keeps its last return" in texts
+    assert "a run that has ended keeps its last return" in texts
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [{"generations": 2}, {"time_limit": 1.05}],
+    ids=lambda each: min(each),
+)
+def test_run_that_has_used_up_its_budget_keeps_its_last_return(tmp_path, budget):
+    """Short episodes, of a policy that fails early: without it the line would be of the other run alone."""
+    make_run(tmp_path / "0", 0, (4, 8), timesteps=100, **budget)
+    make_run(tmp_path / "1", 1, (10, 20), timesteps=10_000, **budget)
+    assert _points(_drawn([tmp_path]).lines[-1]) == [(10_000, 9), (20_000, 14)]
+
+
+def test_caption_claims_no_more_than_is_drawn(tmp_path):
+    for seed, timesteps in enumerate((10, 1000)):
+        make_run(tmp_path / "apart" / f"{seed}", seed, timesteps=timesteps)
+    texts = _svg_texts(plot([tmp_path / "apart"], tmp_path / "curve.svg"))
+    assert "runs that do not overlap are drawn one by one" in texts
+    assert not any("2 runs" in text for text in texts)
+    for seed in range(3):
+        make_run(tmp_path / "three" / f"{seed}", seed)
+    texts = _svg_texts(plot([tmp_path / "three"], tmp_path / "curve.svg", band="iqm"))
+    assert "mean and 95 % bootstrap interval of 3 runs; thin: single runs" in texts  # of three, nothing is cut
+
+
+def test_fonts_of_a_pdf_are_truetype(tmp_path):
+    pdf = plot([make_run(tmp_path / "run")], tmp_path / "curve.pdf").read_bytes()
+    assert b"/TrueType" in pdf or b"/CIDFontType2" in pdf
+    assert b"/Type3" not in pdf
 
 
 def test_band_iqm_leaves_out_the_extremes(tmp_path):
     for seed in range(5):
         make_run(tmp_path / f"{seed}", seed, (seed, 100 * seed**3))
     axes = _drawn([tmp_path], band="iqm")
-    assert _points(axes.lines[0]) == [(1000, 2), (2000, 1200)]
+    assert _points(axes.lines[-1]) == [(1000, 2), (2000, 1200)]
     first = plot([tmp_path], tmp_path / "curve.svg", band="iqm").read_bytes()
-    assert "interquartile mean and 95 % bootstrap interval of 5 runs" in _svg_texts(tmp_path / "curve.svg")
+    assert "interquartile mean and 95 % bootstrap interval of 5 runs; thin: single runs" in _svg_texts(
+        tmp_path / "curve.svg"
+    )
     assert plot([tmp_path], tmp_path / "curve.svg", band="iqm").read_bytes() == first
 
 

@@ -111,7 +111,7 @@ def test_a_snapshot_of_another_journal_is_passed_over(run, history):
 
 
 def test_a_changed_return_is_found_by_the_next_record(run, history, tmp_path):
-    """A journal whose digests are whole, but whose numbers are not those of the run."""
+    """A journal with valid digests, but with other numbers than those of the run."""
     with Journal(journal.read(tmp_path / "journal.bin")) as writer:
         for index in range(len(history._recording)):
             record = history._recording[index]
@@ -126,7 +126,7 @@ def test_a_changed_return_is_found_by_the_next_record(run, history, tmp_path):
 def test_another_noise_table_is_refused(history):
     with (
         pyes.NoiseTable(10_000, seed=1) as other,
-        pytest.raises(JournalError, match=r"the noise table .* is not the one"),
+        pytest.raises(JournalError, match=r"the noise table .* differs from the recorded one"),
     ):
         History(history._recording, history._setup, other)
 

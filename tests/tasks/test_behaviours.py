@@ -1,4 +1,4 @@
-"""What characterises an episode: each kind where it comes from, its way to the journal, and what is refused."""
+"""Behaviours of episodes: the source of each kind, its way to the journal, and what is refused."""
 
 import importlib.util
 

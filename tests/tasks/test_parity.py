@@ -1,4 +1,4 @@
-"""Families with code of pyes' own: with other versions of a simulator than those verified, they prove themselves."""
+"""Families of tasks with pyes' own code are compared with the original if a simulator's version was not verified."""
 
 import logging
 
@@ -68,8 +68,8 @@ def test_version_with_another_environment_is_refused_in_one_line(monkeypatch: py
     with pytest.raises(ConfigError) as caught:
         tasks.make(option("hopper_mujoco"))
     message = str(caught.value)
-    assert message.startswith("task.env_id: 'Hopper-v5' is another one with gymnasium ")
-    assert "(the observation of timestep 0); install what it was verified with (gymnasium==0.1 mujoco==0.1)" in message
+    assert message.startswith("task.env_id: 'Hopper-v5' behaves differently with gymnasium ")
+    assert "(the observation of timestep 0); install a verified version (gymnasium==0.1 mujoco==0.1)" in message
     assert "task=python task.factory=gymnasium:make task.env_kwargs.id=Hopper-v5 task.remake=true" in message
 
 
@@ -77,7 +77,7 @@ def test_version_with_another_environment_is_refused_in_one_line(monkeypatch: py
 def test_version_of_envpool_whose_episodes_depend_on_their_neighbours_is_refused(monkeypatch: pytest.MonkeyPatch):
     reset = EnvPoolVector.reset
     monkeypatch.setattr(EnvPoolVector, "reset", lambda self, seeds: reset(self, [sum(seeds)] * len(seeds)))
-    with pytest.raises(ConfigError, match=r"'CartPole-v1' is another one .* \(the observation of reset\); "):
+    with pytest.raises(ConfigError, match=r"'CartPole-v1' behaves differently .* \(the observation of reset\); "):
         tasks.make(option("envpool"))
 
 

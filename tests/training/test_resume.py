@@ -82,7 +82,7 @@ def test_resume_refuses_changed_settings_with_old_and_new_value(run):
         _go_on(run, seed=1, algorithm={"sigma": 0.2})
     assert str(error.value) == (
         "resume: these settings decide the run and cannot change: algorithm.sigma (was 0.3, got 0.2), "
-        "seed (was 0, got 1); force=true goes another way from here, or start a new run"
+        "seed (was 0, got 1); add force=true to continue with them, or start a new run"
     )
 
 

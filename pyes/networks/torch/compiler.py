@@ -1,7 +1,7 @@
-"""From a torch module to a program that C runs over flat theta, and between the module's parameters and theta.
+"""Compiles a torch module to a program for C, and copies parameters between the module and theta.
 
-Owns the walk over a module's layers. Invariant: the program gives, to rounding, what ``module(observation)`` gives,
-with theta in ``module.parameters()`` order, and empties its memory when an episode begins.
+Owns the walk over a module's layers. Invariant: up to rounding, the program's outputs equal ``module(observation)``
+with theta in ``module.parameters()`` order; its recurrent states are reset when an episode begins.
 """
 
 from collections.abc import Iterator
@@ -37,13 +37,13 @@ def compile_module(module: nn.Module) -> Program:
     Parameters
     ----------
     module : Module
-        A Sequential of (Sequentials of) linear layers, which may be used more than once, activations, cells in
-        `pyes.networks.torch.Recurrent`, and between an Unflatten and a Flatten, convolutions.
+        A possibly nested Sequential of linear layers, which may be used more than once, activations, cells in
+        `pyes.networks.torch.Recurrent`, and convolutions between an Unflatten and a Flatten.
 
     Raises
     ------
     ConfigError
-        A layer is unknown, has parameters that are not float32, or does not fit the one before it.
+        A layer is unknown, has parameters that are not float32, or does not fit the previous one.
     """
     chain, layers = _Chain(_offsets(module)), list(_layers(module))
     for layer in layers:
@@ -61,7 +61,7 @@ def compile_module(module: nn.Module) -> Program:
 
 
 class _Chain:
-    """The instructions of the layers so far, and the shape of what they give where that is an image."""
+    """The instructions of the layers so far, and the shape of their output if it is an image."""
 
     def __init__(self, offsets: dict[int, int]) -> None:
         self.instructions: list[Instruction] = []
@@ -91,7 +91,7 @@ class _Chain:
             self.instructions[-1:] = [_activated(self.instructions, layer)]
 
     def sized(self) -> list[Instruction]:
-        """Return the instructions; a scale is as wide as what comes behind it."""
+        """Return the instructions; a scale gets the width of the next one."""
         rows = list(self.instructions)
         for k in range(len(rows) - 2, -1, -1):
             if rows[k].op == Op.SCALE:
@@ -126,7 +126,7 @@ class _Chain:
         self.instructions.append(row)
 
     def _normalize(self, layer: VirtualBatchNorm) -> None:
-        """Let the last instruction be normalised."""
+        """Mark the last instruction as normalised."""
         last = self.instructions[-1] if self.instructions else None
         if last is None or last.op not in (Op.LINEAR, Op.CONV) or last.activation or last.bias_offset >= 0:
             raise ConfigError(f"network layer {layer} must come right after a Linear or Conv2d with bias=False")
@@ -137,19 +137,19 @@ class _Chain:
 
 
 def _is_plain(layer: nn.Conv2d) -> bool:
-    """Whether a convolution is one that C knows: a square kernel, and nothing but its stride."""
+    """Whether C supports a convolution: square kernel and stride, no padding, dilation or groups."""
     square = len({*layer.kernel_size, layer.kernel_size[0]}) == len({*layer.stride, layer.stride[0]}) == 1
     return square and layer.padding in (0, (0, 0)) and layer.dilation == (1, 1) and layer.groups == 1
 
 
 def flatten(module: nn.Module) -> NDArray[np.float32]:
-    """Return all parameters in ``module.parameters()`` order: float32 (dim,), newly allocated."""
+    """Return all parameters in ``module.parameters()`` order: a new float32 (dim,)."""
     parts = [parameter.detach().numpy().ravel() for parameter in module.parameters()]
     return np.concatenate(parts, dtype=np.float32) if parts else np.empty(0, np.float32)
 
 
 def load_theta(module: nn.Module, theta: NDArray[np.float32]) -> None:
-    """Copy theta, float32 (dim,), into the module's parameters; ValueError when the length differs."""
+    """Copy theta, float32 (dim,), into the module's parameters; ValueError if the length differs."""
     parameters = list(module.parameters())
     dim = sum(parameter.numel() for parameter in parameters)
     if theta.shape != (dim,):
@@ -163,8 +163,8 @@ def load_theta(module: nn.Module, theta: NDArray[np.float32]) -> None:
 
 
 def _layers(module: nn.Module) -> Iterator[nn.Module]:
-    # Only plain Sequentials are opened: any other module's forward may do more than call its children in order. What is
-    # set on an instance (hooks, a forward of its own) may change any of them.
+    # Only plain Sequentials are opened: the forward of any other module may do more than call its children in order.
+    # Hooks or methods set on an instance may change any of them.
     if module._forward_hooks or module._forward_pre_hooks or vars(module).keys() & _OVERRIDES:
         raise ConfigError(
             f"network layer {type(module).__name__} has hooks or methods of its own; it cannot be compiled"
@@ -213,7 +213,7 @@ def _recurrent(cell: nn.RNNCellBase, offsets: dict[int, int]) -> Instruction:
 
 
 def _activated(instructions: list[Instruction], layer: nn.Module) -> Instruction:
-    """Return the last instruction with the activation that ``layer`` stands for."""
+    """Return the last instruction with the activation of ``layer``."""
     activation = _activation(layer)
     if activation is None:
         raise ConfigError(f"network layer {_described(layer)} cannot be compiled; known layers: {_KNOWN}")
@@ -224,7 +224,7 @@ def _activated(instructions: list[Instruction], layer: nn.Module) -> Instruction
 
 
 def _described(layer: nn.Module) -> str:
-    """Return a line about a layer: what torch says of it, or of one with layers inside the name of its class."""
+    """Return torch's description of a layer, or only the class of one that contains other layers."""
     return str(layer) if next(layer.children(), None) is None else type(layer).__name__
 
 

@@ -1,7 +1,7 @@
 """Layers that torch lacks: a scale, virtual batch normalisation, and recurrent cells that keep their state.
 
 Owns the normalisation over a reference batch, and the state between two timesteps. Invariants: a `VirtualBatchNorm`
-acts alike on one observation and on many; after ``reset`` a `Recurrent` gives what a new one with its parameters would.
+treats each observation of a batch like a single one; after ``reset`` a `Recurrent` acts like a new one.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from pyes.networks.program import NORMALIZE_EPSILON
 
 
 class Scale(nn.Module):
-    """Divides its inputs, as 255 does those of images.
+    """Divides its inputs, for example those of images by 255.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class VirtualBatchNorm(nn.Module):
     channels : int
         Channels of an image (..., channels, height, width), or outputs (..., channels) of a linear layer.
     image : bool
-        Which of the two.
+        Whether inputs are images.
     """
 
     running_mean: torch.Tensor
@@ -66,7 +66,7 @@ class VirtualBatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(channels))
 
     def observe(self, batch: torch.Tensor) -> None:
-        """Take mean and variance of each channel over float32 (count, channels[, height, width])."""
+        """Set the statistics to those of a batch, float32 (count, channels[, height, width])."""
         variance, mean = torch.var_mean(batch, dim=(0, 2, 3) if self.image else 0, correction=0)
         self.running_mean.copy_(mean)
         self.running_var.copy_(variance)
@@ -83,12 +83,12 @@ class VirtualBatchNorm(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """One of torch's recurrent cells, as a layer that keeps its state from one call to the next until it is reset.
+    """A layer around one of torch's recurrent cells that keeps its state between calls until it is reset.
 
     Parameters
     ----------
     cell : RNNCell, GRUCell or LSTMCell
-        One whose ``bias_hh`` is None has a single bias a gate.
+        With ``bias_hh`` None it has a single bias per gate.
     """
 
     def __init__(self, cell: nn.RNNCellBase) -> None:
@@ -97,7 +97,7 @@ class Recurrent(nn.Module):
         self._state: Any = None
 
     def reset(self) -> None:
-        """Begin an episode: h, and c of an LSTM, are zeros again."""
+        """Begin an episode: set the state to zeros."""
         self._state = None
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
@@ -108,7 +108,7 @@ class Recurrent(nn.Module):
 
 
 def observe(network: nn.Sequential, batch: torch.Tensor) -> None:
-    """Let all normalised layers of a network take their statistics over a reference batch (count, observation_size)."""
+    """Set the statistics of all normalised layers from a reference batch (count, observation_size)."""
     with torch.inference_mode():
         for layer in network:
             if isinstance(layer, VirtualBatchNorm):

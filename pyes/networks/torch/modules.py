@@ -1,7 +1,7 @@
 """A compiled policy as a torch module: the same layers, parameters and statistics.
 
-Owns the translation from instructions to torch's layers. Invariant: ``module.parameters()`` of the module, flattened in
-that order, are the policy's theta.
+Owns the translation from instructions to torch's layers. Invariant: the module's ``parameters()``, flattened in order,
+are the policy's theta.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ _CELLS: dict[Op, Callable[..., nn.RNNCellBase]] = {Op.RNN: nn.RNNCell, Op.GRU: n
 
 
 def module_of(program: Program) -> nn.Sequential:
-    """Return the plain module that compiles to ``program``; its parameters are torch's default ones."""
+    """Return the plain module that compiles to ``program``, with torch's default parameters."""
     modules: list[nn.Module] = []
     image = False
     for row in program.instructions:
@@ -52,10 +52,10 @@ def module_of(program: Program) -> nn.Sequential:
 
 
 class PolicyModule(nn.Sequential):
-    """A network that normalises and clips its observations first, by statistics that it holds as buffers.
+    """A network that first normalises and clips its observations, with the statistics in buffers.
 
-    Its state dict has the keys of the plain network (``0.weight``, ``0.bias``, ``2.weight``, ...), and also
-    ``observation_mean`` and ``observation_inverse_std`` where the policy was trained on normalised observations.
+    Its state dict has the keys of the plain network (``0.weight``, ``0.bias``, ``2.weight``, ...), and
+    ``observation_mean`` and ``observation_inverse_std`` if the policy was trained on normalised observations.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class PolicyModule(nn.Sequential):
         self.register_buffer("observation_inverse_std", None if inverse_std is None else torch.tensor(inverse_std))
 
     def reset(self) -> None:
-        """Begin an episode: empty the memory of every recurrent layer."""
+        """Begin an episode: reset the state of every recurrent layer."""
         for layer in self:
             if isinstance(layer, Recurrent):
                 layer.reset()
@@ -106,9 +106,9 @@ def policy_module(
     observation_clip: float = 0.0,
     reference_batch: NDArray[Any] | None = None,
 ) -> PolicyModule:
-    """Return a compiled policy as a torch module, up to the choice of the action.
+    """Return a compiled policy as a torch module, without the choice of the action.
 
-    Its normalised layers have taken their statistics over ``reference_batch``, (count, observation_size).
+    Its normalised layers have the statistics of ``reference_batch``, (count, observation_size).
     """
     network = module_of(program)
     rows = iter(row for row in program.instructions if row.op != Op.SCALE)
@@ -135,7 +135,7 @@ def _fill(tensors: Iterable[torch.Tensor | None], arrays: Iterable[NDArray[np.fl
 
 
 def _tensors(layer: nn.Linear | nn.Conv2d | Recurrent) -> list[torch.Tensor | None]:
-    """Return weight and bias, and of a cell those for the hidden state."""
+    """Return weight and bias, and for a cell also those of the hidden state."""
     if not isinstance(layer, Recurrent):
         return [layer.weight, layer.bias]
     cell = layer.cell
@@ -143,7 +143,7 @@ def _tensors(layer: nn.Linear | nn.Conv2d | Recurrent) -> list[torch.Tensor | No
 
 
 def _mapping(row: Instruction) -> nn.Module:
-    """Return a linear or convolutional layer; the bias of a normalised one is in the normalisation."""
+    """Return a linear or convolutional layer; the bias of a normalised one belongs to its normalisation."""
     bias = row.bias_offset >= 0 and not row.normalized
     if row.op == Op.CONV:
         return nn.Conv2d(row.channels, row.rows, row.kernel, row.stride, bias=bias, dtype=torch.float32)
@@ -155,7 +155,6 @@ def _cell(row: Instruction) -> nn.RNNCellBase:
     options = {"nonlinearity": Activation(row.activation).name.lower()} if op is Op.RNN else {}
     cell = _CELLS[op](row.inputs, row.outputs, bias=row.bias_offset >= 0, dtype=torch.float32, **options)
     if row.recurrent_bias_offset < 0:
-        # Two biases that are only ever added would be perturbed as two parameters. (In a GRU's new gate the second one
-        # is more than a sum; it is then zero.)
+        # A second bias would only be added to the first. (In a GRU's new gate it acts differently; here it is zero.)
         cell.register_parameter("bias_hh", None)
     return cell

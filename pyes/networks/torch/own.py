@@ -1,8 +1,8 @@
-"""Torch modules of the user's own: found by name, made, checked, and run where C cannot.
+"""Users' own torch modules: imported by name, made, checked, and run if C cannot run them.
 
-Owns the making of ``network.module`` and the forward pass in torch. Invariant: on one machine equal parameters and
-observations give equal outputs in every process: one thread, evaluation mode, tensors of torch's own alignment, and
-buffers that were drawn from one seed.
+Owns the creation of ``network.module`` and the forward pass in torch. Invariant: on one machine equal parameters and
+observations give equal outputs in every process. This needs one thread, evaluation mode, tensors allocated by torch
+(for their alignment), and random buffers drawn from a fixed seed.
 """
 
 import logging
@@ -26,12 +26,12 @@ logger = logging.getLogger(__name__)
 
 
 def make_module(name: str, kwargs: Mapping[str, Any], observation_size: int, outputs: int) -> nn.Module:
-    """Make the module that ``name`` (PACKAGE:CLASS, or PACKAGE:FUNCTION) stands for, and try it on zeros.
+    """Make the module named by ``name`` (PACKAGE:CLASS, or PACKAGE:FUNCTION), and try it on zeros.
 
     Raises
     ------
     ConfigError
-        It cannot be imported or made, is no module, has no float32 parameters in the memory of the CPU, or gives
+        It cannot be imported or made, is not a module, has no parameters or others than float32 on the CPU, or has
         another number of outputs.
     """
     made = find("network.module", name, "PACKAGE:CLASS, for example 'my_networks:Convolution'")
@@ -51,15 +51,14 @@ def make_module(name: str, kwargs: Mapping[str, Any], observation_size: int, out
 def build(
     name: str, kwargs: Mapping[str, Any], observation_size: int, outputs: int, seed: int
 ) -> tuple[Program | NamedModule, NDArray[np.float32]]:
-    """Return the module's program, or its name where C does not know all its layers, and the parameters it begins with.
+    """Return the module's program, or its name if C does not know all its layers, and the initial parameters.
 
-    Those are what the module draws from torch's generator under ``seed``; the global generator is left as it was.
+    The module draws them from torch's generator with ``seed``; the global generator is left unchanged.
 
     Raises
     ------
     ConfigError
-        The module cannot be made, or it has a layer that is normalised over a reference batch, which only C can run,
-        beside layers that C does not know.
+        The module cannot be made, or has both a `VirtualBatchNorm`, which only C supports, and layers unknown to C.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -75,15 +74,12 @@ def build(
 
 
 class TorchNetwork:
-    """The network of a ``PolicyRunner``, run by torch; ``named`` says which.
-
-    Its first use leaves torch with one thread in this process.
-    """
+    """The network of a ``PolicyRunner``, run by torch; limits torch to one thread in this process."""
 
     def __init__(self, named: NamedModule) -> None:
         torch.set_num_threads(1)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # for buffers that are drawn at random
+            torch.manual_seed(0)  # for random buffers
             self.module = make_module(named.name, named.kwargs, named.observation_size, named.outputs).eval()
         self._theta = _gathered(self.module)
         self._shape = _observation_shape(self.module, named.observation_size)
@@ -93,7 +89,7 @@ class TorchNetwork:
         self.reset()
 
     def load(self, theta: NDArray[np.float32]) -> None:
-        """Take the parameters, float32 (dim,); they are copied."""
+        """Copy the parameters: float32 (dim,)."""
         self._theta[:] = theta
 
     def reset(self) -> None:
@@ -101,7 +97,7 @@ class TorchNetwork:
         _reset(self.module)
 
     def forward(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the outputs, float32 (outputs,), for float32 (observation_size,), which is copied."""
+        """Return the outputs, float32 (outputs,), for an observation, float32 (observation_size,)."""
         return _outputs(self.module, observation, self._shape)
 
 
@@ -111,7 +107,7 @@ def state_dict_of(
     mean: NDArray[np.float32] | None,
     inverse_std: NDArray[np.float32] | None,
 ) -> dict[str, torch.Tensor]:
-    """Return the module's tensors with theta, and the observation statistics where there are any."""
+    """Return the module's state dict with theta, and with the observation statistics if given."""
     network = TorchNetwork(named)
     network.load(theta)
     tensors = {key: tensor.clone() for key, tensor in network.module.state_dict().items()}
@@ -155,7 +151,7 @@ def _reset(module: nn.Module) -> None:
 
 
 def _outputs(module: nn.Module, observation: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Run the module; the observation becomes a tensor of torch's own, which aligns all of them alike."""
+    """Run the module on a copy of the observation that torch allocates, so that its alignment is always the same."""
     with torch.inference_mode():
         values: torch.Tensor = module(torch.tensor(observation, dtype=torch.float32).reshape(shape))
     return np.ascontiguousarray(values.numpy(), np.float32).reshape(-1)

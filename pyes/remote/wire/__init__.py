@@ -1,4 +1,4 @@
-"""What head and nodes send to each other over TCP, as messages and as bytes; no input and no output here."""
+"""The messages between head and nodes and their encoding as bytes; does no input and no output."""
 
 from pyes.remote.wire.frames import HANDSHAKE_LIMIT, Decoder, encode
 from pyes.remote.wire.messages import (

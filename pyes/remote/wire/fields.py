@@ -1,7 +1,7 @@
-"""What the fields of a message may hold, and how each is written.
+"""The types of message fields: their checks and their encoding.
 
-Owns the checks of single fields and the form of arrays; knows no message. Invariant: whatever MessagePack values arrive
-from outside, a field is either of its type and within its bounds, or ValueError says in one line what is wrong.
+Owns the checks of single fields and the form of arrays; knows no message. Invariant: for any received MessagePack
+values, a field has its type and is within its bounds, or ValueError says in one line what is wrong.
 
 An array is an extension. Its code is ``16 * dimensions + number of the dtype``; its data are the entries, little-endian
 in C order, then the length of each dimension but the first, which follows from the others, as uint32 little-endian. The
@@ -23,46 +23,43 @@ from pyes.remote.wire import ranges
 
 Piece = bytes | memoryview
 
-#: Numbers of dtypes on the wire.
+#: Numbers of dtypes in the encoding.
 _NUMBERS = {"<f4": 1, "<f8": 2, "<i8": 3, "|u1": 4, "<u2": 5, "<u4": 6, "<u8": 7}
-#: Dtype and how the shape of one row is written, for the code of each extension: arrays of one to three dimensions.
+#: For each extension code: dtype, and format of a row's shape, for arrays of one to three dimensions.
 _FORMS = {
     16 * dimensions + number: (np.dtype(name), struct.Struct(f"<{dimensions - 1}I"))
     for name, number in _NUMBERS.items()
     for dimensions in (1, 2, 3)
 }
-_ARRAY_BYTES = 2**31  # less than
+_ARRAY_BYTES = 2**31  # arrays are smaller than this
 
-#: Texts in a list, at most.
+#: Maximum number of texts in a list.
 TEXTS = 16
-_NESTING = 16  # lists and maps within each other in values
+_NESTING = 16  # maximum nesting of lists and maps in values
 _VALUES_BYTES = 2**20
-_VALUES_LENGTH = 1024  # of a list or map in values: keeps what a few bytes make us allocate small
+_VALUES_LENGTH = 1024  # maximum length of a list or map in values, so that few bytes cannot cause a large allocation
 
 
 class Field:
-    """One field of a message.
-
-    ``check`` refuses with ValueError; ``dump`` gives the pieces of a frame, ``load`` takes what MessagePack unpacked.
-    """
+    """The type of a message's field."""
 
     def check(self, value: Any) -> None:
-        """Refuse what the field may not hold; ValueError says why."""
+        """Raise ValueError for an invalid value."""
         raise NotImplementedError
 
     def dump(self, packer: msgpack.Packer, value: Any) -> list[Piece]:
-        """Return the field as the bytes of a frame."""
+        """Return a value as bytes of a frame."""
         self.check(value)
         return [packer.pack(value)]
 
     def load(self, value: Any) -> Any:
-        """Return the field from what was unpacked."""
+        """Return the value from what MessagePack has unpacked."""
         self.check(value)
         return value
 
 
 def expect(kind: type, value: Any) -> None:
-    """Refuse another type than exactly this one: True is no int here."""
+    """Raise ValueError unless the value has exactly this type: True is not an int here."""
     if type(value) is not kind:
         raise ValueError(f"got {type(value).__name__}, expected {kind.__name__}")
 
@@ -75,7 +72,7 @@ class Whole(Field):
     low: int = 0
 
     def check(self, value: Any) -> None:
-        """Refuse another type or a number out of bounds."""
+        """Reject another type or a number out of bounds."""
         expect(int, value)
         if not self.low <= value <= self.high:
             raise ValueError(f"got {value}, expected {self.low} to {self.high}")
@@ -88,18 +85,18 @@ class Plain(Field):
     kind: type
 
     def check(self, value: Any) -> None:
-        """Refuse another type."""
+        """Reject another type."""
         expect(self.kind, value)
 
 
 @dataclass(frozen=True)
 class Text(Field):
-    """Text that must not be cut."""
+    """Text that is never cut."""
 
     limit: int  # bytes of UTF-8
 
     def check(self, value: Any) -> None:
-        """Refuse another type, or text that is too long."""
+        """Reject another type, or text that is too long."""
         expect(str, value)
         if len(value) > self.limit or len(value.encode()) > self.limit:
             raise ValueError(f"got text of {len(value.encode())} bytes, expected at most {self.limit}")
@@ -107,10 +104,10 @@ class Text(Field):
 
 @dataclass(frozen=True)
 class Label(Text):
-    """A name, a version, a digest: nothing that could pass for another line of a log."""
+    """A name, a version or a digest: printable, so that it cannot forge a line of a log."""
 
     def check(self, value: Any) -> None:
-        """Refuse another type, and text that is too long or cannot be shown as it is."""
+        """Reject another type, and text that is too long or not printable."""
         super().check(value)
         if not value.isprintable():
             raise ValueError(f"got {value!r}, expected text that can be printed in one line")
@@ -118,7 +115,7 @@ class Label(Text):
 
 @dataclass(frozen=True)
 class Prose(Label):
-    """A line for people: on its way out it is cut to what fits, and what cannot be shown, as a line's end, replaced."""
+    """A line for people: when sent, it is cut to the limit, and unprintable characters are replaced."""
 
     def dump(self, packer: msgpack.Packer, value: Any) -> list[Piece]:
         """Return the text as one line, cut."""
@@ -126,19 +123,19 @@ class Prose(Label):
         return super().dump(packer, self.cut(value))
 
     def cut(self, value: str) -> str:
-        """Return as much of a text as fits, with a space for what cannot be shown."""
+        """Cut a text to the limit, and replace unprintable characters by spaces."""
         fitting = value.encode(errors="replace")[: self.limit].decode(errors="ignore")
         return "".join(each if each.isprintable() else " " for each in fitting)
 
 
 @dataclass(frozen=True)
 class ProseList(Field):
-    """Some lines for people: on their way out, the first few, each cut."""
+    """Several lines for people: only the first few are sent, each cut."""
 
     item: Prose
 
     def check(self, value: Any) -> None:
-        """Refuse another type, or too many texts."""
+        """Reject another type, or too many texts."""
         expect(list, value)
         if len(value) > TEXTS:
             raise ValueError(f"got {len(value)} texts, expected at most {TEXTS}")
@@ -155,21 +152,21 @@ class ProseList(Field):
 
 @dataclass(frozen=True)
 class Data(Field):
-    """Bytes; the limit of the frame is theirs."""
+    """Bytes, limited only by the frame."""
 
     def check(self, value: Any) -> None:
-        """Refuse another type."""
+        """Reject another type."""
         expect(bytes, value)
 
 
 @dataclass(frozen=True)
 class Digest(Field):
-    """A digest: lower-case hexadecimal digits here, the bytes that they stand for on the wire; "" is none."""
+    """A digest: lower-case hexadecimal digits, encoded as bytes; "" is none."""
 
     limit: int  # bytes
 
     def check(self, value: Any) -> None:
-        """Refuse another type, and text that is no such digest."""
+        """Reject another type, and text that is not such a digest."""
         expect(str, value)
         if len(value) > 2 * self.limit or not re.fullmatch("([0-9a-f]{2})*", value):
             raise ValueError(f"got {value[:80]!r}, expected at most {2 * self.limit} hexadecimal digits")
@@ -189,10 +186,10 @@ class Digest(Field):
 
 @dataclass(frozen=True)
 class Values(Field):
-    """A mapping of JSON values, which travels as MessagePack of its own within bounds of its own."""
+    """A mapping of JSON values, encoded as a separate MessagePack with its own limits."""
 
     def check(self, value: Any) -> None:
-        """Reject values that JSON does not have, and nesting that is too deep to walk."""
+        """Reject values that JSON does not have, and nesting that is too deep."""
         expect(dict, value)
         _check_json(value, _NESTING)
 
@@ -236,14 +233,14 @@ def _check_json(value: Any, depth: int) -> None:
 
 @dataclass(frozen=True)
 class Array(Field):
-    """An array of one of some dtypes with a number of dimensions."""
+    """An array with one of several dtypes and a fixed number of dimensions."""
 
     dtypes: tuple[str, ...]
     dimensions: int = 1
     optional: bool = False
 
     def check(self, value: Any) -> None:
-        """Refuse another type, dtype or number of dimensions."""
+        """Reject another type, dtype or number of dimensions."""
         if value is None and self.optional:
             return
         if not isinstance(value, np.ndarray):
@@ -253,7 +250,7 @@ class Array(Field):
             raise ValueError(f"got {value.dtype} of {value.ndim} dimensions, expected {names} of {self.dimensions}")
 
     def dump(self, packer: msgpack.Packer, value: Any) -> list[Piece]:
-        """Return the array as an extension, its entries where they lie."""
+        """Return the array as an extension, without copying contiguous entries."""
         self.check(value)
         if value is None:
             return [packer.pack(None)]
@@ -273,7 +270,7 @@ def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _extension_head(code: int, size: int) -> bytes:
-    """Return how MessagePack announces an extension: ext 8, ext 16 or ext 32."""
+    """Return MessagePack's header of an extension: ext 8, ext 16 or ext 32."""
     if size < 2**8:
         return struct.pack(">BBb", 0xC7, size, code)
     if size < 2**16:
@@ -282,7 +279,7 @@ def _extension_head(code: int, size: int) -> bytes:
 
 
 def array_from(code: int, data: bytes) -> NDArray[Any]:
-    """Return the array of an extension, a view of ``data``; ValueError where the two do not agree."""
+    """Return the array of an extension, a view of ``data``; ValueError if code and data do not fit."""
     if code not in _FORMS:
         raise ValueError(f"got an extension of code {code}, expected an array")
     dtype, form = _FORMS[code]
@@ -304,7 +301,7 @@ class Lengths(Array):
     dtypes: tuple[str, ...] = ("|u1", "<u2", "<u4", "<u8")
 
     def check(self, value: Any) -> None:
-        """Refuse no lengths."""
+        """Reject numbers that int64 cannot hold."""
         super().check(value)
         if value.dtype == np.uint64 and value.max(initial=0) >= 2**63:
             raise ValueError(f"got a length of {value.max()}, expected less than {2**63}")
@@ -312,12 +309,12 @@ class Lengths(Array):
 
 @dataclass(frozen=True)
 class RangesField(Array):
-    """Ranges of members: int64 (k, 2) here; on the wire (2k,), the narrower of uint16 and uint32 that holds them."""
+    """Ranges of members: int64 (k, 2), encoded as uint16 or, if needed, uint32 (2k,)."""
 
     dtypes: tuple[str, ...] = ("<u2", "<u4")
 
     def dump(self, packer: msgpack.Packer, value: Any) -> list[Piece]:
-        """Return the ranges as an extension; ValueError where they are none."""
+        """Return the ranges as an extension; ValueError if they are invalid."""
         if not isinstance(value, np.ndarray) or value.dtype != np.int64 or value.ndim != 2:
             raise ValueError(f"got {getattr(value, 'dtype', type(value).__name__)}, expected ranges in int64 (k, 2)")
         ranges.check(value)
@@ -334,13 +331,7 @@ class RangesField(Array):
 
 
 def unpacked(data: bytes | memoryview, maximum: int, *, maps: bool = True) -> Any:
-    """Unpack MessagePack whose lists, and maps where there may be any, have no more than ``maximum`` items.
-
-    Raises
-    ------
-    ValueError
-        It is not MessagePack, or has longer lists.
-    """
+    """Unpack MessagePack whose lists, and maps if allowed, have at most ``maximum`` items; ValueError otherwise."""
     try:
         return msgpack.unpackb(
             data,

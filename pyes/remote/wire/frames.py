@@ -1,10 +1,10 @@
-"""Messages as frames, and frames as messages; bytes in and out, no input and no output.
+"""Encodes messages as frames and decodes frames to messages; does no input and no output.
 
     frame    length of the payload uint32 (little-endian), payload
     payload  MessagePack array [kind, field, field, ...], fields in the order of the message's class
 
-Invariant: bytes from outside give messages whose fields are checked, or ProtocolError; no more is kept of them than
-``Decoder.limit``, and nothing is allocated for a frame that says it is longer.
+Invariant: received bytes give messages with checked fields, or ProtocolError; at most ``Decoder.limit`` of them are
+stored, and nothing is allocated for a longer frame.
 """
 
 import struct
@@ -17,7 +17,7 @@ from pyes.errors import ProtocolError
 from pyes.remote.wire.fields import TEXTS, Field, Piece, unpacked
 from pyes.remote.wire.messages import KINDS, PROTOCOL, Hello, Message, Watch
 
-#: Bytes of a payload before the other end has been let in.
+#: Maximum bytes of a payload before the other end has been accepted.
 HANDSHAKE_LIMIT = 1024
 
 _LENGTH = struct.Struct("<I")
@@ -25,24 +25,24 @@ _NUMBERS = {message: number for number, message in KINDS.items()}
 
 
 def _layout(message: type[Message]) -> list[tuple[str, Field]]:
-    """Return the fields of a message and what they may hold, in order."""
+    """Return the names and types of a message's fields, in order."""
     hints = get_type_hints(message, include_extras=True)
     return [(each.name, hints[each.name].__metadata__[0]) for each in fields(message)]
 
 
 LAYOUTS = {message: _layout(message) for message in KINDS.values()}
 
-#: Items of a list in a payload, at most.
+#: Maximum items of a list in a payload.
 _ITEMS = max(TEXTS, 1 + max(map(len, LAYOUTS.values())))
 
 
 def encode(message: Message) -> bytes:
-    """Return a message as a whole frame.
+    """Return a message as a frame.
 
     Raises
     ------
     ProtocolError
-        A field holds what the other end would refuse.
+        A field has a value that the other end would reject.
     """
     kind = type(message)
     packer = msgpack.Packer()
@@ -92,21 +92,21 @@ def _decode(payload: memoryview) -> Message:
 
 
 def _field_count(kind: type[Message], values: list[Any]) -> str:
-    """Say why there are not as many fields as there should: the other end may be of another version."""
+    """Return the error for a wrong number of fields; the other end may have another version."""
     if kind in (Hello, Watch) and values and type(values[0]) is int and values[0] != PROTOCOL:
         return f"got protocol {values[0]}, expected {PROTOCOL}; install the same version of pyes-rl on both ends"
     return f"got {len(values)} fields, expected {len(LAYOUTS[kind])}"
 
 
 class Decoder:
-    """Finds the messages in a stream of bytes, however it is cut.
+    """Decodes the messages in a stream of bytes, independent of how it is split.
 
-    It cannot be used after an error: where the next frame begins is not known.
+    It cannot be used after an error, since the begin of the next frame is unknown.
 
     Attributes
     ----------
     limit : int
-        Bytes of one frame's payload, at most; may be raised between two messages.
+        Maximum bytes of one frame's payload; may be raised between two messages.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Decoder:
         self._failure = ""
 
     def feed(self, data: bytes) -> list[Message]:
-        """Take bytes and return the messages that they complete.
+        """Append bytes and return the messages that they complete.
 
         Raises
         ------
@@ -129,11 +129,11 @@ class Decoder:
         return messages
 
     def append(self, data: bytes) -> None:
-        """Take bytes; `next` is to be called until it gives None before more are taken."""
+        """Append bytes; then call `next` until it returns None, before appending more."""
         self._buffer += data
 
     def next(self) -> Message | None:
-        """Return the first message that is complete, and drop its bytes; None when none is.
+        """Return the first complete message, and remove its bytes; None without one.
 
         Raises
         ------

@@ -1,13 +1,13 @@
 """The keys of a cluster: one file for its head, one for its nodes, and TLS between exactly these two.
 
-Owns both files and the rules of verification: TLS 1.3 alone; each end shows its own certificate and accepts exactly the
-other's. Head and nodes have different keys, so that a node's file, wherever it is copied to, lets a machine join and
-never command. Opens no connection. There are no host names and no authorities: the files are the only proof.
+Owns both files and the rules of verification: only TLS 1.3; each end shows its own certificate and accepts exactly the
+other's. Head and nodes have different keys, so that a copied node's file lets a machine join but not act as a head.
+Opens no connection. Host names and authorities are not used: the files are the only proof of identity.
 
-    FILE         private key and certificate of the head, then those of the nodes, which it hands to nodes it starts
+    FILE         private key and certificate of the head, then those of the nodes, which it passes to nodes it starts
     FILE.node    private key and certificate of the nodes, then the certificate of the head
 
-All of it is PEM: keys on P-256, certificates that they have signed themselves.
+Both are in PEM format, with keys on P-256 and self-signed certificates.
 """
 
 import os
@@ -29,25 +29,19 @@ from pyes.system.files import replacing
 Role = Literal["head", "node"]
 
 _BLOCK = re.compile(r"-----BEGIN (PRIVATE KEY|CERTIFICATE)-----[^-]+-----END \1-----")
-#: Role of a file by the blocks in it, in order.
+#: Role of a file, given the kinds of its blocks in order.
 _ROLES: dict[tuple[str, ...], Role] = {
     ("PRIVATE KEY", "CERTIFICATE", "PRIVATE KEY", "CERTIFICATE"): "head",
     ("PRIVATE KEY", "CERTIFICATE", "CERTIFICATE"): "node",
 }
 _END = b"-----END CERTIFICATE-----"
-_LONGEST = 2**16  # bytes that are read of what should be a key
-#: Clocks of machines differ, and keys are not renewed: RFC 5280, 4.1.2.5, has the second date for "no end".
+_LONGEST = 2**16  # maximum bytes read from a key file
+#: Validity of certificates: clocks differ and keys are not renewed. The end means "no end" (RFC 5280, 4.1.2.5).
 _FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 def check_needed(address: Address, key: str | None) -> None:
-    """Reject an address beyond this machine without a key: any host that answers there could give orders.
-
-    Raises
-    ------
-    ConfigError
-        There is no key, and the address is not a loopback address.
-    """
+    """Reject an address beyond this machine without a key, since any host that answers could give commands."""
     if key is None and not address.is_loopback:
         raise ConfigError(
             f"{address}: expected --key FILE with it (the head's pyes keygen writes FILE.node), "
@@ -64,12 +58,12 @@ def node_path(head: str | Path) -> Path:
 
 
 def generate(path: Path) -> Path:
-    """Write the head's file and, beside it, the nodes'; only their owner can read them. Return the path of the latter.
+    """Write the head's file and the nodes' beside it, readable only by their owner; return the path of the nodes' file.
 
     Raises
     ------
     ConfigError
-        One of the files exists already, or cannot be written.
+        One of the files already exists, or cannot be written.
     """
     node = node_path(path)
     for each in (path, node):
@@ -100,7 +94,7 @@ def new() -> bytes:
 
 
 def _new_pair(role: Role) -> bytes:
-    """Return a private key and the certificate that it has signed itself, which serves one end of TLS alone."""
+    """Return a private key and its self-signed certificate, which is valid for only one end of TLS."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -128,7 +122,7 @@ def _new_pair(role: Role) -> bytes:
 
 
 def node_part(head: bytes) -> bytes:
-    """Return the content of the nodes' file that belongs to that of a head."""
+    """Return the content of the nodes' file that belongs to the content of a head's file."""
     _, certificate, private, own = _blocks(head.decode())
     return "\n".join((private, own, certificate, "")).encode()
 
@@ -138,12 +132,12 @@ def node_part(head: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Credentials:
-    """What one end needs to speak TLS with the other.
+    """What one end needs for TLS with the other.
 
     Attributes
     ----------
     context : ssl.SSLContext
-        Shows the end's own certificate, and trusts the other's.
+        Shows this end's certificate, and trusts the other's.
     other : bytes
         The other end's certificate, as DER.
     """
@@ -152,12 +146,12 @@ class Credentials:
     other: bytes
 
     def recognize(self, connection: ssl.SSLObject | ssl.SSLSocket) -> bool:
-        """Return whether the other end, after the handshake, has shown exactly its certificate."""
+        """Return whether the other end has shown its certificate in the handshake."""
         return connection.getpeercert(binary_form=True) == self.other
 
 
 def of_head(path: str | Path) -> Credentials:
-    """Return how a head speaks TLS with the key in its file.
+    """Return the credentials of a head from its key file.
 
     Raises
     ------
@@ -165,17 +159,17 @@ def of_head(path: str | Path) -> Credentials:
         There is no such file, it is not a head's, or others can read it.
     """
     credentials = _credentials(Path(path), "head", ssl.PROTOCOL_TLS_SERVER)
-    credentials.context.num_tickets = 0  # every connection shows its certificate; none resumes another
+    credentials.context.num_tickets = 0  # no session resumption: every connection shows its certificate
     return credentials
 
 
 def of_node(path: str | Path) -> Credentials:
-    """Return how a node speaks TLS with the key in its file; raises what `of_head` does."""
+    """Return the credentials of a node from its key file; raises as `of_head`."""
     return _credentials(Path(path), "node", ssl.PROTOCOL_TLS_CLIENT)
 
 
 def for_nodes(head: str | Path) -> bytes:
-    """Return the content of the nodes' file that belongs to a head's; raises what `of_head` does."""
+    """Return the content of the nodes' file that belongs to a head's file; raises as `of_head`."""
     return node_part("\n".join(_read(Path(head), "head")).encode())
 
 
@@ -188,14 +182,14 @@ def _credentials(path: Path, role: Role, protocol: int) -> Credentials:
     context.verify_mode = ssl.CERT_REQUIRED
     try:
         context.load_verify_locations(cadata=other)
-        context.load_cert_chain(path, password=lambda: "")  # else it would ask at the terminal
+        context.load_cert_chain(path, password=lambda: "")  # never asks at the terminal
         return Credentials(context, ssl.PEM_cert_to_DER_cert(other))
     except (ssl.SSLError, ValueError) as error:
         raise _no_key(path) from error
 
 
 def _read(path: Path, role: Role) -> list[str]:
-    """Return the PEM blocks of a file of this role, which only its owner may be able to read."""
+    """Return the PEM blocks of a file of this role, which must be readable only by its owner."""
     try:
         with open(path, encoding="ascii") as file:
             state = os.fstat(file.fileno())
@@ -205,7 +199,7 @@ def _read(path: Path, role: Role) -> list[str]:
     except OSError as error:
         where = "make it on the head with: pyes keygen -o FILE"
         raise ConfigError(f"cannot read the key {path}: {error.strerror or error}; {where}") from error
-    # As ssh does: a file that belongs to another user, such as root's in a container, is theirs to protect.
+    # As in ssh, files of other users (such as root's in a container) are not checked.
     if os.name == "posix" and state.st_uid == os.getuid() and state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigError(f"{path}: others can use this key (mode {state.st_mode & 0o777:04o}); run: chmod 600 {path}")
     found = _role(text)
@@ -231,11 +225,11 @@ def _no_key(path: Path | str) -> ConfigError:
     return ConfigError(f"{path}: expected a key as pyes keygen -o FILE writes it: FILE for a head, FILE.node for nodes")
 
 
-# --- keys that are in no file
+# --- keys without a file
 
 
 def from_standard_input() -> bytes:
-    """Read a node's key from standard input, as far as its second certificate: more may follow.
+    """Read a node's key from standard input, up to its second certificate; more input may follow.
 
     Raises
     ------
@@ -257,9 +251,9 @@ def from_standard_input() -> bytes:
 
 @contextmanager
 def in_memory(data: bytes) -> Iterator[Path]:
-    """Lend a file with a key, for this user alone: on Linux in memory, and gone when this process is.
+    """Yield the path of a key file for this user only; on Linux it is in memory and ends with this process.
 
-    Other processes of this user find it under the same path.
+    Other processes of this user can open the same path.
     """
     create = getattr(os, "memfd_create", None)
     if create is not None:

@@ -1,10 +1,10 @@
-"""The messages of a head and its nodes: plain values, no code.
+"""The messages of a head and its nodes, as values.
 
 Owns the fields of each message; knows neither which end may send it when (`pyes.remote.wire.protocol`) nor how fields
-are written (`pyes.remote.wire.fields`). Fields travel in the order they have here. Arrays of a message from outside are
-read-only.
+are encoded (`pyes.remote.wire.fields`). Fields are sent in the order of their definition. Arrays of received messages
+are read-only.
 
-Members are named by ranges, int64 (k, 2), and the rows of the arrays beside them are these members in ascending order.
+Members are given as ranges, int64 (k, 2); the rows of other arrays belong to these members in ascending order.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from pyes.remote.wire.fields import (
     Whole,
 )
 
-#: Version of everything in this package: both ends have the same, or do not talk.
+#: Version of this package's protocol, which must be equal at both ends.
 PROTOCOL = 1
 
 _NAME_BYTES = 128  # five of them and some numbers fit into the 1 KiB of a handshake
@@ -56,10 +56,10 @@ OptionalVector = Annotated[NDArray[np.float32] | None, Array(("<f4",), optional=
 
 @dataclass(frozen=True)
 class Message:
-    """What one end sends to the other."""
+    """Base of all messages."""
 
     def check(self) -> None:
-        """Refuse fields that do not fit each other; ValueError says why."""
+        """Raise ValueError for inconsistent fields."""
 
 
 # --- from a node to the head ---
@@ -67,7 +67,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Hello(Message):
-    """A node asks to be let in.
+    """A node asks to be accepted.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Hello(Message):
     kernels : str
         Digest of its kernels' self-test.
     job : str
-        The job it is still in; "" when in none.
+        Its present job, or "".
     """
 
     protocol: UInt32
@@ -110,18 +110,18 @@ class Watch(Message):
 
 @dataclass(frozen=True)
 class Ready(Message):
-    """The node is prepared for the job and says where it is: at first, after each snapshot, and when it cannot follow.
+    """The node is prepared for the job and reports its state: at first, after each snapshot, and when out of step.
 
     Attributes
     ----------
     digest : str
-        Of the settings, as the node has them.
+        Digest of the node's settings.
     table : str
         Fingerprint of its noise table.
     theta_hash : str
-        Of the center of ``generation``.
+        Hash of the center of ``generation``.
     snapshot : int
-        Number of the last snapshot that arrived over this connection; 0: none.
+        Number of the last snapshot received over this connection; 0: none.
     """
 
     job: Name
@@ -147,15 +147,15 @@ class Done(Message):
     Attributes
     ----------
     theta_hash : str
-        Of the center that they were drawn around.
-    status : uint8 (n,)
+        Hash of the center around which they were drawn.
+    status : uint8 (n,) or None
         None: all 0.
-    sums : float64 (rows, 2, size)
-        Of those members whose observations are summed; None: there are no such members.
+    sums : float64 (rows, 2, size) or None
+        Sums for members whose observations are summed; None if there are no such members.
     busy : float
         Seconds that workers spent on them.
     errors : list of str
-        The first few.
+        The first few errors.
     """
 
     batch: UInt63
@@ -171,7 +171,7 @@ class Done(Message):
     errors: Annotated[list[str], ProseList(Prose(2048))]
 
     def check(self) -> None:
-        """Refuse arrays that are not of the members of ``ranges``."""
+        """Reject arrays that do not fit the members of ``ranges``."""
         _check_members(self)
         _check_rows("halves", self.halves, ranges.count(self.ranges))
         if self.sums is not None and self.sums.shape[1] != 2:
@@ -191,28 +191,28 @@ class Log(Message):
 
 @dataclass(frozen=True)
 class Welcome(Message):
-    """The node is let in."""
+    """The node is accepted."""
 
     head: Name
 
 
 @dataclass(frozen=True)
 class Refused(Message):
-    """The other end is not let in."""
+    """The other end is refused."""
 
     reason: Reason
 
 
 @dataclass(frozen=True)
 class Job(Message):
-    """The job that the node is to take part in.
+    """The job of the node.
 
     Attributes
     ----------
     settings : dict
-        The configuration, JSON values.
+        The configuration as JSON values.
     sync : str
-        How theta reaches the nodes.
+        How nodes get theta.
     """
 
     job: Name
@@ -227,15 +227,15 @@ class Learn(Message):
     Attributes
     ----------
     theta_hash : str
-        Of the center that they were drawn around.
+        Hash of the center around which they were drawn.
     ranges : int64 (k, 2)
         The members in this message.
-    status : uint8 (n,)
+    status : uint8 (n,) or None
         None: all 0.
     observations : int
-        Observations counted so far, including this generation.
+        Number of observations so far, including this generation.
     sums : float64 (2 * size,)
-        Their sums so far, then the sums of their squares.
+        Sums of the observations so far, then of their squares.
     agreement : float
         NaN: none.
     """
@@ -252,13 +252,13 @@ class Learn(Message):
     agreement: Real
 
     def check(self) -> None:
-        """Refuse arrays that are not of the members of ``ranges``."""
+        """Reject arrays that do not fit the members of ``ranges``."""
         _check_members(self)
 
 
 @dataclass(frozen=True)
 class Snapshot(Message):
-    """The whole state at the beginning of a generation, packed: for a node that joins late or is out of step.
+    """The packed state at the beginning of a generation, for a node that joins late or is out of step.
 
     ``number`` counts the snapshots of one connection, from 1.
     """
@@ -271,9 +271,9 @@ class Snapshot(Message):
 
 @dataclass(frozen=True)
 class Open(Message):
-    """A batch begins whose members every node can make by itself.
+    """Opens a batch whose members every node can draw itself.
 
-    ``episodes`` is 0 for the generation's population, else the number of episodes of an evaluation of its center.
+    ``episodes`` is 0 for the generation's population, otherwise the number of episodes of an evaluation of its center.
     """
 
     batch: UInt63
@@ -284,18 +284,17 @@ class Open(Message):
 
 @dataclass(frozen=True)
 class Vectors(Message):
-    """A batch begins, with all that its members are; see `pyes.algorithms.population` and `pyes.episodes.batch`.
+    """Opens a batch and describes its members; see `pyes.algorithms.population` and `pyes.episodes.batch`.
 
     Attributes
     ----------
     bases : float32 (m, dim)
-        Empty where each member has its own: these follow with the grants, as `Bases`.
+        Empty if each member has its own, which are sent with the grants as `Bases`.
     rows, offsets : int64 (n,)
     scales : float32 (n,)
-    deviation : float32 (dim,)
-        Or None.
+    deviation : float32 (dim,) or None
     seeds : int64 (n, episodes)
-    mean, inverse_std : float32 (observation_size,)
+    mean, inverse_std : float32 (observation_size,) or None
         Both or none.
     """
 
@@ -315,7 +314,7 @@ class Vectors(Message):
     action_noise: Flag
 
     def check(self) -> None:
-        """Refuse arrays that do not make a population."""
+        """Reject arrays that do not describe a population."""
         n = len(self.rows)
         for name in ("offsets", "scales", "seeds"):
             if len(getattr(self, name)) != n:
@@ -338,13 +337,13 @@ class Bases(Message):
     bases: Annotated[NDArray[np.float32], Array(("<f4",), 2)]
 
     def check(self) -> None:
-        """Refuse another number of vectors than the ranges have members."""
+        """Reject another number of vectors than the ranges have members."""
         _check_rows("bases", self.bases, ranges.count(self.ranges))
 
 
 @dataclass(frozen=True)
 class Grant(Message):
-    """The node is to evaluate these members of the batch."""
+    """Tells the node to evaluate these members of the batch."""
 
     batch: UInt63
     ranges: Ranges
@@ -374,7 +373,7 @@ class End(Message):
 
 @dataclass(frozen=True)
 class Report(Message):
-    """How the head and its nodes are doing, as JSON."""
+    """The state of the head and its nodes, as JSON."""
 
     text: Annotated[str, Text(2**24)]
 
@@ -384,7 +383,7 @@ class Report(Message):
 
 @dataclass(frozen=True)
 class Beat(Message):
-    """A sign of life; ``time`` is of the sender's clock."""
+    """A sign of life; ``time`` is the sender's clock."""
 
     time: Real
 
@@ -396,7 +395,7 @@ class Echo(Message):
     time: Real
 
 
-#: Numbers of messages on the wire.
+#: Numbers of messages in the encoding.
 KINDS: dict[int, type[Message]] = {
     1: Hello,
     2: Watch,
@@ -423,7 +422,7 @@ KINDS: dict[int, type[Message]] = {
 
 
 def _check_members(message: Done | Learn) -> None:
-    """Refuse arrays that have another number of rows than the ranges have members, and unknown statuses."""
+    """Reject arrays that have another number of rows than the ranges have members, and unknown statuses."""
     n = ranges.count(message.ranges)
     for name in ("returns", "lengths", "status", "behaviours"):
         _check_rows(name, getattr(message, name), n)

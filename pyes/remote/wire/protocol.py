@@ -1,14 +1,14 @@
-"""Which messages head and node may send to each other, and when; bytes in and out, no input and no output.
+"""Which messages head and node may send to each other, and when; does no input and no output.
 
-Owns the states of a connection; knows neither sockets nor what messages do. Invariant: ``receive`` returns messages
-that the other end may send now, and until the head has let it in, no more than a kibibyte of it is kept.
+Owns the states of a connection; knows neither sockets nor what messages do. Invariant: ``receive`` returns only
+messages that the other end may send now; until the head has accepted it, at most one kibibyte of it is stored.
 
     NEW      nothing has been sent; the node begins
-    HELLO    a node has asked to be let in       WATCH      a watcher has
-    NODE     it is in: the job's messages        WATCHER    it is in: reports
+    HELLO    a node has asked to be accepted        WATCH      a watcher has
+    NODE     it is accepted: the job's messages     WATCHER    it is accepted: reports
     OVER     the head has refused it; further messages are dropped
 
-The head may refuse at any time. Both ends walk through the same states, each by what it sends and receives.
+The head may refuse at any time. Both ends go through the same states, each by what it sends and receives.
 """
 
 from enum import Enum, auto
@@ -19,7 +19,7 @@ from pyes.remote.wire import Decoder, Hello, Message, Refused, Watch, Welcome
 
 
 class State(Enum):
-    """How far a connection is."""
+    """State of a connection."""
 
     NEW = auto()
     HELLO = auto()
@@ -78,12 +78,12 @@ class _Side:
     Parameters
     ----------
     limit : int
-        Bytes of a message from the other end, once the handshake is over.
+        Maximum bytes of a message from the other end after the handshake.
     """
 
     _says: Said
     _hears: Said
-    _raised: frozenset[State]  # where the limit is the caller's
+    _raised: frozenset[State]  # states in which the limit of the constructor applies
 
     def __init__(self, limit: int) -> None:
         self.state = State.NEW
@@ -94,12 +94,12 @@ class _Side:
         self._failed = False
 
     def receive(self, data: bytes) -> list[Message]:
-        """Take what came in and return the messages that are complete.
+        """Process received bytes and return the messages that are complete.
 
         Raises
         ------
         ProtocolError
-            The other end may not send this, or not now; further messages are dropped.
+            The other end may not send this now; further messages are dropped.
         """
         self.bytes_received += len(data)
         if self._failed or self.state is State.OVER:
@@ -113,7 +113,7 @@ class _Side:
     def _receive(self, data: bytes) -> list[Message]:
         messages = []
         self._decoder.append(data)
-        # One by one: a message may raise the limit for the next one, which came in with it.
+        # One by one, since a message may raise the limit for the next one in the same bytes.
         while self.state is not State.OVER and (message := self._decoder.next()) is not None:
             self._move(message, self._hears, "got")
             messages.append(message)
@@ -124,13 +124,14 @@ class _Side:
 
         Parameters
         ----------
-        encoded : bytes
-            What ``wire.encode`` returned for it, where it is sent to many.
+        message : Message
+        encoded : bytes or None
+            Result of ``wire.encode`` for it, to send one message to many nodes.
 
         Raises
         ------
         ProtocolError
-            This end may not send it now, or a field holds what the other end would refuse.
+            This end may not send it now, or a field has a value that the other end would reject.
         """
         data = wire.encode(message) if encoded is None else encoded
         self._move(message, self._says, "cannot send")
@@ -138,7 +139,7 @@ class _Side:
         return data
 
     def _move(self, message: Message, allowed: Said, what: str) -> None:
-        """Check that a message may be said now, and go to the state that it leads to."""
+        """Check that a message is allowed now, and change to the next state."""
         kind = type(message)
         if kind not in allowed[self.state]:
             expected = " or ".join(sorted(each.__name__ for each in allowed[self.state])) or "nothing"
@@ -149,7 +150,7 @@ class _Side:
 
 
 class HeadSide(_Side):
-    """The head's end of a connection; a watcher never gets past the limit of the handshake."""
+    """The head's end of a connection; a watcher's messages always have the limit of the handshake."""
 
     _says = _HEAD_SAYS
     _hears = _NODE_SAYS
@@ -157,7 +158,7 @@ class HeadSide(_Side):
 
 
 class NodeSide(_Side):
-    """The end of a node, or of a watcher: which of them, its first message says."""
+    """The end of a node or of a watcher, which differ by their first message."""
 
     _says = _NODE_SAYS
     _hears = _HEAD_SAYS
@@ -165,9 +166,9 @@ class NodeSide(_Side):
 
 
 def check_hello(hello: Hello | Watch, package: str, kernels: str) -> str | None:
-    """Return why a head with this package version and digest of kernels refuses a greeting; None: it accepts it.
+    """Return why a head with this package version and digest of kernels refuses a greeting, or None.
 
-    A watcher has no kernels of interest.
+    The kernels of a watcher do not matter.
     """
     if hello.protocol != wire.PROTOCOL:
         return f"protocol {hello.protocol} here, {wire.PROTOCOL} at the head; install the head's version of pyes-rl"

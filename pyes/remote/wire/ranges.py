@@ -1,7 +1,7 @@
 """Members as ranges: int64 (k, 2), each row ``[begin, end)``.
 
-Owns the form in which head and nodes name members. Invariant: what passes `check` is ascending and disjoint, no range
-is empty, and its members can be counted without being listed.
+Owns the form in which head and nodes send indices of members. Invariant: ranges that pass `check` are ascending,
+disjoint and not empty, and their members can be counted without listing them.
 """
 
 import numpy as np
@@ -9,26 +9,26 @@ from numpy.typing import NDArray
 
 Int64Array = NDArray[np.int64]
 
-#: No member has a number as great as this.
+#: All indices of members are below this.
 BOUND = 2**31
 
-#: Ranges in one message, at most.
+#: Maximum number of ranges in one message.
 _RANGES = 2**16
 
 
 def check(ranges: Int64Array) -> None:
-    """Refuse int64 (k, 2) that are no ranges; ValueError says why."""
+    """Raise ValueError unless int64 (k, 2) are valid ranges."""
     if ranges.shape[1] != 2 or len(ranges) > _RANGES:
         raise ValueError(f"got shape {ranges.shape}, expected (k, 2) with k <= {_RANGES}")
     before = 0
-    for begin, end in ranges.tolist():  # a few: a loop is faster than calls of NumPy
+    for begin, end in ranges.tolist():  # for a few ranges, a loop is faster than NumPy
         if not before <= begin < end <= BOUND:
             raise ValueError(f"got [{begin}, {end}), expected ranges in [{before}, {BOUND}), ascending and not empty")
         before = end
 
 
 def count(ranges: Int64Array) -> int:
-    """Return how many members the ranges hold."""
+    """Return the number of members in the ranges."""
     return sum(end - begin for begin, end in ranges.tolist())
 
 
@@ -57,9 +57,9 @@ def ranges_of(members: Int64Array) -> Int64Array:
 
 
 def members_of(ranges: Int64Array) -> Int64Array:
-    """Return the members of ranges in ascending order: int64 (n,), newly allocated.
+    """Return the members of ranges in ascending order: a new int64 (n,).
 
-    From another machine, `count` comes first: ranges of a few bytes may hold two billion members.
+    Check `count` first for received ranges: a few bytes may describe two billion members.
     """
     lengths = ranges[:, 1] - ranges[:, 0]
     before = np.cumsum(lengths) - lengths
