@@ -5,6 +5,7 @@
     │   └── RunDirectoryError                a run directory is missing, damaged or not writable
     │       └── JournalError                 its journal is missing, damaged, or not of this run
     ├── TaskError            exit status 1   the environment failed
+    ├── DivergedError        exit status 1   theta is not finite any more
     ├── ClusterError         exit status 1   workers or nodes failed
     └── ProtocolError        exit status 1   the other end of a connection sent an invalid message
 
@@ -55,6 +56,10 @@ def missing(what: str, packages: str, extra: str, error: Exception, advice: str 
 
 class TaskError(PyesError):
     """An environment that could not be made, or that failed too often."""
+
+
+class DivergedError(PyesError):
+    """An update after which theta, or the deviation of its perturbations, is not finite any more."""
 
 
 class ClusterError(PyesError):

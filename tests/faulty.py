@@ -8,12 +8,34 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+
+
+class Unreadable(Exception):
+    """An error without a text."""
+
+    def __str__(self) -> str:
+        raise Panic("there is none")
+
+
+class Panic(BaseException):
+    """What extensions in Rust raise when they panic."""
+
+
+#: What an environment may raise that is no usual error.
+RAISED: dict[str, Callable[[], BaseException]] = {
+    "bytes": lambda: RuntimeError("cannot open caf\udce9.xml"),  # a file name of another encoding
+    "no_text": Unreadable,
+    "panic": Panic,
+    "keyboard": KeyboardInterrupt,
+    "generator": GeneratorExit,
+}
 
 
 class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -45,6 +67,10 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
         self._cgroup = settings["cgroup"]  # of limited memory, for the fault "oom"
         if fault == "make":
             raise RuntimeError("cannot be made")
+        if fault == "make_panic":
+            raise Panic("cannot be made")
+        if fault == "make_exit":
+            os._exit(5)
         if fault.endswith("_at_start") and multiprocessing.current_process().name.startswith("worker-"):
             self._fail_at_start(fault)
 
@@ -93,6 +119,10 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
     def _fail(self) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         if self._fault == "raise":
             raise RuntimeError("the simulator is unhappy")
+        if self._fault.startswith("close_"):  # with an environment that could close, a new one would not be made
+            raise RuntimeError("the simulator is unhappy")
+        if self._fault in RAISED:
+            raise RAISED[self._fault]()
         if self._fault == "memory":
             raise MemoryError("there is none left")
         if self._fault == "oom":
@@ -112,9 +142,27 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
             time.sleep(3600)
         if self._fault == "hold_gil":
             ctypes.PyDLL(None).sleep(3600)
+        if self._fault == "reward":
+            return self._observe(), np.ones(2), False, False, {}
+        if self._fault == "nothing":
+            return self._observe(), None, False, False, {}
+        if self._fault in ("nan_seen", "nan_at_end"):
+            return np.full(3, np.nan, np.float32), 0.0, self._fault == "nan_at_end", False, {}
         reward = {"nan": float("nan"), "inf": float("inf")}.get(self._fault, 0.0)
         observation = np.zeros(7, np.float32) if self._fault == "shape" else self._observe()
         return observation, reward, False, False, {}
+
+    def close(self) -> None:
+        if "close_raise" in self._faults:
+            raise Unreadable
+        if "close_sys_exit" in self._faults:
+            sys.exit("closing")
+        if "close_panic" in self._faults:
+            raise Panic("it cannot be closed")
+        if "close_hang" in self._faults:
+            time.sleep(3600)
+        if "close_exit" in self._faults:
+            os._exit(7)
 
     def _take_memory(self) -> None:
         """Allocate up to a gigabyte in a memory control group with a much lower limit."""

@@ -59,7 +59,7 @@ cdef class PolicyBatch:
         Raises
         ------
         TypeError, ValueError
-            An observation has another size, or a slot is invalid.
+            An observation has another size or contains NaN, or a slot is invalid.
         """
         cdef PolicyRunner runner = self.first
         cdef const int64_t *p_slots = <const int64_t *>_in("slots", slots, INT64)

@@ -21,6 +21,20 @@ cdef int _read_observation(object observation, int64_t size, float *out) except 
     return 0
 
 
+cdef int _check_numbers(int64_t size, const float *values) except -1:
+    """Refuse NaN, whatever the network would make of it: argmax would choose an action all the same."""
+    cdef int64_t i
+    cdef int found = 0
+    for i in range(size):  # no early end: compilers make wide instructions of it
+        found |= values[i] != values[i]
+    if not found:
+        return 0
+    for i in range(size):
+        if values[i] != values[i]:
+            break
+    raise ValueError(f"the observation has NaN at index {i}, of {size} values")
+
+
 cdef object _readable(object observations):
     """Return a contiguous, aligned array of a type that _read_values accepts."""
     values = np.ascontiguousarray(observations)

@@ -124,8 +124,8 @@ cdef class PolicyRunner:
         """Choose the action for an observation of observation_size values: an int, a new float32 array, or what
         ``assemble`` returns.
 
-        Contiguous float32, float64 and uint8 arrays are fastest; anything else is converted by NumPy. Another size is a
-        ValueError.
+        Contiguous float32, float64 and uint8 arrays are fastest; anything else is converted by NumPy. Another size or
+        NaN is a ValueError.
         """
         _read_observation(observation, self.observation_size, self.observation)
         cdef int64_t choice = self._choose()
@@ -142,8 +142,19 @@ cdef class PolicyRunner:
         memcpy(_out("out", out, FLOAT32), outputs, self.outputs * sizeof(float))
         return out
 
+    def check(self, observation):  # IN
+        """Refuse an observation with NaN in it, as ``act`` does, without acting: the last one of an episode.
+
+        Raises
+        ------
+        ValueError    it has NaN, or another size
+        """
+        _read_observation(observation, self.observation_size, self.observation)
+        _check_numbers(self.observation_size, self.observation)
+
     cdef int64_t _choose(self) except? -1:
         """Act on the observation that was read; return the choice of argmax, or store the action and return 0."""
+        _check_numbers(self.observation_size, self.observation)
         cdef const float *outputs = self._outputs(True)
         return self.head.choose(self.outputs, outputs)
 

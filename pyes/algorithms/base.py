@@ -10,6 +10,7 @@ An algorithm is a subclass with its settings as `Config`, and two methods: `_dra
 import copy
 import dataclasses
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from pyes.algorithms.population import Population
 from pyes.config import AlgorithmConfig, OptimizerConfig
 from pyes.config.section import parse
+from pyes.errors import DivergedError
 from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable
 
@@ -154,14 +156,27 @@ class Algorithm(ABC):
         ------
         ValueError
             The number of returns is not the number of members.
+        DivergedError
+            Theta or its deviation is not finite any more; nothing can follow.
         """
         population = self.ask()
         returns = np.asarray(returns, np.float64)
         if returns.shape != (len(population),):
             raise ValueError(f"returns: got shape {returns.shape}, expected ({len(population)},), one a member")
-        self._learn(population, shaping.failed_as_nan(returns))
+        with np.errstate(all="ignore"):  # what comes of it is looked at below
+            self._learn(population, shaping.failed_as_nan(returns))
+            self._check_finite()
         self._population = None
         self.generation += 1
+
+    def _check_finite(self) -> None:
+        for name in ("theta", "deviation"):
+            norm = float(np.linalg.norm(getattr(self, name, 0.0)))
+            if not math.isfinite(norm):
+                raise DivergedError(
+                    f"generation {self.generation}: its update was too large, the norm of {name} is {norm}; take a "
+                    "smaller learning rate or sigma; the generations up to this one can be evaluated"
+                )
 
     @abstractmethod
     def _draw(self) -> Population:

@@ -183,7 +183,7 @@ class Rehearsal:
         except PyesError:
             raise
         except Exception as error:
-            raise ConfigError(f"{self._what}: {where} failed with {reason(error)}; --debug shows where") from error
+            raise ConfigError(f"{self._what}: {where} failed with {reason(error)}") from error
 
     def _refuse(self, problem: str, advice: str) -> NoReturn:
         raise ConfigError(f"{self._what}: {problem}; {advice}")

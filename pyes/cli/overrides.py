@@ -166,7 +166,8 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
     chosen = {text.partition("=")[0] for text in overrides}
     for group in chosen.intersection(GROUPS_WITHOUT_KEYS):
         raise ConfigError(f"{group}: a resumed run keeps its configuration; override single keys, or start a new run")
-    values = resume.kept(RunDirectory(run))
+    force = (path_of(overrides, "force") or "").lower() == "true"
+    values = resume.kept(RunDirectory(run), force=force)
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
     # Each kind of algorithm, task and network has its own keys, so those of the default kinds are dropped.
     algorithm = ["algorithm=plugin"] if "algorithm" in kept else []

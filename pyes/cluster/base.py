@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import ClassVar
 
 from pyes.config import ClusterConfig, TaskConfig, refusal
@@ -42,6 +43,7 @@ class Cluster(Closing):
     traffic = (0, 0)
     interrupt = Interrupt()
     watch: Callable[[int], None] = staticmethod(lambda left: None)
+    traceback: TracebackType | None = None  # of the last failed member, if it was evaluated in this process
 
     @classmethod
     def open(

@@ -1,10 +1,11 @@
 """The inline cluster: one worker in this process, for debugging and for learning how it works."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from pyes.cluster.base import Cluster
-from pyes.config import ClusterConfig
+from pyes.config import ClusterConfig, TaskConfig
 from pyes.config.registry import CLUSTERS
 from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.rollout import Workload
@@ -13,6 +14,7 @@ from pyes.node.worker import BaseWorker, Result
 from pyes.node.worker_process import open_worker
 from pyes.numerics.noise import NoiseTable
 from pyes.run.state import RunState
+from pyes.system.user_code import witnessed
 
 
 class _WatchedBoard(Board):
@@ -47,11 +49,14 @@ class InlineCluster(Cluster):
         self._workload = workload
         self._board: _WatchedBoard | None = None
         self._worker: BaseWorker[Any] | None = None
+        self._witness = ExitStack()
 
     def start(self, plan: Plan, table: NoiseTable, state: RunState | None = None) -> None:
         """Make the environment."""
         self._board = _WatchedBoard(plan, 1)
         self._board.watch = lambda left: self.watch(left)  # as it is when a member is done
+        title = self._workload.title if isinstance(self._workload, TaskConfig) else "the function"
+        self._witness.enter_context(witnessed(f"while members of {title} were evaluated in it (cluster=inline)"))
         self._worker = open_worker(0, self._workload, plan, self._board, table.array)
 
     def evaluate(self, batch: Batch) -> Results:
@@ -60,6 +65,7 @@ class InlineCluster(Cluster):
         assert self._worker is not None
         self._board.open(batch)
         self._worker.work()
+        self.traceback = self._worker.traceback
         return self._board.results()
 
     def close(self) -> None:
@@ -67,6 +73,7 @@ class InlineCluster(Cluster):
         if self._worker is not None:
             self._worker.close()
             self._worker = None
+        self._witness.close()
         if self._board is not None:
             self._board.close()
             self._board = None

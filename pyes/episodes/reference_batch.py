@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from pyes import tasks
 from pyes.config import TaskConfig
-from pyes.errors import PyesError, TaskError
+from pyes.errors import TaskError
 from pyes.numerics import streams
 from pyes.system.text import reason
+from pyes.system.user_code import let_through, witnessed
 from pyes.tasks import Task
 
 #: Observations in the batch, as in Salimans et al. 2016 and Such et al. 2017.
@@ -38,7 +39,7 @@ def draw_reference_batch(config: TaskConfig, seed: int) -> NDArray[Any]:
     places = streams.reference_batch_places(seed, SIZE, INTERVAL)
     taken = iter(np.arange(SIZE) * INTERVAL + places)
     batch: list[NDArray[Any]] = []
-    with tasks.make(config) as task:
+    with witnessed(f"while the reference batch of {config.title} was drawn"), tasks.make(config) as task:
         try:
             due = next(taken)
             for timestep, observation in enumerate(_observations(task, seed)):
@@ -46,9 +47,8 @@ def draw_reference_batch(config: TaskConfig, seed: int) -> NDArray[Any]:
                     batch.append(np.array(observation).reshape(-1))  # a copy: the environment may reuse its array
                     if (due := next(taken, None)) is None:
                         break
-        except PyesError:
-            raise
-        except Exception as error:
+        except BaseException as error:
+            let_through(error)
             raise TaskError(f"{config.title} raised while the reference batch was drawn: {reason(error)}") from error
     array = np.stack(batch)
     array = array if array.dtype == np.uint8 else array.astype(np.float32)

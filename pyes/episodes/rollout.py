@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pyes import tasks
 from pyes.config import TaskConfig
 from pyes.episodes.batch import Batch, Plan
+from pyes.errors import TaskError
 from pyes.networks import Runner
 from pyes.tasks import Task
 
@@ -34,20 +35,42 @@ class Rollout:
         """
         observation = self.task.reset(seed)
         act, step = self.runner.act, self.task.step  # after the reset, which may have made a new environment
+        reward: Any = 0.0
         total = 0.0
         length = 0
-        for length in range(1, (limit or sys.maxsize) + 1):  # noqa: B007
-            observation, reward, terminated, truncated, _ = step(act(observation))
-            # With a float32 reward, NumPy's promotion would make the sum float32.
-            total += float(reward)
-            if terminated or truncated:
-                break
+        try:
+            for length in range(1, (limit or sys.maxsize) + 1):  # noqa: B007
+                observation, reward, terminated, truncated, _ = step(act(observation))
+                # With a float32 reward, NumPy's promotion would make the sum float32.
+                total += float(reward)
+                if terminated or truncated:
+                    break
+        except (TypeError, ValueError):
+            _check_reward(reward)
+            raise
+        self.runner.check(observation)  # the policy has not seen the last one
         self._observation = observation
         return total, length
 
     def behaviour(self) -> NDArray[Any]:
         """Return the behaviour of the last episode: (task.behaviour_size,)."""
         return self.task.behaviour(self._observation)
+
+
+def _check_reward(reward: Any) -> None:
+    """Refuse a reward that is no number.
+
+    Raises
+    ------
+    TaskError
+        It is an array, or nothing that `float` takes.
+    """
+    try:
+        float(reward)
+    except (TypeError, ValueError) as error:
+        shape = getattr(reward, "shape", None)
+        got = f"an array of shape {shape}" if shape is not None else f"{type(reward).__name__} {reward!r:.40}"
+        raise TaskError(f"the reward is {got}, expected a number; return float(...) from step") from error
 
 
 class Evaluator(Protocol):

@@ -77,6 +77,7 @@ class VectorEvaluator:
                 ended = np.ones_like(ended)
             if ended.any():
                 for row in np.flatnonzero(ended).tolist():
+                    self._runners[slots[row]].check(observations[row])  # no policy has seen the last ones
                     behaviour = np.ravel(observations[row]) if self._characterised else None
                     yield Ended(int(slots[row]), float(totals[slots[row]]), length, behaviour)
                 slots, observations = slots[~ended], observations[~ended]

@@ -47,7 +47,16 @@ class Runner(Protocol):
         """Add each following raw observation and its square to float64 (2, observation_size); None stops this."""
 
     def act(self, observation: ArrayLike, /) -> Any:
-        """Return the action: an int, a new float32 array, or for other spaces what the environment takes."""
+        """Return the action: an int, a new float32 array, or for other spaces what the environment takes.
+
+        Raises
+        ------
+        ValueError
+            The observation has another size, or NaN.
+        """
+
+    def check(self, observation: ArrayLike, /) -> None:
+        """Refuse an observation as `act` does, without acting."""
 
     def forward(self, observation: ArrayLike, /) -> NDArray[np.float32]:
         """Return the network's outputs before the action is chosen: new float32 (outputs,)."""

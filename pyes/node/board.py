@@ -218,7 +218,7 @@ class Board:
 
     def report(self, worker: int, text: str) -> None:
         """Store this worker's latest error, one line, for the head."""
-        data = text.encode()[:_ERROR_BYTES]
+        data = text.encode(errors="backslashreplace")[:_ERROR_BYTES]
         self._errors[worker, : len(data)] = np.frombuffer(data, np.uint8)
         self._errors[worker, len(data) :] = 0
 

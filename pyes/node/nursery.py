@@ -21,8 +21,8 @@ from pyes.node.process import holding_signals, prepare
 from pyes.node.supervisor import POLL_SECONDS, Supervisor
 from pyes.node.watch import Watch
 from pyes.node.worker_process import Site
-from pyes.run.logs import repeated
 from pyes.system.lifetime import Closing
+from pyes.system.repeats import repeated
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ Owns their signals, their end with their parent and their standard output. Knows
 """
 
 import contextlib
-import ctypes
 import io
 import os
 import signal
@@ -12,6 +11,8 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from pyes.system.user_code import signal_with_parent
 
 _LEFT_TO_THE_HEAD = (signal.SIGINT, signal.SIGTERM)
 
@@ -50,9 +51,7 @@ def _leave_signals_to_the_head() -> None:
 def die_with(parent: int) -> None:
     """Let the kernel end this process when its parent dies (Linux only; elsewhere a closed pipe ends it)."""
     if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the call above
+        if not signal_with_parent(signal.SIGKILL, parent):  # it died before the call above
             os._exit(1)
 
 

@@ -21,7 +21,7 @@ from pyes.node.pipes import STOP, WAKE, send
 from pyes.node.process import holding_signals, kernel_memory_kills, state_of
 from pyes.node.watch import OutOfMemory, Watch
 from pyes.node.worker_process import Site, run_worker
-from pyes.run.logs import repeated
+from pyes.system.repeats import repeated
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,9 @@ from pyes.config import TaskConfig
 from pyes.episodes.batch import Batch
 from pyes.episodes.vector_rollout import VectorEvaluator
 from pyes.node.worker import BaseWorker, Sums
-from pyes.run.logs import repeated
+from pyes.system.repeats import repeated
 from pyes.system.text import origin
+from pyes.system.user_code import is_ctrl_c
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +61,8 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
         wave = _Wave(members, [self._sums(batch) for _ in members])
         try:
             self._run(wave, batch)
-        except (Exception, SystemExit) as error:
-            if self._is_fatal(error):
+        except BaseException as error:
+            if is_ctrl_c(error) or self._is_fatal(error):
                 raise
             if len(members) == 1:
                 self._finish(wave.unfinished.pop(), self._failed(error, members[0], batch, wave.episode))

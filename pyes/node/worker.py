@@ -7,8 +7,10 @@ after another. Invariant: if an environment raises, the member fails, not the wo
 import logging
 import math
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -17,8 +19,9 @@ from numpy.typing import NDArray
 from pyes.episodes.batch import Batch, Plan, Status
 from pyes.episodes.rollout import Evaluator, Workload, open_evaluator
 from pyes.node.board import Board
-from pyes.run.logs import repeated
+from pyes.system.repeats import repeated
 from pyes.system.text import origin, reason
+from pyes.system.user_code import is_ctrl_c
 
 
 class Sums:
@@ -112,6 +115,7 @@ class BaseWorker(ABC, Generic[E]):
         self._ticket = -1
         self._batch: Batch | None = None
         self._begun = 0.0  # begin of the time that counts as work
+        self.traceback: TracebackType | None = None  # of the last failed member, in the head's own process
         self._evaluator: E = self._open_evaluator()
 
     @abstractmethod
@@ -168,20 +172,25 @@ class BaseWorker(ABC, Generic[E]):
         logger.warning(
             "an episode failed: %s", text, exc_info=error, extra=repeated(f"an episode failed: {origin(error)}")
         )
+        if not self._own_process and error.__traceback__ is not None:
+            self.traceback = error.__traceback__.tb_next  # without the frame of this worker, which is not over
+            traceback.clear_frames(self.traceback)  # their variables hold the environment and the board
         self._board.sums_of(member)
-        return math.nan, 0, Status.RAISED
+        # In a process of its own, want of memory has cost the member that process.
+        return math.nan, 0, Status.KILLED if isinstance(error, MemoryError) else Status.RAISED
 
     def _is_fatal(self, error: BaseException) -> bool:
         """Whether an error ends the worker."""
         return self._own_process and isinstance(error, MemoryError)
 
     def _renew(self, batch: Batch) -> None:
-        """Replace the environment, since one that raised may be in any state."""
-        try:
-            self._evaluator.close()
-        except Exception as failure:
-            text = f"closing the environment of a failed episode raised {origin(failure)}"
-            logger.warning("%s: %s", text, failure, extra=repeated(text))
+        """Go on with a new environment: one that raised may be in any state.
+
+        The member is finished: if the old environment hangs as it closes, or the new one as it is made, the worker is
+        replaced and the member is none the worse.
+        """
+        self._board.started[self._slot] = time.monotonic()
+        self._evaluator.close()
         self._evaluator = self._open_evaluator()
         self._evaluator.begin(batch)
 
@@ -212,9 +221,9 @@ class Worker(BaseWorker[Evaluator]):
         """Evaluate members until none can be claimed."""
         self._begun = time.perf_counter()
         while (member := self._board.claim(self._slot)) >= 0:
-            self._finish(member, self._evaluate(member, self._open_batch()))
+            self._evaluate(member, self._open_batch())
 
-    def _evaluate(self, member: int, batch: Batch) -> Result:
+    def _evaluate(self, member: int, batch: Batch) -> None:
         """Run the member's episodes; if the environment raises, the member fails, not the worker.
 
         Raises
@@ -232,12 +241,12 @@ class Worker(BaseWorker[Evaluator]):
                 episode_return, length = self._evaluator.episode(member, episode, seed)
                 behaviour = self._evaluator.behaviour() if self._plan.behaviour_size else None
                 sums.add(episode_return, length, behaviour)
-        except (Exception, SystemExit) as error:
-            if self._is_fatal(error):
+        except BaseException as error:
+            if is_ctrl_c(error) or self._is_fatal(error):
                 raise
-            result = self._failed(error, member, batch, episode)
+            self._finish(member, self._failed(error, member, batch, episode))
             self._renew(batch)
-            return result
+        else:
+            self._finish(member, self._summed_up(member, batch, sums))
         finally:
             self._board.started[self._slot] = 0.0
-        return self._summed_up(member, batch, sums)

@@ -24,7 +24,8 @@ from pyes.node.vector_worker import VectorWorker
 from pyes.node.worker import BaseWorker, Worker, serve
 from pyes.numerics.noise import DtypeName, NoiseTable
 from pyes.system import memory
-from pyes.system.text import reason
+from pyes.system.repeats import repeated
+from pyes.system.text import origin, reason
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,8 @@ def run_worker(
         board.started[slot] = 0.0
         serve(worker, lambda: receive(wake) == WAKE, lambda: send(done, WAKE))
         worker.close()
-    except Exception as error:
+    except BaseException as error:
         board.report(slot, reason(error))
-        logger.exception("worker %d stopped", slot)
+        text = f"a worker stopped: {origin(error)}"
+        logger.warning("worker %d stopped: %s", slot, reason(error), exc_info=error, extra=repeated(text))
         sys.exit(errno.ENOMEM if isinstance(error, MemoryError) else 1)

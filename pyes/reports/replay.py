@@ -19,7 +19,7 @@ from pyes import config as configuration
 from pyes import tasks
 from pyes.config import TaskConfig, TrainConfig
 from pyes.episodes.rollout import Rollout, TaskEvaluator
-from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
+from pyes.errors import ConfigError, RunDirectoryError, TaskError
 from pyes.networks import Policy
 from pyes.numerics import streams
 from pyes.run import journal
@@ -28,6 +28,7 @@ from pyes.run.history import History, setup_of
 from pyes.run.journal import Generation
 from pyes.system.lifetime import Closing
 from pyes.system.text import reason
+from pyes.system.user_code import let_through, witnessed
 from pyes.tasks import Task
 from pyes.tasks.environment import TaskEnvironment
 
@@ -94,7 +95,7 @@ def evaluate(
         The environment failed.
     """
     policy = center(run, generation)
-    with open_task(policy) as task:
+    with witnessed(f"while {_name(policy)} was evaluated"), open_task(policy) as task:
         if episodes is None:
             episodes = 1 if task.deterministic else 100
         return run_episodes(policy, task, episodes, seed)
@@ -191,9 +192,13 @@ def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) ->
 
 def _episode(policy: Policy, rollout: Rollout, environment_seed: int) -> tuple[float, int]:
     policy.reset()
-    name = policy.task.get("factory") or policy.task.get("env_id", "the environment")
-    with _named(name, environment_seed):
+    with _named(_name(policy), environment_seed):
         return rollout.run(environment_seed, rollout.task.max_timesteps)
+
+
+def _name(policy: Policy) -> str:
+    """Return what messages call the environment of a policy."""
+    return str(policy.task.get("factory") or policy.task.get("env_id", "the environment"))
 
 
 @contextmanager
@@ -201,9 +206,8 @@ def _named(name: str, environment_seed: int) -> Iterator[None]:
     """Turn any exception of an environment into an error that names the episode."""
     try:
         yield
-    except PyesError:
-        raise
-    except Exception as error:
+    except BaseException as error:
+        let_through(error)
         message = f"{name} raised in the episode of environment seed {environment_seed}: {reason(error)}"
         raise TaskError(message) from error
 

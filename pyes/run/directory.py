@@ -104,7 +104,7 @@ class RunDirectory:
         with suppress(OSError), ExitStack() as stack:
             if fcntl is not None and self.lock_file.exists():
                 fcntl.flock(stack.enter_context(open(self.lock_file, "r+b")), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            stack.enter_context(open(self.log, "a", encoding="utf-8")).write(text)
+            stack.enter_context(open(self.log, "a", encoding="utf-8", errors="backslashreplace")).write(text)
 
     def create(self, config: TrainConfig) -> None:
         """Make the directory and write the configuration.
@@ -156,14 +156,18 @@ class RunDirectory:
         Raises
         ------
         RunDirectoryError
-            There is no run, or its configuration is damaged.
+            There is no run, or its configuration cannot be used; the message says where it is wrong.
         """
         try:
             return configuration.from_mapping(json.loads(self.config.read_bytes()))
         except FileNotFoundError as error:
             raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it") from error
-        except (OSError, ValueError, ConfigError) as error:
-            raise RunDirectoryError(f"{self.config} cannot be read: {error}") from error
+        except (OSError, ValueError, RecursionError, ConfigError) as error:
+            why = "its lists or mappings are nested too deeply" if isinstance(error, RecursionError) else error
+            raise RunDirectoryError(
+                f"{self.config} cannot be used: {why}; correct it, or go on without it with force=true: what decides "
+                "the run is in its journal, and budgets, cluster, evaluation, snapshot and logger take their defaults"
+            ) from error
 
     def save_snapshot(self, generation: int, state: dict[str, Any]) -> None:
         """Write a snapshot, and delete all but the newest few.

@@ -19,16 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyes.system.repeats import Repeats
+from pyes.system.repeats import KIND, Repeats
 
 _FORMAT = "%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
 _LARGEST = 65_536  # bytes of a record; a longer text is cut
-_KIND = "kind_of_repeated_message"
-
-
-def repeated(kind: str) -> dict[str, str]:
-    """Return the ``extra`` of a possibly frequent log record; the log limits and counts the records of a ``kind``."""
-    return {_KIND: kind}
 
 
 class Log:
@@ -80,7 +74,7 @@ class Log:
 @contextmanager
 def run_log(path: Path) -> Iterator[Log]:
     """Log into ``path`` while the block runs."""
-    writer = _LogFile(path, encoding="utf-8")
+    writer = _LogFile(path, encoding="utf-8", errors="backslashreplace")
     writer.setFormatter(logging.Formatter(_FORMAT))
     with gathered(writer) as log:
         yield log
@@ -141,7 +135,7 @@ class _Limit(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to write a record; the text of one that represents others is changed."""
-        kind = getattr(record, _KIND, None)
+        kind = getattr(record, KIND, None)
         if kind is None:
             return True
         count = self._repeats.count(kind)

@@ -2,17 +2,16 @@
 
 import csv
 import io
-import itertools
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pyes.errors import missing
-from pyes.system.files import AppendFile, write_file
+from pyes.system.files import AppendFile, set_aside, write_file
 from pyes.system.lifetime import Closing
 
 logger = logging.getLogger(__name__)
@@ -88,11 +87,15 @@ class MetricsWriter(Closing):
         Rows of this and later generations are dropped.
     tensorboard : Path or None
         Folder for TensorBoard events.
+    recorded : iterable of mappings
+        Values of each row that the journal has; the first row that differs and all later ones are dropped.
 
     Attributes
     ----------
     generation : int
         Generation of the next row.
+    difference : str
+        How the first dropped row differs from the journal; empty if no row differs.
     seconds : float
         Seconds of the last row.
     last_evaluation : (float, float) or None
@@ -106,9 +109,17 @@ class MetricsWriter(Closing):
         TensorBoard is wanted but not installed, or the file cannot be written.
     """
 
-    def __init__(self, path: Path, generations: int = 0, tensorboard: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        generations: int = 0,
+        tensorboard: Path | None = None,
+        recorded: Iterable[Mapping[str, float | str]] = (),
+    ) -> None:
         data = _data(path, COLUMNS)
-        lines = list(_whole_rows(data, generations))
+        lines, self.difference = _right_rows(_whole_rows(data, generations), recorded)
+        if self.difference:
+            logger.warning("%s: %s", path.name, self.difference)
         last = lines[-1][1] if lines else {}
         self.generation = len(lines)
         self.seconds = float(last.get("seconds", 0))
@@ -191,10 +202,7 @@ def _data(path: Path, columns: tuple[str, ...]) -> bytes:
     if data.startswith(header):
         return data[len(header) :]
     if not header.startswith(data):  # otherwise a kill has cut the header
-        numbered = (path.with_name(f"{path.stem}.old-{number}{path.suffix}") for number in itertools.count(1))
-        kept = next(each for each in numbered if not each.exists())
-        path.rename(kept)
-        logger.warning("%s has other columns than this version writes; it is now %s", path.name, kept)
+        logger.warning("%s has other columns than this version writes; it is now %s", path.name, set_aside(path))
     return b""
 
 
@@ -226,17 +234,49 @@ def _whole_rows(data: bytes, generations: int) -> Iterator[tuple[bytes, dict[str
         values = next(csv.reader([line.decode(errors="replace")]), [])
         row = dict(zip(COLUMNS, values, strict=False))
         whole = line.endswith(b"\n") and len(values) == len(COLUMNS) and row["generation"] == str(generation)
-        if not whole or not all(_is_number(row[key]) for key in ("seconds", "timesteps")):
+        if not whole:
             return
         yield line, row
 
 
-def _is_number(text: str) -> bool:
+def _right_rows(
+    rows: Iterable[tuple[bytes, dict[str, str]]], recorded: Iterable[Mapping[str, float | str]]
+) -> tuple[list[tuple[bytes, dict[str, str]]], str]:
+    """Return the rows before the first one that cannot be right, and what is wrong with that."""
+    right: list[tuple[bytes, dict[str, str]]] = []
+    values = iter(recorded)
+    for line, row in rows:
+        if wrong := _difference(row, next(values, {})):
+            end = "it and the rows after it are written anew, without times and what else the journal lacks"
+            return right, f"generation {row['generation']} has {wrong}; {end}"
+        right.append((line, row))
+    return right, ""
+
+
+def _difference(row: dict[str, str], recorded: Mapping[str, float | str]) -> str:
+    """Return what is wrong in a row; empty if nothing is."""
+    if not math.isfinite(_number(row["seconds"])):
+        return f"seconds={row['seconds']!r}, expected a finite number"
+    for key, value in recorded.items():
+        text = row[key]
+        # The figures of another build of NumPy may differ in their last digits.
+        same = text == value if isinstance(value, str) else _is_close(_number(text), value)
+        if not same:
+            shown = value if isinstance(value, str) else f"{value:.9g}"
+            return f"{key}={text or 'nothing'}, the journal has {shown}"
+    return ""
+
+
+def _is_close(first: float, second: float) -> bool:
+    return math.isclose(first, second, rel_tol=1e-6, abs_tol=1e-9) or (math.isnan(first) and math.isnan(second))
+
+
+def _number(text: str) -> float:
+    """Return a field as a number; -inf, which no figure is, where it is none."""
     try:
-        float(text)
+        return float(text)
     except ValueError:
-        return False
-    return True
+        return -math.inf
 
 
 def _texts(row: MetricsRow | NodeRow) -> list[Any]:

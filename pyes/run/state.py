@@ -31,6 +31,7 @@ from pyes.run.journal import Evaluation, Generation, Record, Start
 from pyes.system.limits import usable_cores
 from pyes.system.lookup import version
 from pyes.system.packing import array_hash, theta_hash
+from pyes.system.user_code import witnessed
 
 #: Packages whose versions affect the numbers of a run.
 _PACKAGES = ("pyes-rl", "numpy", "gymnasium")
@@ -77,7 +78,7 @@ class Interface:
         TaskError
             It could not be made.
         """
-        with tasks.make(config) as task:
+        with witnessed(f"while the environment of {config.title} was made and closed"), tasks.make(config) as task:
             decoder = ActionDecoder.for_space(
                 task.action_space, config.action, bins=config.bins, noise=config.action_noise
             )

@@ -5,6 +5,7 @@ after any crash, a replaced file contains either the old bytes or all of the new
 """
 
 import errno
+import itertools
 import logging
 import os
 import re
@@ -74,6 +75,14 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file that is to be written anew, so that none of it is lost; return its new path."""
+    numbered = (path.with_name(f"{path.stem}.old-{number}{path.suffix}") for number in itertools.count(1))
+    kept = next(each for each in numbered if not each.exists())
+    path.rename(kept)
+    return kept
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -49,6 +49,15 @@ class Interrupt:
         return self.requested
 
 
+class Stop(KeyboardInterrupt):
+    """The user's Ctrl-C or SIGTERM, as told from a KeyboardInterrupt that other code raises."""
+
+
+def stop(number: int, frame: object) -> None:
+    """Raise `Stop`: a handler of signals."""
+    raise Stop
+
+
 def how_to_go_on(run: Path) -> str:
     """Return the command that resumes a run."""
     return f"{os.environ.get(COMMAND, 'pyes train')} {shlex.quote(f'resume={run}')}"
@@ -56,7 +65,7 @@ def how_to_go_on(run: Path) -> str:
 
 @contextmanager
 def interruptible(answer: Callable[[], None]) -> Iterator[Interrupt]:
-    """Turn the first Ctrl-C or SIGTERM into a request, which is answered; a second one raises KeyboardInterrupt.
+    """Turn the first Ctrl-C or SIGTERM into a request, which is answered; a second one raises `Stop`.
 
     Parameters
     ----------
@@ -70,7 +79,7 @@ def interruptible(answer: Callable[[], None]) -> Iterator[Interrupt]:
 
     def handle(number: int, frame: object) -> None:
         if interrupt.requested:
-            raise KeyboardInterrupt
+            raise Stop
         interrupt.requested = True
         answer()
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from pyes.errors import ConfigError
 from pyes.system.text import reason
+from pyes.system.user_code import let_through
 
 #: Packages that settings may name in this process; None: all.
 _allowed: tuple[str, ...] | None = None
@@ -60,7 +61,8 @@ def find(key: str, name: str, example: str) -> Any:
     check_allowed(key, name, package)
     try:
         found: Any = importlib.import_module(package)
-    except Exception as error:
+    except BaseException as error:
+        let_through(error)
         where = "is it in the current folder, installed or on PYTHONPATH?"
         raise ConfigError(f"{key}={name} cannot be imported ({reason(error)}); {where}") from error
     for part in attribute.split("."):

@@ -10,6 +10,19 @@ from dataclasses import dataclass, field
 
 _FIRST_WAIT, _LONGEST_WAIT = 60.0, 3600.0  # seconds between two shown messages of a frequent kind
 _OTHERS = "other messages"
+#: Attribute of a log record that may come very often.
+KIND = "kind_of_repeated_message"
+
+
+def repeated(kind: str) -> dict[str, str]:
+    """Return the ``extra`` of a log record that may come very often: the log limits and counts them by kind.
+
+    Parameters
+    ----------
+    kind : str
+        equal for messages that differ in nothing but where and when
+    """
+    return {KIND: kind}
 
 
 @dataclass

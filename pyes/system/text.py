@@ -5,12 +5,23 @@ Must not know what a message is about.
 
 import difflib
 import json
+import os
+import re
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 _FEW_NAMES = 5
+_PYES = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
+#: Simulators and the like: their frames say less than those of the code that calls them.
+_LIBRARIES = (
+    "ale_py", "Box2D", "cma", "envpool", "gym", "gymnasium", "mujoco", "nevergrad", "numpy", "pybullet",
+    "pybullet_envs_gymnasium", "pygame", "torch",
+)  # fmt: skip
 
 
 def counted(number: int, noun: str) -> str:
@@ -19,14 +30,56 @@ def counted(number: int, noun: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return an exception of the user's own code as one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    """Return an exception of the user's own code as one line, with its place: "KeyError: 'x' (task.py:12 in step)".
+
+    The line is UTF-8, whatever the error says; one whose text cannot be made has its type alone.
+    """
+    line = " ".join(f"{type(error).__name__}: {message(error)}".split()).removesuffix(":")
+    place = _place(error)
+    return f"{line} ({place})" if place else line
+
+
+def message(error: BaseException) -> str:
+    """Return the text of an error as UTF-8, whatever it is; what stands for it where it cannot be made."""
+    try:
+        text = str(error)
+    except BaseException as failure:  # of the user's code, too
+        text = f"(its text cannot be made: {type(failure).__name__})"
+    return text.encode(errors="backslashreplace").decode()  # file names of another encoding have halves of letters
+
+
+def _place(error: BaseException) -> str:
+    """Return the last frame of the user's own code: file:line in function; empty where there is none.
+
+    Without such a frame it is that of an installed package which is none of `_LIBRARIES`.
+    """
+    own = installed = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        path = frame.f_code.co_filename
+        if path.startswith((_PYES, "<frozen ")) or os.path.basename(path) == "_core.pyx":
+            continue
+        package = _INSTALLED.search(path)
+        text = f"{_short(path)}:{line} in {frame.f_code.co_name}"
+        if package is None and not path.startswith(_LIBRARY):
+            own = text
+        elif package is not None and package[1] not in _LIBRARIES:
+            installed = text
+    return (own or installed).encode(errors="backslashreplace").decode()
+
+
+def _short(path: str) -> str:
+    """Return a path as seen from the current folder if it lies in it."""
+    with suppress(OSError):
+        folder = os.path.join(os.getcwd(), "")
+        return path.removeprefix(folder)
+    return path
 
 
 def origin(error: BaseException) -> str:
     """Return an error's type and the line of code that raised it, equal for errors that differ only in values."""
     frames = traceback.extract_tb(error.__traceback__)
-    return f"{type(error).__name__} in {frames[-1].filename}:{frames[-1].lineno}" if frames else type(error).__name__
+    text = f"{type(error).__name__} in {frames[-1].filename}:{frames[-1].lineno}" if frames else type(error).__name__
+    return text.encode(errors="backslashreplace").decode()
 
 
 def one_line(text: str) -> str:

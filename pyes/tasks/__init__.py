@@ -13,12 +13,14 @@ Must not know policies or how members are evaluated. A simulator is imported onl
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyes.config import EnvironmentConfig, TaskConfig, refusal
 from pyes.config.task import task_class
-from pyes.errors import ConfigError, PyesError, TaskError
+from pyes.errors import ConfigError, TaskError
 from pyes.system.text import reason
+from pyes.system.user_code import close_within, let_through
 from pyes.tasks.base import Task, VectorTask
 
 if TYPE_CHECKING:
@@ -72,10 +74,10 @@ def _make_bare(config: TaskConfig, render_mode: str | None) -> Task:
     try:
         kind: Callable[[TaskConfig, str | None], Task] = _kind(config).suited(config)
         task = kind(config, render_mode)
-    except PyesError:
-        raise
-    except Exception as error:
+    except BaseException as error:
+        let_through(error)
         raise TaskError(f"task {config.title} cannot be made: {reason(error)}") from error
+    task.close = partial(close_within, f"the environment of {config.title}", task.close)  # type: ignore[method-assign]
     limits = [limit for limit in (task.max_timesteps, config.max_timesteps) if limit is not None]
     task.max_timesteps = min(limits, default=None)
     return task

@@ -14,6 +14,7 @@ from pyes.config.registry import TASKS
 from pyes.errors import ConfigError, TaskError
 from pyes.system.lookup import find
 from pyes.system.text import reason
+from pyes.system.user_code import let_through
 from pyes.tasks.wrapped import WrappedConfig, WrappedTask
 
 _EXPECTED = "PACKAGE:FUNCTION, for example 'my_tasks:make'"
@@ -56,7 +57,8 @@ class PythonTask(WrappedTask):
         factory = find("task.factory", self._config.factory, _EXPECTED)
         try:
             env = factory(**arguments)
-        except Exception as error:
+        except BaseException as error:
+            let_through(error)
             raise TaskError(f"{self._label()} failed: {reason(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise ConfigError(f"{self._label()} returned {type(env).__name__}, expected a gymnasium.Env")

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from pyes.config import EnvironmentConfig, refusal
 from pyes.config.section import AtLeastOne, NotNegative
-from pyes.errors import ConfigError, PyesError, TaskError
+from pyes.errors import ConfigError, TaskError
 from pyes.networks import ObservationEncoder
-from pyes.system.text import reason
+from pyes.system.text import message, reason
+from pyes.system.user_code import let_through
 from pyes.tasks.base import Step, Task
 from pyes.tasks.encoded import covers, unread
 
@@ -125,12 +126,11 @@ class WrappedTask(Task):
         """Turn any exception into a one-line error: ConfigError for ``refusals`` and ImportError, else TaskError."""
         try:
             yield
-        except PyesError:
-            raise
-        except Exception as error:
+        except BaseException as error:
+            let_through(error)
             if isinstance(error, (ImportError, *refusals)):
-                message = " ".join(str(error).split())
-                raise ConfigError(f"{self._label()} cannot be made: {message}") from error
+                text = " ".join(message(error).split())
+                raise ConfigError(f"{self._label()} cannot be made: {text}") from error
             raise TaskError(f"{self._label()} cannot be made: {reason(error)}") from error
 
     def _check_spaces(self) -> None:

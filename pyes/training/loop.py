@@ -16,11 +16,11 @@ from typing import Any
 from pyes.cluster import Abandoned
 from pyes.config import TrainConfig
 from pyes.episodes.batch import Batch, Results
-from pyes.errors import PyesError, TaskError
+from pyes.errors import DivergedError, PyesError, TaskError
 from pyes.run import evaluations
-from pyes.run.logs import repeated
 from pyes.run.metrics import MetricsRow, NodeRow
 from pyes.system.lifetime import how_to_go_on
+from pyes.system.repeats import repeated
 from pyes.system.text import counted
 from pyes.training import ending, resume
 from pyes.training.preparation import Preparation, Run
@@ -113,9 +113,10 @@ class _Loop:
             run.display.note(f"stopped in generation {state.generation}, which is not recorded")
             run.display.note(f"go on with: {how_to_go_on(run.directory.path)}")
             raise
-        except PyesError:  # the task or the workers failed for good
+        except PyesError as error:  # the task, the workers or the algorithm failed for good
             run.display.close()
-            ending.try_to_save(run)
+            if not isinstance(error, DivergedError):  # what was saved before it is all that there is to go on with
+                ending.try_to_save(run)
             raise
         run.display.close()
         ending.save(run)
@@ -137,7 +138,10 @@ class _Loop:
         used = settings_in_use(state)
         results, seconds = self._evaluate(state.batch())
         if results.failed == len(results.returns):  # the task is broken, not the members
-            raise TaskError(f"{self._config.task.title}: all {results.failed} members failed: {_reason(results)}")
+            text = (
+                f"{self._config.task.title}: all {results.failed} members failed: {_reason(results)}{self._traceback()}"
+            )
+            raise TaskError(text).with_traceback(self._cluster.traceback)
         evaluated = time.perf_counter()
         record = state.record(results)
         self._run.journal.append(record)
@@ -150,6 +154,10 @@ class _Loop:
         self._evaluating = 0.0
         self._run.nodes.write(nodes)
         return self._conclude(row, nodes)
+
+    def _traceback(self) -> str:
+        """Return where the whole errors of members are."""
+        return f"; tracebacks are in {self._run.directory.log}"
 
     def _add_performance(self, row: MetricsRow, results: Results, seconds: float) -> None:
         """Fill in the columns that only the clock and the cluster know."""
@@ -247,4 +255,4 @@ class _Loop:
 
 def _reason(results: Results) -> str:
     """Return why members of a batch failed."""
-    return results.errors[0] if results.errors else "their workers were killed or hung; see train.log"
+    return results.errors[0] if results.errors else "their workers were killed or hung"

@@ -5,6 +5,7 @@ read or written; the workers' parent is forked before this process has threads a
 written to ``config.json`` only after the journal.
 """
 
+import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -13,6 +14,7 @@ from typing import Self
 from pyes import algorithms
 from pyes.cluster import Cluster, open_cluster
 from pyes.config import TrainConfig, deciding
+from pyes.errors import RunDirectoryError
 from pyes.numerics.noise import NoiseTable
 from pyes.run import evaluations
 from pyes.run.branching import branch
@@ -22,11 +24,14 @@ from pyes.run.journal import Evaluation, Generation, Journal, Recording
 from pyes.run.logs import run_log
 from pyes.run.metrics import MetricsRow, MetricsWriter, NodesWriter
 from pyes.run.state import Interface, RunState, Setup
+from pyes.system.files import set_aside
 from pyes.system.lifetime import Interrupt, interruptible
 from pyes.system.text import counted
 from pyes.training import resume
 from pyes.training.display import Display
-from pyes.training.rows import row_of, settings_in_use
+from pyes.training.rows import recorded, row_of, settings_in_use
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -76,6 +81,7 @@ class Preparation:
         self._directory = RunDirectory(config.resume or config.run_dir)
         self._display = Display(config, enabled=display)
         self._stack = ExitStack()
+        self._unusable: RunDirectoryError | None = None  # what is wrong with the configuration of a run that goes on
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +97,9 @@ class Preparation:
         if resumed:
             self._directory.check_begun()
         self._stack.enter_context(self._directory.locked())
-        if not resumed:
+        if resumed:
+            self._unusable = resume.unusable_configuration(self._directory, force=self._config.force)
+        else:
             self._directory.create(self._config)
 
     def open_log(self) -> None:
@@ -143,6 +151,8 @@ class Preparation:
         """Open the metrics, and apply the records of the journal to the initial state or to a snapshot."""
         recording, directory = self._recording, self._directory
         self._metrics = self._stack.enter_context(_open_metrics(directory, recording, self._config))
+        if self._metrics.difference:
+            self._display.note(f"{directory.metrics.name}: {self._metrics.difference}")
         self._nodes = self._stack.enter_context(NodesWriter(directory.nodes, recording.generations))
         self._state, self._pending = _rebuilt(directory, recording, self._setup, self._table, self._metrics)
         if self._changed:
@@ -162,9 +172,19 @@ class Preparation:
         self._journal = self._stack.enter_context(Journal(self._recording))
         if self._changed or not len(self._recording):
             self._journal.append(self._state.start())
+        self._set_unusable_aside()
         settings = replace(self._config, run_dir=str(self._directory.path), resume=None, force=False)
         self._directory.write_config(settings)
         self._display.begin(self._metrics.seconds, self._metrics.best_evaluation)
+
+    def _set_unusable_aside(self) -> None:
+        """Keep a ``config.json`` that cannot be used under another name, and say what replaces it."""
+        if self._unusable is None or not self._directory.config.exists():
+            return
+        why = str(self._unusable).partition("; correct it")[0]
+        text = f"{why}; it is now {set_aside(self._directory.config).name}, and a new one has the settings in use"
+        logger.warning(text)
+        self._display.note(text)
 
     def run(self) -> Run:
         """Return the prepared run."""
@@ -187,7 +207,7 @@ def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainCo
     generations = recording.generations
     if evaluations.ends_before_one(recording, config.evaluation):
         generations -= 1  # the evaluation of the last row is still missing
-    return MetricsWriter(directory.metrics, generations, tensorboard)
+    return MetricsWriter(directory.metrics, generations, tensorboard, recorded(recording))
 
 
 def _rebuilt(

@@ -42,25 +42,49 @@ def settings(values: Mapping[str, Any]) -> TrainConfig:
     """
     if values.get("resume") is None:
         return configuration.from_mapping(values)
-    return configuration.from_mapping(configuration.merged(kept(RunDirectory(values["resume"])), values))
+    before = kept(RunDirectory(values["resume"]), force=bool(values.get("force")))
+    return configuration.from_mapping(configuration.merged(before, values))
 
 
-def kept(directory: RunDirectory) -> dict[str, Any]:
+def kept(directory: RunDirectory, *, force: bool) -> dict[str, Any]:
     """Return the configuration of a run: settings that affect theta from its journal, others from config.json.
+
+    Parameters
+    ----------
+    force : bool
+        Whether to do without ``config.json`` if it cannot be used.
 
     Raises
     ------
     RunDirectoryError
-        There is no run, or its journal is damaged.
+        There is no run, or its journal or its configuration is damaged.
     """
     start = last_start(journal.read(directory.journal))
     try:
         config = configuration.to_mapping(directory.read_config())
     except RunDirectoryError:
-        if start is None:
+        if start is None or (directory.config.exists() and not force):
             raise
         return start.settings
     return config if start is None else config | start.settings
+
+
+def unusable_configuration(directory: RunDirectory, *, force: bool) -> RunDirectoryError | None:
+    """Return why the ``config.json`` of a run that goes on cannot be used; None if it can, or if there is none.
+
+    Raises
+    ------
+    RunDirectoryError
+        It cannot be used, and nobody has said that it is to be replaced.
+    """
+    try:
+        directory.read_config()
+    except RunDirectoryError as error:
+        if force:
+            return error
+        if directory.config.exists():
+            raise
+    return None
 
 
 def recording_of(directory: RunDirectory) -> Recording:

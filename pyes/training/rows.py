@@ -4,11 +4,12 @@ Knows no clock and no cluster, whose figures the loop adds. Invariant: apart fro
 equals the one rebuilt from the journal.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from pyes.run.journal import Generation
+from pyes.run.journal import Evaluation, Generation, Kind, Recording
 from pyes.run.metrics import MetricsRow
 from pyes.run.state import RunState
 
@@ -21,6 +22,38 @@ def settings_in_use(state: RunState) -> dict[str, Any]:
         "learning_rate": algorithm.learning_rate,
         "episode_limit": state.limit.value,
         "episodes_per_member": state.averaging.episodes,
+    }
+
+
+def recorded(recording: Recording) -> Iterator[dict[str, float | str]]:
+    """Yield what a journal says of each row without being applied: returns, counts, evaluations, and theta."""
+    row: dict[str, float | str] = {}
+    timesteps = 0
+    for index, entry in enumerate(recording.entries):
+        if entry.kind == Kind.START:
+            continue
+        record = recording[index]
+        if isinstance(record, Generation):
+            if row:
+                yield row | {"theta_hash": record.theta_hash}  # which the members of the next one were drawn around
+            timesteps += int(record.lengths.sum())
+            row = {"timesteps": timesteps, **_figures(record)}
+        elif isinstance(record, Evaluation) and row:
+            mean, std = record.summary
+            row |= {"theta_hash": record.theta_hash, "eval_return_mean": mean, "eval_return_std": std}
+    if row:
+        yield row
+
+
+def _figures(record: Generation) -> dict[str, Any]:
+    """Return the columns that follow from the record alone."""
+    known = record.returns[np.isfinite(record.returns)]
+    return {
+        "return_mean": float(known.mean()),
+        "return_std": float(known.std()),
+        "return_min": float(known.min()),
+        "return_max": float(known.max()),
+        "failed_members": int(np.count_nonzero(record.status)),
     }
 
 
@@ -38,20 +71,15 @@ def row_of(record: Generation, used: dict[str, Any], state: RunState, seconds: f
     seconds : float
         Wall-clock time since the run's first generation began.
     """
-    known = record.returns[np.isfinite(record.returns)]
     return MetricsRow(
         **used,
+        **_figures(record),
         generation=record.generation,
         timesteps=state.timesteps,
         episodes=state.episodes,
         seconds=seconds,
-        return_mean=float(known.mean()),
-        return_std=float(known.std()),
-        return_min=float(known.min()),
-        return_max=float(known.max()),
         length_mean=float(record.lengths.mean()) / used["episodes_per_member"],
         theta_norm=float(np.linalg.norm(state.algorithm.theta)),
         gradient_norm=state.algorithm.gradient_norm,
         theta_hash=state.theta_hash,
-        failed_members=int(np.count_nonzero(record.status)),
     )

@@ -68,7 +68,7 @@ RUNS: dict[str, dict[str, Any]] = {
             "task": {"env_kwargs": {"fault": fault, "every": 11}, "common_random_numbers": "none"},
             "evaluation": {"every": 0},
         }
-        for fault in ("raise", "nan", "inf", "shape")
+        for fault in ("raise", "nan", "inf", "shape", "bytes", "panic", "keyboard", "memory", "close_panic")
     },
 }
 CLUSTERS: dict[str, dict[str, Any]] = {

@@ -132,7 +132,7 @@ def test_no_run_and_a_damaged_configuration_are_told_apart(directory, tmp_path):
     with pytest.raises(RunDirectoryError, match="holds no run"):
         RunDirectory(tmp_path).read_config()
     directory.config.write_text("{")
-    with pytest.raises(RunDirectoryError, match="cannot be read"):
+    with pytest.raises(RunDirectoryError, match="cannot be used"):
         directory.read_config()
 
 

@@ -9,8 +9,8 @@ from multiprocessing import get_context
 import pytest
 
 from pyes.run import logs
-from pyes.run.logs import repeated, run_log
-from pyes.system.repeats import Repeats
+from pyes.run.logs import run_log
+from pyes.system.repeats import Repeats, repeated
 
 
 def _talk(prepare, name, lines):

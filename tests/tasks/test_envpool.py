@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -181,7 +182,9 @@ def test_a_member_that_raises_fails_alone(table):
     plan, _ = _plan(config, 1, network)
     results = _evaluate(table, config, dataclasses.replace(plan, vector=7), batch)
     np.testing.assert_array_equal(results.status, np.where(guilty, Status.RAISED, Status.OK))
-    assert results.errors[0].startswith("RuntimeError: the network is unhappy (generation 0, member ")
+    assert re.match(
+        r"RuntimeError: the network is unhappy \(.* in forward\) \(generation 0, member ", results.errors[0]
+    )
     _same(_evaluate(table, config, plan, batch), results)
 
 

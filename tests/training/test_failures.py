@@ -1,15 +1,22 @@
 """What fails often is counted exactly and logged a few times; an evaluation that fails does not end a run."""
 
+import json
+import os
 import re
+import sys
 
+import commands
+import hosts
 import numpy as np
 import pytest
 from heads import merge
 
 import pyes
-from pyes.errors import TaskError
+from pyes.errors import DivergedError, TaskError
+from pyes.reports.replay import evaluate
 from pyes.run import journal
 from pyes.run.metrics import read_rows
+from pyes.system import user_code
 
 SETTINGS = {
     "task": {"name": "function", "factory": "user_functions:sphere", "dim": 5},
@@ -92,5 +99,107 @@ def test_a_final_evaluation_that_is_not_recorded_may_fail_too(tmp_path):
 
 
 def test_a_generation_of_which_all_members_fail_ends_the_run(tmp_path):
-    with pytest.raises(TaskError, match="all 40 members failed: ValueError: no value"):
+    reason = r"ValueError: no value, not even one \(.*user_functions\.py:\d+ in broken\)"
+    with pytest.raises(
+        TaskError, match=rf"all 40 members failed: {reason} .*; tracebacks are in .*train\.log"
+    ) as caught:
         _train(tmp_path / "run", "broken")
+    assert caught.traceback[-1].name == "broken"  # what --debug ends in, with cluster=inline
+
+
+FAULTY = (
+    "task.env_id=faulty:Faulty-v0",
+    "algorithm.population_size=4",
+    "noise.entries=10000",
+    "evaluation.every=0",
+    "generations=1",
+    "run_dir=run",
+)
+ON_PATH = {"PYTHONPATH": os.pathsep.join(sys.path)}
+EVALUATE = ("evaluate", "run", "--episodes", "5")
+REPLAY = ("replay", "run", "--generation", "0", "--member", "1")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server():
+    """Have the process from which commands are forked started before what each test leaves behind is counted."""
+    if sys.platform != "win32":
+        hosts.start_server()
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return the folder of a run whose environment had no fault."""
+    assert commands.pyes("train", *FAULTY, "cluster=inline", cwd=tmp_path, **ON_PATH).returncode == 0
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("command", [EVALUATE, REPLAY], ids=["evaluate", "replay"])
+@pytest.mark.parametrize("fault", ["bytes", "no_text", "panic", "keyboard", "sys_exit", "close_raise"])
+def test_whatever_an_environment_raises_when_it_is_run_again_is_one_line(run, command, fault):
+    faults = json.dumps({"fault": fault, "every": 1})
+    done = commands.pyes(*command, cwd=run.parent, FAULTY=faults, **ON_PATH)
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"pyes: error: faulty:Faulty-v0 raised in the episode of environment seed \d+: .*faulty\.py:\d+ in _fail\)",
+        last,
+    )
+    assert "Traceback" not in done.stderr
+
+
+TRAIN = ("train", *FAULTY[:-1], "run_dir=new", "cluster=inline")
+
+
+@pytest.mark.parametrize(
+    ("command", "fault", "status"),
+    [
+        (TRAIN, "make_exit", 5),
+        pytest.param(TRAIN, "close_exit", 7, marks=pytest.mark.slow),
+        (EVALUATE, "close_exit", 7),
+        pytest.param(REPLAY, "make_exit", 5, marks=pytest.mark.slow),
+    ],
+)
+def test_an_environment_that_ends_its_process_is_named(run, command, fault, status):
+    faults = json.dumps({"fault": fault, "every": 2**40})
+    done = commands.started(*command, cwd=run.parent, FAULTY=faults, **ON_PATH)
+    assert done.returncode == status
+    assert re.fullmatch(
+        r"pyes: error: this process has ended while .*faulty:Faulty-v0 was .*: by os\._exit, a crash or a signal",
+        done.stderr.splitlines()[-1],
+    )
+
+
+@pytest.mark.parametrize(
+    "fault", ["close_raise", "close_sys_exit", "close_panic", pytest.param("close_hang", marks=pytest.mark.slow)]
+)
+def test_an_environment_that_cannot_be_closed_is_named_in_the_log_and_the_run_goes_on(tmp_path, fault, monkeypatch):
+    monkeypatch.setattr(user_code, "CLOSING_SECONDS", 0.5)
+    task = {"env_id": "faulty:Faulty-v0", "env_kwargs": {"fault": fault, "every": 2}, "common_random_numbers": "none"}
+    settings = {**SETTINGS, "task": task, "network": {}, "run_dir": str(tmp_path / "run"), "generations": 2}
+    assert pyes.train(settings, display=False).generations == 2
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert re.search(r"closing the environment of faulty:Faulty-v0 failed: .* \(.*faulty\.py:\d+ in close\)", log)
+    assert "an episode failed: RuntimeError: the simulator is unhappy (" in log
+
+
+DISCRETE = {"task": {"env_id": "CartPole-v1"}, "network": {}}
+TOO_LARGE = [
+    ({"name": "openai_es", "learning_rate": 1e38}, "adam"),
+    ({"name": "openai_es", "learning_rate": 1e38}, "sgd"),
+    ({"name": "ars", "learning_rate": 1e38}, None),
+]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("algorithm", "optimizer"), TOO_LARGE)
+def test_an_update_that_is_not_finite_ends_the_run(tmp_path, algorithm, optimizer):
+    run = tmp_path / "run"
+    where = {"cluster": {"name": "inline"}, "noise": {"entries": 10_000}, "run_dir": str(run), "generations": 3}
+    settings = {**DISCRETE, **where, "algorithm": {**algorithm, "population_size": 8}}
+    settings |= {"optimizer": {"name": optimizer}} if optimizer else {}
+    for again in ({}, {"resume": str(run)}):
+        with pytest.raises(DivergedError, match="generation 0: its update was too large, the norm of theta is inf"):
+            pyes.train(again or settings, display=False)
+    assert not (run / "policy.safetensors").exists()
+    assert np.isfinite(evaluate(run, episodes=1, generation=0).return_mean)

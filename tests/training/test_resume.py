@@ -1,3 +1,5 @@
+import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -166,3 +168,80 @@ def test_objective_of_a_run_with_nothing_left_to_do_is_its_last_evaluation(tmp_p
     config = {**TINY, "run_dir": str(tmp_path / "run"), "generations": 3}
     first = pyes.train(config, display=False)
     assert first.objective == pytest.approx(_go_on(tmp_path / "run").objective, rel=1e-8)
+
+
+def _mistyped(key, value):
+    return lambda text: json.dumps({**json.loads(text), key: value})
+
+
+DAMAGES = [
+    (_mistyped("generatons", 5), "unknown key 'generatons': did you mean 'generations'"),
+    (_mistyped("algorithm", {"sigma": math.nan}), "algorithm.sigma: got nan, expected a finite number"),
+    (_mistyped("seed", 2**64), "seed: got 18446744073709551616, expected an integer"),
+    (lambda text: text[: len(text) // 2], r"line \d+ column \d+"),
+    (lambda text: "null", "configuration: got null, expected a mapping"),
+    (lambda text: "[" * 100_000, "nested too deeply"),
+]
+
+
+@pytest.mark.parametrize(("damage", "named"), DAMAGES, ids=["key", "nan", "seed", "cut", "null", "deep"])
+def test_a_configuration_that_cannot_be_used_is_named_and_left_alone(run, damage, named):
+    path = run / "config.json"
+    path.write_text(damage(path.read_text()))
+    before = {each.name: each.read_bytes() for each in run.iterdir() if each.is_file()}
+    for resumed in (lambda: _go_on(run), lambda: pyes.train(from_mapping({**TINY, "resume": str(run)}), display=False)):
+        with pytest.raises(RunDirectoryError, match=rf"config\.json cannot be used: .*{named}.*force=true"):
+            resumed()
+    assert {each.name: each.read_bytes() for each in run.iterdir() if each.is_file()} == before | {
+        "lock": (run / "lock").read_bytes()
+    }
+
+
+def test_force_says_that_it_replaces_a_configuration_that_cannot_be_used(run, capsys):
+    (run / "config.json").write_text("null")
+    kept = {"generations": 3, "cluster": {"name": "inline"}, "evaluation": {"every": 0}}
+    assert pyes.train({"resume": str(run), "force": True, **kept}).generations == 3
+    assert (run / "config.old-1.json").read_text() == "null"
+    assert RunDirectory(run).read_config().generations == 3
+    assert "config.json cannot be used: configuration: got null" in capsys.readouterr().err
+    assert "it is now config.old-1.json" in (run / "train.log").read_text()
+
+
+CHANGED = [
+    ("return_mean", "999", "return_mean=999, the journal has"),
+    ("seconds", "nan", "seconds='nan', expected a finite number"),
+    ("theta_hash", "0123456789abcdef", "theta_hash=0123456789abcdef, the journal has"),
+    ("eval_return_mean", "", "eval_return_mean=nothing, the journal has"),
+    ("timesteps", "many", "timesteps=many, the journal has"),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "said"), CHANGED)
+@pytest.mark.parametrize("generation", [1, 3])
+def test_a_row_that_is_not_what_the_journal_has_is_written_anew(tmp_path, capsys, generation, column, value, said):
+    run = tmp_path / "run"
+    evaluation = {"every": 2, "episodes": 2, "share": None}
+    pyes.train({**TINY, "run_dir": str(run), "generations": 4, "evaluation": evaluation}, display=False)
+    rows = read_rows(run / "metrics.csv")
+    changed = [dict(row) for row in rows]
+    changed[generation][column] = value
+    lines = [",".join(rows[0]), *(",".join(row.values()) for row in changed)]
+    (run / "metrics.csv").write_text("\n".join(lines) + "\n")
+    pyes.train({"resume": str(run), "generations": 5})
+    again = read_rows(run / "metrics.csv")
+    for old, new in zip(rows, again, strict=False):
+        clock = ("seconds", "steps_per_second", "evaluate_seconds", "update_seconds", "idle_fraction")
+        assert [old[key] for key in old if key not in clock] == [new[key] for key in new if key not in clock]
+    assert len(again) == 5
+    assert all(math.isfinite(float(row["seconds"])) for row in again)
+    for text in (capsys.readouterr().err, (run / "train.log").read_text()):
+        assert f"metrics.csv: generation {generation} has {said}" in text
+
+
+def test_rows_that_nobody_has_changed_stay_as_they_are(tmp_path):
+    run = tmp_path / "run"
+    pyes.train({**TINY, "run_dir": str(run), "generations": 3}, display=False)  # ends with an unrecorded evaluation
+    before = (run / "metrics.csv").read_text()
+    pyes.train({"resume": str(run), "generations": 5}, display=False)
+    assert (run / "metrics.csv").read_text().startswith(before)
+    assert "metrics.csv" not in (run / "train.log").read_text()

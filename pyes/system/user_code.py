@@ -1,0 +1,137 @@
+"""Code that is not ours: environments, functions and modules of the user's, which may raise anything and end anyhow.
+
+Owns what becomes of what they raise, how long they may take to close, and who says so when they end the whole process.
+Must not know what that code is for.
+"""
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pyes.errors import PyesError
+from pyes.system.lifetime import Stop
+from pyes.system.repeats import repeated
+from pyes.system.text import origin, reason
+
+logger = logging.getLogger(__name__)
+
+CLOSING_SECONDS = 10.0  # that an environment may take to close
+
+
+def let_through(error: BaseException) -> None:
+    """Raise an error again that is no mistake of the user's code: one of our own, or the user's Ctrl-C.
+
+    For ``except BaseException``: code of the user's may raise KeyboardInterrupt and the like by itself, and a panic of
+    a Rust extension is no Exception either.
+    """
+    if isinstance(error, PyesError) or is_ctrl_c(error):
+        raise error
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Whether an error is a signal to this process, and not raised by code that it runs."""
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    # Python's own handler raises what code of the user's may raise, too; where it is in charge, that is Ctrl-C.
+    in_charge = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return isinstance(error, Stop) or (in_charge and threading.current_thread() is threading.main_thread())
+
+
+def close_within(name: str, close: Callable[[], None]) -> None:
+    """Close something of the user's; whatever it raises is logged and no more.
+
+    After `CLOSING_SECONDS` it is left as it is, except outside of the main thread, on Windows, and in C code that does
+    not come back.
+
+    Parameters
+    ----------
+    name : str
+        What it is.
+    close : callable
+    """
+    try:
+        with _at_most(CLOSING_SECONDS):
+            close()
+    except BaseException as error:
+        if is_ctrl_c(error):
+            raise
+        kind = f"closing {name} failed: {origin(error)}"
+        logger.warning("closing %s failed: %s", name, reason(error), extra=repeated(kind))
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the block once it has taken so long."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        raise TimeoutError(f"it has taken more than {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        with contextlib.suppress(TypeError):  # a handler that was not set from Python cannot be put back
+            signal.signal(signal.SIGALRM, before)
+
+
+def signal_with_parent(number: int, parent: int) -> bool:
+    """Have the kernel send this process a signal when its parent dies (Linux); return whether that still lives."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, number)
+    return os.getppid() == parent
+
+
+@contextmanager
+def witnessed(what: str) -> Iterator[None]:
+    """Say on standard error what this process was doing if it ends in the block, which nobody else could say (Linux).
+
+    Code of the user's may call ``os._exit`` or crash. The witness is a process of its own, which ends with the block.
+
+    Parameters
+    ----------
+    what : str
+        "while it ...".
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    parent = os.getpid()
+    text = f"pyes: error: this process has ended {what}: by os._exit, a crash or a signal\n"
+    data = text.encode(errors="backslashreplace")
+    watched = {signal.SIGUSR1, signal.SIGINT, signal.SIGTERM}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)  # the witness is born with that, and so misses none
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # the witness calls nothing that a thread may hold
+            witness = os.fork()
+        if witness == 0:
+            _wait_for_the_end_of(parent, data)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        yield
+    finally:
+        if os.getpid() == parent:  # else this is a child that the user's code has forked
+            os.kill(witness, signal.SIGKILL)
+            os.waitpid(witness, 0)
+
+
+def _wait_for_the_end_of(parent: int, data: bytes) -> None:
+    try:
+        if signal_with_parent(signal.SIGUSR1, parent):
+            signal.sigwait({signal.SIGUSR1})
+        os.write(2, data)
+    finally:
+        os._exit(0)

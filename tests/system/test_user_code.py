@@ -1,0 +1,108 @@
+import logging
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from pyes.errors import TaskError
+from pyes.system import user_code
+from pyes.system.lifetime import Stop, interruptible
+from pyes.system.text import reason
+
+
+class _Unreadable(Exception):
+    def __str__(self):
+        raise GeneratorExit
+
+
+def _raised(error):
+    try:
+        raise error
+    except BaseException as caught:
+        return reason(caught)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("two\nlines"), "ValueError: two lines"),
+        (ValueError(), "ValueError"),
+        (RuntimeError("caf\udce9"), r"RuntimeError: caf\udce9"),
+        (_Unreadable(), "_Unreadable: (its text cannot be made: GeneratorExit)"),
+    ],
+)
+def test_reason_is_one_line_of_utf_8_with_the_users_frame(error, text):
+    line = _raised(error)
+    assert line.encode()
+    assert line.startswith(f"{text} (")
+    assert line.endswith(" in _raised)")
+    assert "test_user_code.py:" in line
+
+
+def test_reason_names_the_last_frame_of_the_users_own_code():
+    with pytest.raises(np.linalg.LinAlgError, match="Singular") as caught:
+        np.linalg.solve(np.zeros((2, 2)), np.zeros(2))
+    assert "test_user_code.py" in reason(caught.value)
+    assert reason(ValueError("never raised")) == "ValueError: never raised"
+
+
+def test_let_through_raises_what_is_no_mistake_of_the_users_code():
+    for error in (TaskError("ours"), Stop(), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            user_code.let_through(error)
+    with interruptible():  # signals do not raise that here, so code of the user's has
+        user_code.let_through(KeyboardInterrupt())
+    for error in (SystemExit(), GeneratorExit(), ValueError()):
+        user_code.let_through(error)
+
+
+def _fail(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("close", "text"),
+    [
+        (lambda: _fail(OSError("gone")), "closing it failed: OSError: gone .*test_user_code.py"),
+        (lambda: _fail(SystemExit(3)), "closing it failed: SystemExit: 3"),
+        (lambda: time.sleep(60), "closing it failed: TimeoutError: it has taken more than 0.1 s"),
+    ],
+)
+def test_what_cannot_be_closed_is_logged_and_left(close, text, monkeypatch, caplog):
+    monkeypatch.setattr(user_code, "CLOSING_SECONDS", 0.1)
+    before = signal.getsignal(signal.SIGALRM)
+    with caplog.at_level(logging.WARNING):
+        user_code.close_within("it", close)
+    (line,) = caplog.messages
+    assert re.search(text, line)
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_ctrl_c_ends_a_closing():
+    with pytest.raises(Stop):
+        user_code.close_within("it", lambda: _fail(Stop()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells a child of its parent's end")
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("os._exit(5)", True),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", True),
+        ("sys.exit(5)", False),
+        ("print()", False),
+        ("os.fork() or os._exit(0); os.wait()", False),
+    ],
+)
+def test_a_witness_says_what_a_process_was_doing_when_it_ended_without_a_word(end, said):
+    program = (
+        f"import os, signal, sys\nfrom pyes.system.user_code import witnessed\nwith witnessed('while it ran'): {end}"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert ("this process has ended while it ran: by os._exit, a crash or a signal" in done.stderr) == said
+    assert done.stderr.count("\n") == said
