@@ -81,7 +81,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Report a skipped test as failed, if skips are not wanted."""
-    return _not_skipped((yield), item.config)
+    report = _not_skipped((yield), item.config)
+    # xdist ends at a text that is not UTF-8, such as a logged exception of a test whose environment raises one.
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report
 
 
 @pytest.hookimpl(wrapper=True)

@@ -64,13 +64,14 @@ def how_to_go_on(run: Path) -> str:
 
 
 @contextmanager
-def interruptible(answer: Callable[[], None]) -> Iterator[Interrupt]:
+def interruptible(answer: Callable[[], None] = lambda: None) -> Iterator[Interrupt]:
     """Turn the first Ctrl-C or SIGTERM into a request, which is answered; a second one raises `Stop`.
 
     Parameters
     ----------
     answer : callable
-        Tells the user what becomes of the request. Called by the handler, whatever the main thread is doing.
+        Tells the user what becomes of the request (default: nothing). Called by the handler, whatever the main thread
+        is doing.
     """
     interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():  # other threads cannot set handlers
