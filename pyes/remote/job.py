@@ -117,7 +117,7 @@ def digest_of(setup: Setup) -> str:
     values = [
         configuration.deciding(setup.config),
         repr(setup.spec),
-        setup.max_timesteps,
+        setup.interface.max_timesteps,
         array_hash(setup.reference_batch),
     ]
     return _digest(values)

@@ -127,7 +127,7 @@ class Replica(Closing):
         self._table: NoiseTable = self._outer.enter_context(setup.make_table())
         self._state = RunState(setup, self._table) if self._learns else None
         self._plan = setup.plan(self.config.evaluation.episodes)
-        self._reported = _Reported.nothing(None, 0, setup.behaviour_size)
+        self._reported = _Reported.nothing(None, 0, setup.interface.behaviour_size)
         self._pool.start(self._plan, self._table)
         self._digest = job.digest_of(setup)
 
@@ -202,7 +202,7 @@ class Replica(Closing):
             return None
         members = wire.members_of(message.ranges)
         if message.generation != self._reported.generation:  # this node took no part in it, so the record is complete
-            self._reported = _Reported.nothing(message.generation, len(members), self._setup.behaviour_size)
+            self._reported = _Reported.nothing(message.generation, len(members), self._setup.interface.behaviour_size)
         reported = self._reported
         if len(members) and members[-1] >= len(reported.known):
             return self.ready()
@@ -217,7 +217,7 @@ class Replica(Closing):
             status=reported.status,
             observations=message.observations,
             sums=message.sums,
-            behaviours=reported.behaviours.ravel() if self._setup.behaviour_size else None,
+            behaviours=reported.behaviours.ravel() if self._setup.interface.behaviour_size else None,
             agreement=None if math.isnan(message.agreement) else message.agreement,
         )
         try:
@@ -271,7 +271,7 @@ class Replica(Closing):
         self._pool.collect()  # discards results of the previous batch
         self._pool.open(batch, offered=False)
         self._batch, self._busy, self._told_errors = number, 0.0, []
-        self._reported = _Reported.nothing(generation, len(batch.population), self._setup.behaviour_size)
+        self._reported = _Reported.nothing(generation, len(batch.population), self._setup.interface.behaviour_size)
 
     def add_bases(self, message: wire.Bases) -> None:
         """Store the bases of members that are about to be granted."""
@@ -310,7 +310,7 @@ class Replica(Closing):
             lengths=results.lengths.astype(np.min_scalar_type(int(results.lengths.max()))),
             status=results.status if results.status.any() else None,
             sums=results.sums if len(results.sums) else None,
-            behaviours=results.behaviours if self._setup.behaviour_size else None,
+            behaviours=results.behaviours if self._setup.interface.behaviour_size else None,
             halves=results.halves if self._plan.halves else None,
             busy=busy,
             errors=errors,

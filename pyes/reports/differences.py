@@ -1,7 +1,7 @@
 """Where two runs differ first, by their journals: the setting, or the generation, the member and the figure.
 
 Compares what decides theta and what follows from it. Budgets, paths, the machine, versions of libraries, and
-evaluations that only one run made are no difference.
+evaluations or episodes of them that only one run made are no difference.
 """
 
 from collections import Counter
@@ -78,7 +78,7 @@ def _places(recording: Recording, generations: int) -> dict[_Key, int]:
 
 def _alone(key: _Key, run: Path) -> str | None:
     generation, kind, _ = key
-    return f"generation {generation}: only {run} goes another way from here on" if kind == Kind.START else None
+    return f"generation {generation}: only {run} changes its settings here" if kind == Kind.START else None
 
 
 def _difference(one: Record, other: Record) -> str | None:
@@ -116,14 +116,17 @@ def _member(one: Record, other: Record) -> str | None:
         return None
     what = "member" if isinstance(one, Generation) else "episode"
     sizes = [len(each.returns) for each in (one, other) if not isinstance(each, Start)]
-    if sizes[0] != sizes[1]:
+    if isinstance(one, Generation) and sizes[0] != sizes[1]:
         return f"{counted(sizes[0], what)} and {sizes[1]}"
+    common = min(sizes)  # an evaluation with more episodes begins with the same ones
     found = []
     for order, (name, text) in enumerate(_OF_MEMBERS.items()):
         pair = _values(one, other, name)
         if pair is None or pair[0] is None or pair[1] is None:
             continue
-        left, right = (np.asarray(each).reshape(sizes[0], -1).astype(float) for each in pair)
+        left, right = (
+            np.asarray(each).reshape(size, -1)[:common].astype(float) for each, size in zip(pair, sizes, strict=True)
+        )
         if left.shape != right.shape:
             return f"{text} of {left.shape[1]} and {right.shape[1]} numbers"
         differs = ((left != right) & ~(np.isnan(left) & np.isnan(right))).any(axis=1)

@@ -98,12 +98,8 @@ class Setup:
     spec : PolicySpec
     theta : float32 (dim,)
         Initial parameters.
-    max_timesteps : int
-        Maximum timesteps of an episode.
-    behaviour_size : int
-        Size of an episode's behaviour; 0 if none is wanted.
-    encoder : ObservationEncoder or None
-        Turns the environment's own observations into the network's input; None for a function.
+    interface : Interface
+        Properties of the task.
     reference_batch : (n, observation_size) or None
         For virtual batch normalisation.
     """
@@ -111,9 +107,7 @@ class Setup:
     config: TrainConfig
     spec: PolicySpec
     theta: NDArray[np.float32]
-    max_timesteps: int
-    behaviour_size: int
-    encoder: ObservationEncoder | None
+    interface: Interface
     reference_batch: NDArray[Any] | None = None
 
     @classmethod
@@ -147,9 +141,7 @@ class Setup:
             config=replace(config, noise=noise),
             spec=spec,
             theta=theta,
-            max_timesteps=interface.max_timesteps,
-            behaviour_size=interface.behaviour_size,
-            encoder=interface.encoder,
+            interface=interface,
             reference_batch=draw_reference_batch(config.task, config.seed) if spec.normalized else None,
         )
 
@@ -181,7 +173,7 @@ class Setup:
             reference_batch=self.reference_batch,
             bases=config.algorithm.bases,
             scaled=config.algorithm.scaled,
-            behaviour_size=self.behaviour_size,
+            behaviour_size=self.interface.behaviour_size,
             halves=config.averaging.episodes_max is not None,
         )
 
@@ -203,7 +195,7 @@ class RunState:
         self.algorithm = algorithms.make(
             config.algorithm, config.optimizer, setup.theta, table, seed=config.seed, threads=usable_cores()
         )
-        self.limit = EpisodeLimit(config.episode_limit, setup.max_timesteps)
+        self.limit = EpisodeLimit(config.episode_limit, setup.interface.max_timesteps)
         self.averaging = Averaging(config.averaging, config.task.episodes)
         self.statistics = RunningStats(setup.spec.program.observation_size) if setup.statistics_stride else None
         self._hash: str | None = None
@@ -246,7 +238,7 @@ class RunState:
         return Batch(
             Population.center(self.generation, self.algorithm.theta, episodes),
             seeds=streams.evaluation_seeds(self.setup.config.seed, episodes)[:, None],
-            limit=self.setup.max_timesteps,
+            limit=self.setup.interface.max_timesteps,
             mean=mean,
             inverse_std=inverse_std,
             evaluation=True,
@@ -293,7 +285,7 @@ class RunState:
             status=results.status,
             observations=observations,
             sums=sums.ravel(),
-            behaviours=results.behaviours.ravel() if self.setup.behaviour_size else None,
+            behaviours=results.behaviours.ravel() if self.setup.interface.behaviour_size else None,
             agreement=agreement(results.halves) if results.halves.size else None,
         )
 
@@ -397,7 +389,7 @@ class RunState:
             mean,
             inverse_std,
             reference_batch=self.setup.reference_batch,
-            encoder=self.setup.encoder,
+            encoder=self.setup.interface.encoder,
             network=configuration.to_mapping(config.network),
             task=configuration.to_mapping(config.task),
             seed=config.seed,

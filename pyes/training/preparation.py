@@ -133,7 +133,7 @@ class Preparation:
             setup.theta,
             table,
             seed=config.seed,
-            behaviour_size=setup.behaviour_size,
+            behaviour_size=setup.interface.behaviour_size,
         )
         size = table.array.nbytes / 2**20
         self._display.note(

@@ -74,10 +74,12 @@ def changed(array: Any, place: int, value: float) -> Any:
         ([START, replace(FIRST, returns=FIRST.returns[:2])], "generation 0, 3 members and 2"),
         ([START, replace(FIRST, observations=7)], "generation 0: observations 6 and 7"),
         ([START, replace(FIRST, sums=FIRST.sums * 2)], "generation 0: sums"),
+        ([START, FIRST, replace(EVALUATION, returns=np.arange(1.0, 6.0), status=np.zeros(5, np.uint8)), MEMBERS],
+         None),  # with more episodes, which begin with the same ones
         ([START, FIRST, replace(EVALUATION, returns=np.array([1.0, 2.5])), MEMBERS],
          "evaluation of center 1, episode 1: return 2 and 2.5"),
         ([START, FIRST, replace(START, generation=1), MEMBERS],
-         "generation 1: only {run} goes another way from here on"),
+         "generation 1: only {run} changes its settings here"),
     ],
 )  # fmt: skip
 def test_first_difference_is_named(records: list[Any], expected: str | None, tmp_path: Path):
