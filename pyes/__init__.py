@@ -1,7 +1,7 @@
 """Evolution strategies for policies in real simulators.
 
     pyes.train(config) -> RunResult            train a policy
-    pyes.load(run) -> Policy                   action = policy(observation)
+    pyes.load(run, generation) -> Policy       action = policy(observation); its last center, or another one, or "best"
     pyes.make_env(run) -> gymnasium.Env        the environment that it was trained in
     pyes.maximize(function, theta, ...)        any black-box function
     pyes.OpenAIES(theta, ...)                  ask / tell; so every other algorithm: pyes.ARS, pyes.CMAES ...
@@ -34,11 +34,10 @@ if TYPE_CHECKING:
     from pyes.config.algorithm import AlgorithmConfig as AlgorithmConfig
     from pyes.networks import Policy as Policy
     from pyes.numerics.noise import NoiseTable as NoiseTable
+    from pyes.reports.replay import load as load
     from pyes.reports.replay import make_env as make_env
     from pyes.training.loop import RunResult as RunResult
     from pyes.training.loop import train as train
-
-    load = Policy.load
 
 _HOMES = {
     "Algorithm": "pyes.algorithms.base",
@@ -48,6 +47,7 @@ _HOMES = {
     "Policy": "pyes.networks",
     "Population": "pyes.algorithms.population",
     "RunResult": "pyes.training.loop",
+    "load": "pyes.reports.replay",
     "make_env": "pyes.reports.replay",
     "maximize": "pyes.blackbox",
     "train": "pyes.training.loop",
@@ -61,8 +61,6 @@ logging.getLogger("pyes").addHandler(logging.NullHandler())
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return __dir__()
-    if name == "load":
-        return import_module("pyes.networks").Policy.load
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     algorithms = {} if name.startswith("_") else _algorithms()
@@ -72,7 +70,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOMES, *_algorithms(), "load"])
+    return sorted([*_HOMES, *_algorithms()])
 
 
 def _algorithms() -> dict[str, Any]:

@@ -37,5 +37,5 @@ def test_an_lstm_swings_up_a_pendulum_whose_velocity_it_does_not_see(tmp_path):
         "task.hide_observations=[2]", "task.action=tanh", "cluster.vector=30", "seed=0",
     )  # fmt: skip
     with tasks.make(GymnasiumConfig(env_id="Pendulum-v1", hide_observations=(2,))) as task:
-        evaluation = replay.run_episodes(replay.center(tmp_path / "run"), task, 100, UNSEEN)
+        evaluation = replay.run_episodes(replay.load(tmp_path / "run"), task, 100, UNSEEN)
     assert evaluation.return_mean >= -260  # below -700: it is caught at the top, but never swung up

@@ -94,9 +94,12 @@ def add_episodes(parser: argparse.ArgumentParser, default: int | None, shown: st
 
 
 def add_generation(parser: argparse.ArgumentParser) -> None:
-    """Add the generation whose center to use."""
+    """Add the center to use: ``generation`` is a number, "best" or None."""
+    which = parser.add_mutually_exclusive_group()
     text = "generation whose center to use (default: the last saved policy)"
-    parser.add_argument("--generation", metavar="G", type=index, help=text)
+    which.add_argument("--generation", metavar="G", type=index, help=text)
+    text = "use the center with the best evaluation"
+    which.add_argument("--best", dest="generation", action="store_const", const="best", help=text)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_run, index
 from pyes.cli.output import print_json, standard_output, tell
 from pyes.errors import PyesError
-from pyes.system.text import counted
+from pyes.system.text import counted, rounded, spread
 
 
 def add_commands(add: Add) -> None:
@@ -34,8 +34,9 @@ def _evaluate(options: argparse.Namespace) -> None:
         return
     lengths = evaluation.lengths
     episodes = counted(len(lengths), "episode")
-    print(f"return {evaluation.return_mean:.2f} ± {evaluation.return_std:.2f} over {episodes}", end=" ")
-    print(f"(min {min(evaluation.returns):.2f}, max {max(evaluation.returns):.2f})", end=", ")
+    least, most = min(evaluation.returns), max(evaluation.returns)
+    print(f"return {spread(evaluation.return_mean, evaluation.return_std)} over {episodes}", end=" ")
+    print(f"(min {rounded(least, most)}, max {rounded(most, least)})", end=", ")
     print(f"length {sum(lengths) / len(lengths):.1f}")
 
 

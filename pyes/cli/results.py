@@ -118,10 +118,11 @@ def _video(options: argparse.Namespace) -> None:
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
+    add_generation(parser)
     add_output(parser, "file to write; its suffix names the format: .safetensors, .pt or .onnx")
 
 
 def _export(options: argparse.Namespace) -> None:
     from pyes.reports import export
 
-    print(export.export(options.run, options.output))
+    print(export.export(options.run, options.output, options.generation))

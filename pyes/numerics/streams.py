@@ -59,6 +59,11 @@ def evaluation_seeds(seed: int, count: int) -> NDArray[np.int64]:
     return _seeds(seed, Purpose.EVALUATION, 0, 0, count)
 
 
+def confirmation_seeds(seed: int, count: int) -> NDArray[np.int64]:
+    """Environment seeds of episodes that no evaluation of a run has, for a center that was chosen by evaluations."""
+    return _seeds(seed, Purpose.EVALUATION, 1, 0, count)
+
+
 def reference_batch_seeds(seed: int, episode: int) -> tuple[int, int]:
     """Environment and action seed, 31 bits each, of an episode for the reference batch."""
     environment, action = _seeds(seed, Purpose.REFERENCE_BATCH, 0, episode, 2).tolist()

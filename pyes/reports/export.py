@@ -18,7 +18,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from pyes.errors import ConfigError, missing
 from pyes.networks import ActionPart, Activation, Instruction, NamedModule, Op, Policy, Program
 from pyes.reference import PolicyNetwork
+from pyes.reports.replay import load
 from pyes.system.files import write_file
 
 if TYPE_CHECKING:
@@ -38,20 +39,26 @@ _IR_VERSION = 7
 _GELU_SCALE, _GELU_CUBIC = 0.7978845608028654, 0.044715
 
 
-def export(run: str | Path, output: str | Path) -> Path:
+def export(run: str | Path, output: str | Path, generation: int | Literal["best"] | None = None) -> Path:
     """Write the center policy of a run in the format given by the suffix of ``output``; return the path.
+
+    Parameters
+    ----------
+    run, generation
+        See `pyes.load`.
+    output : str or Path
 
     Raises
     ------
     ConfigError
-        The suffix is unknown, a package is missing, or the file cannot be written.
+        The suffix is unknown, a package is missing, there is no such center, or the file cannot be written.
     RunDirectoryError
         The policy is missing or damaged.
     """
     output = Path(output)
     if output.suffix not in _WRITERS:
         raise ConfigError(f"cannot export to {output}: suffix {output.suffix!r}, expected one of {', '.join(_WRITERS)}")
-    _WRITERS[output.suffix](Policy.load(run), output)
+    _WRITERS[output.suffix](load(run, generation), output)
     return output
 
 

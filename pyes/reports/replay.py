@@ -5,12 +5,12 @@ return that the run itself reported.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from pyes.run import journal
 from pyes.run.directory import RunDirectory
 from pyes.run.history import History, setup_of
 from pyes.run.journal import Generation
+from pyes.run.metrics import best_evaluation, read_rows
 from pyes.system.lifetime import Closing
 from pyes.system.text import reason
 from pyes.system.user_code import let_through, witnessed
@@ -70,7 +71,11 @@ class EvaluationResult:
 
 
 def evaluate(
-    run: str | Path, *, episodes: int | None = None, seed: int | None = None, generation: int | None = None
+    run: str | Path,
+    *,
+    episodes: int | None = None,
+    seed: int | None = None,
+    generation: int | Literal["best"] | None = None,
 ) -> EvaluationResult:
     """Run the center policy of a run for some episodes, without action noise.
 
@@ -81,9 +86,10 @@ def evaluate(
     episodes : int or None
         1 or more (default: 100, or 1 for a function). More episodes begin with the same ones.
     seed : int or None
-        Seed of the evaluation episodes (default: the run's, which repeats the episodes of its own evaluations).
-    generation : int or None
-        Generation whose center to use (default: the last saved policy).
+        Seed of the evaluation episodes (default: the run's, which repeats the episodes of its own evaluations; for the
+        best center, episodes that had no part in choosing it, since those flatter it).
+    generation : int, "best" or None
+        See `load`.
 
     Raises
     ------
@@ -94,27 +100,60 @@ def evaluate(
     TaskError
         The environment failed.
     """
-    policy = center(run, generation)
+    policy = load(run, generation)
+    draw = streams.confirmation_seeds if generation == "best" and seed is None else streams.evaluation_seeds
     with witnessed(f"while {_name(policy)} was evaluated"), open_task(policy) as task:
         if episodes is None:
             episodes = 1 if task.deterministic else 100
-        return run_episodes(policy, task, episodes, seed)
+        return run_episodes(policy, task, episodes, seed, draw)
 
 
-def center(run: str | Path, generation: int | None = None) -> Policy:
-    """Return the center policy of a generation of a run (default: the last saved policy).
+def load(run: str | Path, generation: int | Literal["best"] | None = None) -> Policy:
+    """Return the center policy of a run.
+
+    Parameters
+    ----------
+    run : str or Path
+        Run directory, or an exported .safetensors file.
+    generation : int, "best" or None
+        Number of updates of the center; "best" for the one with the highest mean return in an evaluation (default: the
+        last saved policy). Centers that are not in a file are rebuilt from the journal.
 
     Raises
     ------
     ConfigError
-        The run has not reached that generation.
+        The run has not reached that generation, or has evaluated none.
     RunDirectoryError
         There is no policy, or no intact journal.
     """
     if generation is None:
         return Policy.load(run)
+    if generation == "best":
+        generation = best_generation(run)
+        saved = RunDirectory(run).best
+        if saved.exists() and (policy := Policy.load(saved)).generation == generation:
+            return policy
     with open(run) as replay:
         return replay.policy(generation)
+
+
+def best_generation(run: str | Path) -> int:
+    """Return the generation of the center with the highest mean return in an evaluation; the first of equal ones.
+
+    Raises
+    ------
+    ConfigError
+        No evaluation of the run has succeeded.
+    RunDirectoryError
+        It has no metrics.
+    """
+    path = RunDirectory(run).metrics
+    if not path.exists():
+        raise RunDirectoryError(f"no metrics at {path}; give the run directory that pyes train has printed")
+    best = best_evaluation(read_rows(path))
+    if best is None:
+        raise ConfigError(f"{run} has no evaluation to choose the best center by; take one by its generation")
+    return best[0]
 
 
 def make_env(run: str | Path, render_mode: str | None = None) -> TaskEnvironment:
@@ -171,8 +210,14 @@ def _task_of(policy: Policy) -> TaskConfig:
     return configuration.from_mapping({"task": policy.task, "network": policy.network}).task
 
 
-def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) -> EvaluationResult:
-    """Run the first ``episodes`` evaluation episodes of ``seed`` (None: the run's own).
+def run_episodes(
+    policy: Policy,
+    task: Task,
+    episodes: int,
+    seed: int | None,
+    draw: Callable[[int, int], NDArray[np.int64]] = streams.evaluation_seeds,
+) -> EvaluationResult:
+    """Run the first ``episodes`` episodes of ``seed`` (None: the run's own), whose environment seeds ``draw`` returns.
 
     Raises
     ------
@@ -186,7 +231,7 @@ def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) ->
     if seed is not None and not 0 <= seed < 2**64:
         raise ConfigError(f"seed is {seed}, expected 0 or more and less than 2**64")
     rollout = Rollout(task, policy.runner)
-    seeds = streams.evaluation_seeds(policy.seed if seed is None else seed, episodes)
+    seeds = draw(policy.seed if seed is None else seed, episodes)
     return EvaluationResult.of([_episode(policy, rollout, int(environment_seed)) for environment_seed in seeds])
 
 

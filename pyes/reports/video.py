@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyes.errors import ConfigError, PyesError, missing
 from pyes.networks import Policy
 from pyes.reports import replay
-from pyes.reports.replay import EvaluationResult, Playback, center, open_task, run_episodes
+from pyes.reports.replay import EvaluationResult, Playback, load, open_task, run_episodes
 from pyes.system.files import replacing
 from pyes.tasks.base import Task, TaskAround
 
@@ -35,7 +35,7 @@ def record(
     output: str | Path,
     episodes: int = 1,
     seed: int | None = None,
-    generation: int | None = None,
+    generation: int | Literal["best"] | None = None,
     tell: Callable[[str], None] = _nobody,
 ) -> EvaluationResult:
     """Record the first evaluation episodes of a run's center policy, one after the other.
@@ -50,8 +50,8 @@ def record(
         1 or more.
     seed : int or None
         Seed of the evaluation episodes (default: the run's own).
-    generation : int or None
-        Generation whose center to use (default: the last saved policy).
+    generation : int, "best" or None
+        See `pyes.load`.
     tell : callable
         Called now and then with a line of text on the progress.
 
@@ -70,7 +70,7 @@ def record(
         The environment cannot render, or the encoder failed.
     """
     _check_encoder(Path(output))
-    policy = center(run, generation)
+    policy = load(run, generation)
     with _filmed(policy, Path(output), tell) as task:
         return run_episodes(policy, task, episodes, seed)
 

@@ -54,7 +54,7 @@ def _algorithm(old: RunState, new: RunState) -> dict[str, Any]:
 def _keep_adapted(old: RunState, new: RunState) -> None:
     """Keep the adapted episode limit and number of episodes, unless their settings have changed."""
     before, after = old.setup, new.setup
-    limits = [(each.config.episode_limit, each.max_timesteps) for each in (before, after)]
+    limits = [(each.config.episode_limit, each.interface.max_timesteps) for each in (before, after)]
     if limits[0] == limits[1]:
         new.limit.value = old.limit.value
     numbers = [(each.config.averaging, each.config.task.episodes) for each in (before, after)]

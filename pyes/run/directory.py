@@ -42,7 +42,8 @@ class RunDirectory:
     nodes.csv            one row per generation and node, with several nodes
     metrics.csv          one row per generation
     snapshots/           the newest complete states, for a fast resume
-    policy.safetensors   the center policy, with policy.json
+    policy.safetensors   the last center policy, with policy.json
+    best.safetensors     the center policy with the best evaluation, with best.json
     learning_curve.png   drawn at the end
     """
 
@@ -55,6 +56,7 @@ class RunDirectory:
         self.metrics = self.path / "metrics.csv"
         self.nodes = self.path / "nodes.csv"
         self.snapshots = self.path / "snapshots"
+        self.best = self.path / "best.safetensors"
         self.learning_curve = self.path / "learning_curve.png"
         self.tensorboard = self.path / "tensorboard"
 

@@ -100,8 +100,8 @@ class MetricsWriter(Closing):
         Seconds of the last row.
     last_evaluation : (float, float) or None
         Mean and standard deviation of the evaluation in the last existing row, if any.
-    best_evaluation : float
-        Greatest mean return of an evaluation in the existing rows; -infinity without one.
+    best_evaluation : (int, float) or None
+        See the function of this name, of all rows so far.
 
     Raises
     ------
@@ -126,8 +126,7 @@ class MetricsWriter(Closing):
         self.last_evaluation: tuple[float, float] | None = None
         if last.get("eval_return_mean"):
             self.last_evaluation = float(last["eval_return_mean"]), float(last["eval_return_std"])
-        means = (float(row["eval_return_mean"] or "nan") for _, row in lines)
-        self.best_evaluation = max((mean for mean in means if not math.isnan(mean)), default=-math.inf)
+        self.best_evaluation = best_evaluation(row for _, row in lines)
         self._tensorboard = None if tensorboard is None else _Events(tensorboard, last)
         self._file = _open_table(path, COLUMNS, sum(len(line) for line, _ in lines))
 
@@ -143,6 +142,9 @@ class MetricsWriter(Closing):
         self._file.append(_line(_texts(row)))
         self.generation += 1
         self.seconds = row.seconds
+        mean = -math.inf if row.eval_return_mean is None else row.eval_return_mean
+        if math.isfinite(mean) and (self.best_evaluation is None or mean > self.best_evaluation[1]):
+            self.best_evaluation = row.generation + 1, mean
         if self._tensorboard is not None:
             self._tensorboard.write(row)
 
@@ -226,6 +228,15 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     return list(csv.DictReader(whole.splitlines()))
+
+
+def best_evaluation(rows: Iterable[Mapping[str, str]]) -> tuple[int, float] | None:
+    """Return the best center and its mean return in an evaluation; the first of equal ones, None without any.
+
+    A center is named by its generation, the number of its updates: one more than that of the row.
+    """
+    evaluated = ((int(row["generation"]) + 1, _number(row["eval_return_mean"])) for row in rows)
+    return max((each for each in evaluated if math.isfinite(each[1])), key=lambda each: each[1], default=None)
 
 
 def _whole_rows(data: bytes, generations: int) -> Iterator[tuple[bytes, dict[str, str]]]:

@@ -5,6 +5,7 @@ Must not know what a message is about.
 
 import difflib
 import json
+import math
 import os
 import re
 import traceback
@@ -27,6 +28,23 @@ _LIBRARIES = (
 def counted(number: int, noun: str) -> str:
     """Return "1 worker", "2 workers", "1,440 workers"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def rounded(value: float, *beside: float) -> str:
+    """Return a number with two decimals, or more where the largest of those beside it would have less than four digits.
+
+    For example 123.40, 0.01234 and, below a millionth, -1.234e-09.
+    """
+    largest = max((abs(each) for each in (value, *beside) if math.isfinite(each)), default=0.0)
+    if 0 < largest < 1e-6:
+        return f"{value:z.3e}"
+    decimals = max(2, 3 - math.floor(math.log10(largest))) if largest else 2
+    return f"{value:z.{decimals}f}"
+
+
+def spread(mean: float, std: float) -> str:
+    """Return a mean and a standard deviation with equal decimals: "123.40 ± 5.60"."""
+    return f"{rounded(mean, std)} ± {rounded(std, mean)}"
 
 
 def reason(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 from pyes.config import TrainConfig
 from pyes.run.metrics import MetricsRow, NodeRow
 from pyes.system.lifetime import Closing
+from pyes.system.text import rounded, spread
 
 if TYPE_CHECKING:
     from pyes.training.panel import Budget, Panel
@@ -54,7 +55,7 @@ class Display(Closing):
         self._remarks: Sequence[str] = ()
         self._counted = time.monotonic()  # when the seconds of the last row were counted
         self._evaluation: tuple[float, float | None] | None = None
-        self._best = -math.inf
+        self._best: float | None = None  # mean of the best evaluation
         self._errors = _Errors(self)
 
     def __enter__(self) -> Self:
@@ -74,8 +75,8 @@ class Display(Closing):
         with contextlib.suppress(RuntimeError):  # the signal came while the main thread was writing
             self.note("the run ends after this generation; again (Ctrl-C): it stops now")
 
-    def begin(self, seconds: float, best: float) -> None:
-        """Count time from here on, after ``seconds`` of earlier parts of the run with ``best`` of their evaluations."""
+    def begin(self, seconds: float, best: float | None) -> None:
+        """Count time from here on, after ``seconds`` of earlier parts of the run, and their best evaluation if any."""
         self._counted, self._best = time.monotonic() - seconds, best
 
     def progress(self, generation: int, done: int, members: int, *, evaluation: bool) -> None:
@@ -114,7 +115,8 @@ class Display(Closing):
         evaluated = row.eval_return_mean is not None
         if row.eval_return_mean is not None:
             self._evaluation = row.eval_return_mean, row.eval_return_std
-            self._best = max(self._best, row.eval_return_mean)  # unchanged by NaN, the second argument
+            if not math.isnan(row.eval_return_mean):
+                self._best = max(row.eval_return_mean, -math.inf if self._best is None else self._best)
         now = time.monotonic()
         self._counted = now - row.seconds
         every = _LINES_EVERY if self._panel is None else _FRAMES_EVERY
@@ -150,8 +152,8 @@ class Display(Closing):
         figures["time"] = _duration(self._seconds())
         if self._evaluation is not None:
             figures["evaluation"] = _evaluated(*self._evaluation)
-        if math.isfinite(self._best):
-            figures["best evaluation"] = f"{self._best:.2f}"
+        if self._best is not None:
+            figures["best evaluation"] = rounded(self._best)
         return list(figures.items())
 
     def _budget(self) -> "Budget | None":
@@ -207,8 +209,8 @@ def _figures(row: MetricsRow) -> dict[str, str]:
         "generation": f"{row.generation:,}",
         "timesteps": f"{row.timesteps:,}",
         "episodes": f"{row.episodes:,}",
-        "return": f"{row.return_mean:.2f}",
-        "best member": f"{row.return_max:.2f}",
+        "return": rounded(row.return_mean),
+        "best member": rounded(row.return_max),
         "episode length": f"{row.length_mean:.0f}",
         "workers idle": "-" if row.idle_fraction is None else f"{row.idle_fraction:.0%}",
         "steps/s": _rate(row.steps_per_second),
@@ -219,7 +221,7 @@ def _figures(row: MetricsRow) -> dict[str, str]:
 def _line(row: MetricsRow) -> str:
     """Return a generation in one line."""
     text = (
-        f"generation {row.generation:>5}  timesteps {row.timesteps:>11,}  return {row.return_mean:>9.2f}"
+        f"generation {row.generation:>5}  timesteps {row.timesteps:>11,}  return {rounded(row.return_mean):>9}"
         f"  {_rate(row.steps_per_second):>9} steps/s  {_duration(row.seconds):>7}"
     )
     if row.eval_return_mean is not None:
@@ -229,7 +231,7 @@ def _line(row: MetricsRow) -> str:
 
 def _evaluated(mean: float, std: float | None) -> str:
     """Return an evaluation of the center; its mean is NaN if all its episodes failed."""
-    return "failed" if math.isnan(mean) else f"{mean:.2f} ± {std:.2f}"
+    return "failed" if math.isnan(mean) else spread(mean, std or 0.0)
 
 
 def _rate(steps_per_second: float | None) -> str:

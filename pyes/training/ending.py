@@ -8,14 +8,14 @@ import math
 
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.system.lifetime import how_to_go_on
-from pyes.system.text import counted
+from pyes.system.text import counted, rounded, spread
 from pyes.training.preparation import Run
 
 logger = logging.getLogger(__name__)
 
 
 def save(run: Run) -> None:
-    """Write a snapshot and the policy.
+    """Write a snapshot, the policy, and the best one if it is new.
 
     Raises
     ------
@@ -26,6 +26,9 @@ def save(run: Run) -> None:
     run.journal.sync()
     run.directory.save_snapshot(run.state.generation, run.state.state_dict() | {"journal": run.journal.digest})
     run.state.policy().save(run.directory.path)
+    if run.best is not None:
+        run.best.save_as(run.directory.best)
+        run.best = None
 
 
 def try_to_save(run: Run) -> None:
@@ -61,7 +64,11 @@ def summarize(run: Run, stopped_by: str, evaluation: tuple[float, float] | None)
     show(f"stopped by {stopped_by} after {reached}")
     if evaluation is not None:
         mean, std = evaluation
-        show("evaluation: all episodes failed" if math.isnan(mean) else f"evaluation: {mean:.2f} ± {std:.2f}")
+        show("evaluation: all episodes failed" if math.isnan(mean) else f"evaluation: {spread(mean, std)}")
+    best = run.metrics.best_evaluation
+    if best is not None and best[0] != state.generation:
+        where = f"{run.directory.best.name}; on fresh episodes: pyes evaluate {run.directory.path} --best"
+        show(f"best evaluation: {rounded(best[1])}, of the center of generation {best[0]} ({where})")
     if state.failed:
         show(f"{state.failed:,} members or evaluation episodes failed; see {run.directory.log}")
     for remark in run.cluster.remarks():

@@ -176,7 +176,10 @@ class _Loop:
         if evaluation is not None:
             row.eval_return_mean, row.eval_return_std = evaluation
         row.seconds = self._seconds()
+        best = run.metrics.best_evaluation
         run.metrics.write(row)
+        if run.metrics.best_evaluation != best:
+            run.best = self._state.policy()
         run.display.show(row, nodes, self._cluster.remarks())
         every = self._config.snapshot.every
         if every and self._state.generation % every == 0:

@@ -15,6 +15,7 @@ from pyes import algorithms
 from pyes.cluster import Cluster, open_cluster
 from pyes.config import TrainConfig, deciding
 from pyes.errors import RunDirectoryError
+from pyes.networks import Policy
 from pyes.numerics.noise import NoiseTable
 from pyes.run import evaluations
 from pyes.run.branching import branch
@@ -52,6 +53,8 @@ class Run:
         Whether the user wants the run to end.
     pending : MetricsRow or None
         Row of the last recorded generation, if the run ended before it was written.
+    best : Policy or None
+        The center with the best evaluation, if it is not saved yet.
     """
 
     config: TrainConfig
@@ -64,6 +67,7 @@ class Run:
     display: Display
     interrupt: Interrupt
     pending: MetricsRow | None
+    best: Policy | None = None
 
 
 class Preparation:
@@ -175,7 +179,8 @@ class Preparation:
         self._set_unusable_aside()
         settings = replace(self._config, run_dir=str(self._directory.path), resume=None, force=False)
         self._directory.write_config(settings)
-        self._display.begin(self._metrics.seconds, self._metrics.best_evaluation)
+        best = self._metrics.best_evaluation
+        self._display.begin(self._metrics.seconds, None if best is None else best[1])
 
     def _set_unusable_aside(self) -> None:
         """Keep a ``config.json`` that cannot be used under another name, and say what replaces it."""

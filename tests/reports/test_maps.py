@@ -261,6 +261,7 @@ def test_umap_says_what_to_install(run, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # at its first import it is compiled for a minute and more
 def test_umap_is_the_same_every_time(run, tmp_path):
     pytest.importorskip("umap", reason="umap-learn is an extra")
     first, second = (maps.draw(run, tmp_path / f"{name}.svg", "umap") for name in "ab")

@@ -170,10 +170,11 @@ def test_rows_of_nodes_that_will_be_written_again_are_dropped(tmp_path):
 def test_best_evaluation_is_that_of_all_rows_that_were_there(tmp_path):
     path = tmp_path / "metrics.csv"
     with MetricsWriter(path) as writer:
-        assert writer.best_evaluation == -math.inf
+        assert writer.best_evaluation is None
         for generation, mean in enumerate((None, 3.5, math.nan, 9.25, -4.0)):
             writer.write(row(generation, eval_return_mean=mean, eval_return_std=mean))
+        assert writer.best_evaluation == (4, 9.25)
     with MetricsWriter(path, 5) as writer:
-        assert writer.best_evaluation == 9.25
+        assert writer.best_evaluation == (4, 9.25)
     with MetricsWriter(path, 3) as writer:
-        assert writer.best_evaluation == 3.5
+        assert writer.best_evaluation == (2, 3.5)
