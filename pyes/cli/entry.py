@@ -4,14 +4,13 @@ Owns exit statuses, ``--debug``, and the choice of the command.
 """
 
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
 
 from pyes.cli.output import describe
 from pyes.errors import PyesError
-from pyes.system.lifetime import stop
+from pyes.system.lifetime import raising_stop
 
 _INTERRUPTED = 130
 
@@ -22,10 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     sys.path.insert(0, "")  # as with `python -m pyes`: the user's own modules are in the current folder
     _one_thread_per_process()
-    if _runs_environments(arguments) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, stop)  # told from a KeyboardInterrupt that an environment raises
     try:
-        _run([each for each in arguments if each != "--debug"], training)
+        with raising_stop():
+            _run([each for each in arguments if each != "--debug"], training)
         if sys.stdout is not None:
             sys.stdout.flush()
         return 0
@@ -42,10 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stderr is not None:  # otherwise print would use standard output
             print(f"pyes: error: {describe(error)}", file=sys.stderr)
         return error.exit_status if isinstance(error, PyesError) else 1
-
-
-def _runs_environments(arguments: list[str]) -> bool:
-    return any(each in arguments[:2] for each in ("train", "evaluate", "replay", "video"))  # --debug may come first
 
 
 def _one_thread_per_process() -> None:

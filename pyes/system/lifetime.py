@@ -53,9 +53,22 @@ class Stop(KeyboardInterrupt):
     """The user's Ctrl-C or SIGTERM, as told from a KeyboardInterrupt that other code raises."""
 
 
-def stop(number: int, frame: object) -> None:
-    """Raise `Stop`: a handler of signals."""
-    raise Stop
+@contextmanager
+def raising_stop() -> Iterator[None]:
+    """Have Ctrl-C raise `Stop` in the block where Python's own handler would raise KeyboardInterrupt."""
+    main = threading.current_thread() is threading.main_thread()  # other threads cannot set handlers
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        raise Stop
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def how_to_go_on(run: Path) -> str:

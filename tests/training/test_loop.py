@@ -41,7 +41,7 @@ def test_run_leaves_what_it_promises(tmp_path, learning_curves):
     files = {path.name for path in (tmp_path / "run").iterdir()}
     assert files == {
         "lock", "config.json", "train.log", "metrics.csv", "snapshots", "journal.bin", "policy.safetensors",
-        "policy.json", "learning_curve.png",
+        "policy.json", "best.safetensors", "best.json", "learning_curve.png",
     }  # fmt: skip
     rows = read_rows(tmp_path / "run" / "metrics.csv")
     assert [row["generation"] for row in rows] == list("012345")
