@@ -1,7 +1,10 @@
 # CompiledEnvironment: an environment behind pyes_environment.h (kernels/episode.c, environments/*.c).
 
 cdef extern from "environments/environments.h" nogil:
+    const pyes_environment pyes_acrobot
     const pyes_environment pyes_cart_pole
+    const pyes_environment pyes_mountain_car
+    const pyes_environment pyes_mountain_car_continuous
     const pyes_environment pyes_pendulum
 
 cdef uint64_t MOST_STATE = 1 << 32  # bytes of a state; more is a size that was never set
@@ -10,7 +13,10 @@ cdef uint64_t MOST_VALUES = 1 << 24  # values of an observation or action; integ
 
 def own_environments():
     """Return the addresses of the environments that come with pyes, by name."""
-    cdef list found = [<uintptr_t>&pyes_cart_pole, <uintptr_t>&pyes_pendulum]
+    cdef list found = [
+        <uintptr_t>&pyes_acrobot, <uintptr_t>&pyes_cart_pole, <uintptr_t>&pyes_mountain_car,
+        <uintptr_t>&pyes_mountain_car_continuous, <uintptr_t>&pyes_pendulum,
+    ]
     return {(<bytes>(<const pyes_environment *><uintptr_t>each).name).decode(): each for each in found}
 
 

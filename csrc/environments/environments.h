@@ -7,7 +7,10 @@
 
 #include "../pyes_environment.h"
 
+extern const struct pyes_environment pyes_acrobot;
 extern const struct pyes_environment pyes_cart_pole;
+extern const struct pyes_environment pyes_mountain_car;
+extern const struct pyes_environment pyes_mountain_car_continuous;
 extern const struct pyes_environment pyes_pendulum;
 
 #endif

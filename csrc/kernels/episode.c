@@ -4,6 +4,7 @@
  * up, normalise, network, noise, action, step. Must not know any environment; trusts its sizes, which csrc/core/ has
  * checked. */
 #include "float_control.h"
+#include "unguarded.h"
 #include "wide.h"
 
 void pyes_world_reset(const struct pyes_world *world, uint64_t seed)
@@ -100,21 +101,22 @@ static void act(struct pyes_episode *episode)
 {
     const float *input = episode->observation;
     if (episode->sums != NULL)
-        pyes_collect(episode->observed, input, episode->sums);
+        pyes_collect_unguarded(episode->observed, input, episode->sums);
     if (episode->mean != NULL) {
-        pyes_normalize(episode->observed, input, episode->mean, episode->inverse_std, episode->limit, episode->input);
+        pyes_normalize_unguarded(episode->observed, input, episode->mean, episode->inverse_std, episode->limit,
+                                 episode->input);
         input = episode->input;
     }
     const float *outputs = pyes_policy_forward(episode->level, episode->layer_count, episode->layers, episode->packed,
                                                input, episode->state, episode->scratch);
     if (episode->components == 0) {
-        episode->chosen[0] = (float)pyes_argmax(episode->outputs, outputs);
+        episode->chosen[0] = (float)pyes_argmax_unguarded(episode->outputs, outputs);
         return;
     }
     if (episode->deviation > 0.0)
         outputs = with_noise(episode, outputs);
-    pyes_box_action(episode->components, episode->action, episode->bins, outputs, episode->low, episode->high,
-                    episode->chosen);
+    pyes_box_action_unguarded(episode->components, episode->action, episode->bins, outputs, episode->low,
+                              episode->high, episode->chosen);
 }
 
 int pyes_episode_run(struct pyes_episode *episode, int64_t timesteps)
@@ -123,6 +125,7 @@ int pyes_episode_run(struct pyes_episode *episode, int64_t timesteps)
     int flags = 0;
     for (int64_t i = 0; i < timesteps && flags == 0; i++) {
         double reward;
+        standard_arithmetic(); /* the environment's own step may have changed it */
         act(episode);
         flags = step_once(episode->world, episode->chosen, &reward);
         if (flags < 0) {

@@ -101,7 +101,8 @@ static struct pyes_episode played(const struct pyes_world *world, int64_t chunk,
 
 void test_episodes(void)
 {
-    static const struct pyes_environment *const own[] = {&pyes_cart_pole, &pyes_pendulum};
+    static const struct pyes_environment *const own[] = {&pyes_acrobot, &pyes_cart_pole, &pyes_mountain_car,
+                                                      &pyes_mountain_car_continuous, &pyes_pendulum};
     const int64_t seen[2] = {1, -1};
     test_world();
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {

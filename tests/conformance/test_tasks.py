@@ -36,7 +36,10 @@ from tests import task_options
 MORE: dict[str, TaskConfig] = {
     f"envpool {env_id}": task_options.option("envpool", env_id=env_id) for env_id in ("Pendulum-v1", "HalfCheetah-v5")
 }
-MORE["native Pendulum-v1"] = task_options.option("native", env_id="Pendulum-v1", frame_skip=2)
+MORE |= {
+    f"native {env_id}": task_options.option("native", env_id=env_id, frame_skip=2)
+    for env_id in ("Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1")
+}
 #: The environment of the tests whose observations have parts, and actions of another space each.
 PARTS = {
     f"python {actions}": task_options.option(

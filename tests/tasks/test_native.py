@@ -147,18 +147,19 @@ def test_own_environment_follows_gymnasium_step_by_step(env_id: str):
         over, held, step = False, int(rng.integers(1, 5)), 0
         action = env.action_space.sample()
         while not over:
-            task.native.state[:] = np.frombuffer(own_state(env).tobytes(), np.uint8)
+            begun = own_state(env)
+            task.native.state[: begun.nbytes] = np.frombuffer(begun.tobytes(), np.uint8)
             if step % held == 0:
                 action = env.action_space.sample()
             observation, reward, terminated, truncated, _ = env.step(action)
             ours = task.step(action)
-            state = task.native.state.view(np.float64)
+            state = task.native.state[: begun.nbytes].view(np.float64)
             np.testing.assert_allclose(state, own_state(env), rtol=0, atol=1e-9)
             np.testing.assert_allclose(ours[0], observation, rtol=1e-6, atol=1e-6)
             assert ours[1] == pytest.approx(reward, abs=1e-9)
             assert ours[2] == terminated
             over, step, ends = terminated or truncated, step + 1, ends + terminated
-    assert ends or env_id.startswith("Pendulum")
+    assert ends or not env_id.startswith("CartPole")
     env.close()
 
 
@@ -171,7 +172,7 @@ def test_own_environment_starts_where_gymnasium_does(env_id: str):
     env.close()
     np.testing.assert_allclose(ours.mean(0), theirs.mean(0), atol=0.1 * theirs.std(0).max())
     np.testing.assert_allclose(ours.std(0), theirs.std(0), rtol=0.1)
-    assert len(np.unique(ours[:, 0])) > 1_900
+    assert len(np.unique(ours, axis=0)) > 1_900
 
 
 # The ways to one
@@ -213,7 +214,7 @@ def test_frame_skip_repeats_the_action_and_adds_rewards():
     [
         ({}, "task: got none, expected one of task.env_id, task.library and task.factory"),
         ({"env_id": "CartPole-v1", "factory": "a:b"}, "got task.env_id=CartPole-v1 task.factory=a:b, expected one of"),
-        ({"env_id": "CartPole-v0"}, "task.env_id: got 'CartPole-v0', expected one of 'CartPole-v1', 'Pendulum-v1'"),
+        ({"env_id": "CartPole-v0"}, "task.env_id: got 'CartPole-v0', expected one of 'Acrobot-v1', 'CartPole-v1', 'Moun"),
         ({"env_id": "CartPole-v1", "env_kwargs": {"a": 1}}, r"task.env_kwargs: .* expected {} without task.factory"),
         ({"library": "there.so"}, "task.symbol: got '', expected the name of a struct pyes_environment"),
         ({"library": "there.so", "symbol": "x"}, "task.library: there is no file there.so; compile it first"),
