@@ -68,8 +68,12 @@ class Run:
         return self.target is not None or any(key in budgets and used[key] >= budgets[key] for key in used)
 
     def curve(self, x: XAxis) -> tuple[Float64Array, Float64Array]:
-        """Return ascending x and the returns: evaluations of the center, or else means of the population."""
-        points = [(row[x], row["eval_return_mean"]) for row in self.evaluations]
+        """Return ascending x and the returns: evaluations of the center, or else means of the population.
+
+        A row's evaluation is of the center after its update, which is that of the next generation.
+        """
+        updated = 1 if x == "generation" else 0
+        points = [(row[x] + updated, row["eval_return_mean"]) for row in self.evaluations]
         points = points or [(row[x], row["return_mean"]) for row in self.rows]
         curve = np.array(sorted(dict(points).items()), np.float64)
         return curve[:, 0], curve[:, 1]

@@ -25,6 +25,12 @@ def test_curve_is_of_evaluations_where_there_are_any(tmp_path):
     np.testing.assert_array_equal(_one(make_run(tmp_path / "other")).curve("timesteps")[1], [1, 2, 3, 4])
 
 
+def test_evaluation_is_that_of_the_center_after_the_update_of_its_row(tmp_path):
+    evaluated = make_run(tmp_path / "run", evaluations=[(0, 20), (3, 40)])
+    np.testing.assert_array_equal(_one(evaluated).curve("generation")[0], [1, 4])
+    np.testing.assert_array_equal(_one(make_run(tmp_path / "other")).curve("generation")[0], [0, 1, 2, 3])
+
+
 def test_read_run_that_is_named_twice_is_there_once(tmp_path):
     make_run(tmp_path / "all" / "0")
     assert len(runs.read([tmp_path / "all", tmp_path / "all" / "0"])) == 1
