@@ -79,7 +79,7 @@ class Run:
         return curve[:, 0], curve[:, 1]
 
 
-def read(paths: Iterable[str | Path]) -> list[Run]:
+def read(paths: str | Path | Iterable[str | Path]) -> list[Run]:
     """Read runs, and all runs below folders that are not runs themselves; duplicates are dropped.
 
     Raises
@@ -88,7 +88,7 @@ def read(paths: Iterable[str | Path]) -> list[Run]:
         A run is missing, is damaged, or has no generations yet.
     """
     runs: dict[Path, Run] = {}
-    for path in paths:
+    for path in [paths] if isinstance(paths, str | Path) else paths:
         for run in _read_below(Path(path)):
             runs.setdefault(run.path.resolve(), run)
     return list(runs.values())

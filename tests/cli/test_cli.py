@@ -409,9 +409,10 @@ def test_evaluate_seed_decides_the_episodes(run: Path):
 
 
 def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
+    own = "--width 4 --height 3 --title Mine --labels mine --order label --logy --smooth 2 --x generation --band iqm"
     commands = (("plot", "curve.png"), ("map", "map.png"), ("video", "film.mp4"), ("export", "policy.onnx"))
-    for command, name in commands:
-        done = pyes(command, run, "-o", name, cwd=tmp_path)
+    for command, name, *options in (*commands, ("plot", "own.svg", *own.split())):
+        done = pyes(command, run, "-o", name, *options, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout == f"{name}\n"
         assert (tmp_path / name).stat().st_size > 100
