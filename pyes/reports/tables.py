@@ -75,12 +75,12 @@ class Table:
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def table(runs: Sequence[str | Path], targets: Iterable[float] = ()) -> Table:
+def table(runs: str | Path | Sequence[str | Path], targets: Iterable[float] = ()) -> Table:
     """Return the table of runs.
 
     Parameters
     ----------
-    runs : Sequence[str or Path]
+    runs : str, Path, or a sequence of them
         Run directories, or folders with runs somewhere below them (such as a multirun); finished or in progress.
     targets : Iterable[float]
         Returns whose first time of being reached is reported.
