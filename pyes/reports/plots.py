@@ -105,7 +105,8 @@ def _draw_group(axes: "Axes", group: Group, index: int, x: XAxis, band: BandKind
         lines = [_draw_line(axes, *curve, style, dots=True) for curve in curves]
         return lines[0], False
     for curve in curves:
-        axes.plot(*curve, linewidth=0.6, alpha=0.5, **style)
+        # A run with one evaluation would be invisible as a line.
+        axes.plot(*curve, marker="o" if len(curve[0]) == 1 else "", markersize=2.5, linewidth=0.6, alpha=0.5, **style)
     grid, values = aligned
     summary = aggregates.summarise(values, band)
     axes.fill_between(grid, summary.low, summary.high, color=style["color"], alpha=0.18, linewidth=0)

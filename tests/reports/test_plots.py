@@ -98,6 +98,12 @@ def test_run_that_has_used_up_its_budget_keeps_its_last_return(tmp_path, budget)
     assert _points(_drawn([tmp_path]).lines[-1]) == [(10_000, 9), (20_000, 14)]
 
 
+def test_run_with_one_evaluation_is_a_dot_among_the_single_runs(tmp_path):
+    for seed, evaluations in enumerate(([(1, 40)], [(0, 10), (3, 20)])):
+        make_run(tmp_path / f"{seed}", seed, evaluations=evaluations, generations=4)
+    assert [line.get_marker() for line in _drawn([tmp_path]).lines[:2]] == ["o", ""]
+
+
 def test_caption_claims_no_more_than_is_drawn(tmp_path):
     for seed, timesteps in enumerate((10, 1000)):
         make_run(tmp_path / "apart" / f"{seed}", seed, timesteps=timesteps)
