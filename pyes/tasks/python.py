@@ -65,4 +65,7 @@ class PythonTask(WrappedTask):
         return env
 
     def _own_limit(self) -> int | None:
-        return None if self._env.spec is None else self._env.spec.max_episode_steps
+        if self._env.spec is not None:
+            return self._env.spec.max_episode_steps
+        name = "_max_episode_steps"  # of gymnasium.wrappers.TimeLimit
+        return self._env.get_wrapper_attr(name) if self._env.has_wrapper_attr(name) else None
