@@ -4,6 +4,7 @@ Owns the reading of metrics.csv and of the configuration for comparisons. Knows 
 Invariant: a `Run` has at least one generation.
 """
 
+import contextlib
 import csv
 import importlib
 import json
@@ -19,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import config as configuration
-from pyes.errors import RunDirectoryError
+from pyes.errors import JournalError, RunDirectoryError
+from pyes.run import journal
 from pyes.run.metrics import COLUMNS, read_rows
 
 XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
@@ -47,6 +49,8 @@ class Run:
         Settings that do not: budgets, cluster, evaluation.
     rows : Sequence[Mapping[str, float]]
         The finite numbers of each generation; at least one.
+    initial : float or None
+        Mean return in the evaluation of the initial center; None if there was none.
     """
 
     path: Path
@@ -54,6 +58,7 @@ class Run:
     settings: Mapping[str, Any]
     conditions: Mapping[str, Any]
     rows: Sequence[Mapping[str, float]]
+    initial: float | None = None
 
     def __getitem__(self, name: str) -> Float64Array:
         """Return a column of metrics.csv."""
@@ -98,6 +103,8 @@ class Run:
         """
         updated = 1 if x == "generation" else 0
         points = [(row[x] + updated, row["eval_return_mean"]) for row in self.evaluations]
+        if points and self.initial is not None:
+            points.append((0.0, self.initial))
         points = points or [(row[x], row["return_mean"]) for row in self.rows]
         curve = np.array(sorted(dict(points).items()), np.float64)
         return curve[:, 0], curve[:, 1]
@@ -160,7 +167,19 @@ def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
     told = {key: value for key, value in config.items() if key not in ("seed", *_SILENT)}
     settings = {key: value for key, value in told.items() if key not in configuration.FREE}
     conditions = {key: value for key, value in told.items() if key in configuration.FREE}
-    return Run(path, config.get("seed"), _given(settings), _given(conditions), rows)
+    return Run(path, config.get("seed"), _given(settings), _given(conditions), rows, _initial(path / "journal.bin"))
+
+
+def _initial(file: Path) -> float | None:
+    """Return the mean return of the initial center, whose evaluation is in no row; None if there is none to be read."""
+    with contextlib.suppress(JournalError):
+        for record in journal.records(file):
+            if isinstance(record, journal.Generation):
+                return None
+            if isinstance(record, journal.Evaluation):
+                mean = record.summary[0]
+                return mean if math.isfinite(mean) else None
+    return None
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

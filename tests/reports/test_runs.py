@@ -5,6 +5,8 @@ from made_runs import make_run, write_metrics
 import pyes
 from pyes.errors import RunDirectoryError
 from pyes.reports import runs
+from pyes.run import journal
+from pyes.run.journal import Evaluation, Generation, Journal, Start
 from pyes.run.metrics import COLUMNS
 
 
@@ -47,6 +49,23 @@ def test_column_that_this_version_does_not_write_is_there(tmp_path):
     lines = file.read_text().splitlines()
     file.write_text("\n".join([f"{lines[0]},temperature", *(f"{line},{i}" for i, line in enumerate(lines[1:])), ""]))
     np.testing.assert_array_equal(_one(tmp_path)["temperature"], [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("mean", [9.5, np.nan])
+def test_curve_begins_with_the_evaluation_of_the_initial_center(tmp_path, mean):
+    evaluated, other = (make_run(tmp_path / name, evaluations=[(1, 20)]) for name in "ab")
+    start = Start(0, {}, "table", "hash", {})
+    generation = Generation(0, "hash", np.ones(2), np.ones(2, np.uint8), np.zeros(2, np.uint8), 0, np.empty(0))
+    evaluation, later = (Evaluation(g, "hash", np.full(2, mean), np.zeros(2, np.uint8)) for g in (0, 2))
+    for run, records in ((evaluated, (start, evaluation, later)), (other, (start, generation, evaluation))):
+        with Journal(journal.read(run / "journal.bin")) as written:
+            for record in records:
+                written.append(record)
+    first, second = (_one(run).curve(x) for run, x in ((evaluated, "generation"), (other, "generation")))
+    np.testing.assert_array_equal(first, [[0, 2], [9.5, 20]] if mean == 9.5 else [[2], [20]])
+    np.testing.assert_array_equal(second, [[2], [20]])
+    (evaluated / "journal.bin").write_bytes(b"no journal at all")
+    np.testing.assert_array_equal(_one(evaluated).curve("timesteps"), [[2000], [20]])
 
 
 def test_read_run_that_is_named_twice_is_there_once(tmp_path):
