@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.errors import ConfigError, JournalError
-from pyes.system.files import AppendFile
+from pyes.system.files import AppendFile, what_to_try
 from pyes.system.lifetime import Closing
 
 #: Since format 2, the initial parameters of compiled networks come from pyes' own streams.
@@ -231,7 +231,8 @@ def read(path: Path) -> Recording:
     except FileNotFoundError:
         return Recording(path)
     except OSError as error:
-        raise JournalError(f"cannot read {path}: {error.strerror or error}") from error
+        advice = what_to_try(error) or "restore it from a copy"
+        raise JournalError(f"cannot read {path}: {error.strerror or error}; {advice}") from error
 
 
 class _Reader:

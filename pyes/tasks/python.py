@@ -68,4 +68,4 @@ class PythonTask(WrappedTask):
         if self._env.spec is not None:
             return self._env.spec.max_episode_steps
         name = "_max_episode_steps"  # of gymnasium.wrappers.TimeLimit
-        return self._env.get_wrapper_attr(name) if self._env.has_wrapper_attr(name) else None
+        return int(self._env.get_wrapper_attr(name)) if self._env.has_wrapper_attr(name) else None
