@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import config as configuration
-from pyes.errors import RunDirectoryError
+from pyes.errors import JournalError, RunDirectoryError
+from pyes.run import evaluations, journal
 from pyes.run.metrics import COLUMNS, read_rows
 
 XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
@@ -47,6 +48,8 @@ class Run:
         Settings that do not: budgets, cluster, evaluation.
     rows : Sequence[Mapping[str, float]]
         The finite numbers of each generation; at least one.
+    initial : float or None
+        Mean return of the evaluation of the initial center, if there was one.
     """
 
     path: Path
@@ -54,6 +57,7 @@ class Run:
     settings: Mapping[str, Any]
     conditions: Mapping[str, Any]
     rows: Sequence[Mapping[str, float]]
+    initial: float | None = None
 
     def __getitem__(self, name: str) -> Float64Array:
         """Return a column of metrics.csv."""
@@ -94,10 +98,13 @@ class Run:
     def curve(self, x: XAxis) -> tuple[Float64Array, Float64Array]:
         """Return ascending x and the returns: evaluations of the center, or else means of the population.
 
-        A row's evaluation is of the center after its update, which is that of the next generation.
+        A row's evaluation is of the center after its update, which is that of the next generation. Evaluations begin with
+        that of the initial center, at 0.
         """
         updated = 1 if x == "generation" else 0
         points = [(row[x] + updated, row["eval_return_mean"]) for row in self.evaluations]
+        if points and self.initial is not None:
+            points.append((0.0, self.initial))
         points = points or [(row[x], row["return_mean"]) for row in self.rows]
         curve = np.array(sorted(dict(points).items()), np.float64)
         return curve[:, 0], curve[:, 1]
@@ -160,7 +167,16 @@ def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
     told = {key: value for key, value in config.items() if key not in ("seed", *_SILENT)}
     settings = {key: value for key, value in told.items() if key not in configuration.FREE}
     conditions = {key: value for key, value in told.items() if key in configuration.FREE}
-    return Run(path, config.get("seed"), _given(settings), _given(conditions), rows)
+    return Run(path, config.get("seed"), _given(settings), _given(conditions), rows, _initial(path))
+
+
+def _initial(path: Path) -> float | None:
+    """Return the mean return of the initial center from the journal, if it is there and whole so far."""
+    try:
+        summary = evaluations.initial(journal.read(path / "journal.bin"))
+    except JournalError:
+        return None
+    return None if summary is None or math.isnan(summary[0]) else summary[0]
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
