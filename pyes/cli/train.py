@@ -97,7 +97,11 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
             return False
         config.hydra.mode = RunMode.RUN
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
-        _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises the job's error
+        try:
+            _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises the job's error
+        except OSError as error:  # of Hydra's own files in it; a full disk is not named
+            error.filename = error.filename or config.hydra.run.dir
+            raise
     return True
 
 

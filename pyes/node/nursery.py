@@ -21,6 +21,7 @@ from pyes.node.process import holding_signals, prepare
 from pyes.node.supervisor import POLL_SECONDS, Supervisor
 from pyes.node.watch import Watch
 from pyes.node.worker_process import Site
+from pyes.system.files import what_to_try
 from pyes.system.lifetime import Closing
 from pyes.system.repeats import repeated
 
@@ -63,8 +64,7 @@ class Nursery(Closing):
             except OSError as error:
                 self._control.close()
                 raise ClusterError(
-                    f"cannot start the parent of the workers: {error.strerror}; raise the process limit (ulimit -u) or "
-                    "stop other processes"
+                    f"cannot start the parent of the workers: {error.strerror}; {what_to_try(error)}"
                 ) from error
             self._process = process
 

@@ -99,7 +99,8 @@ class Run:
     def curve(self, x: XAxis) -> tuple[Float64Array, Float64Array]:
         """Return ascending x and the returns: evaluations of the center, or else means of the population.
 
-        A row's evaluation is of the center after its update, which is that of the next generation.
+        A row's evaluation is of the center after its update, which is that of the next generation. Before them
+        is the evaluation of the initial center, at 0.
         """
         updated = 1 if x == "generation" else 0
         points = [(row[x] + updated, row["eval_return_mean"]) for row in self.evaluations]

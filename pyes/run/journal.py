@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.errors import ConfigError, JournalError
-from pyes.system.files import AppendFile
+from pyes.system.files import AppendFile, what_to_try
 from pyes.system.lifetime import Closing
 
 #: Since format 2, the initial parameters of compiled networks come from pyes' own streams.
@@ -232,7 +232,7 @@ def read(path: Path) -> Recording:
     except FileNotFoundError:
         return Recording(path)
     except OSError as error:
-        raise JournalError(f"cannot read {path}: {error.strerror or error}") from error
+        raise _unreadable(path, error) from error
 
 
 def records(path: Path) -> Iterator[Record]:
@@ -250,7 +250,12 @@ def records(path: Path) -> Iterator[Record]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise JournalError(f"cannot read {path}: {error.strerror or error}") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> JournalError:
+    advice = what_to_try(error) or "restore it from a copy"
+    return JournalError(f"cannot read {path}: {error.strerror or error}; {advice}")
 
 
 class _Reader:

@@ -382,6 +382,18 @@ def _fill_before_a_record(head, disk):
     disk.fill()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [0, 1, 2, 4])
+def test_a_disk_that_is_full_at_the_start_is_one_line(tmp_path, make_disk, room):
+    disk = make_disk(tmp_path / "disk", "64k")
+    disk.fill(leave=room * os.statvfs(disk.seen).f_frsize)
+    with _head(tmp_path / "disk" / "run", prefix=disk.enter) as head:
+        assert head.wait() == 2, head.errors
+        *_, last = head.errors.splitlines()
+        assert re.fullmatch(r"pyes: error: run_dir: cannot (make|write to) .*No space left on device.*; .*", last)
+        assert "Traceback" not in head.errors
+
+
 BRISK = {"sleep": 0.004}
 
 

@@ -34,6 +34,22 @@ def test_evaluation_is_that_of_the_center_after_the_update_of_its_row(tmp_path):
     np.testing.assert_array_equal(_one(make_run(tmp_path / "other")).curve("generation")[0], [0, 1, 2, 3])
 
 
+def test_curve_of_evaluations_begins_with_the_initial_center(tmp_path):
+    config = {
+        "task": {"name": "function", "factory": "user_functions:sphere", "dim": 5, "env_kwargs": {"center": 1.0}},
+        "noise": {"entries": 1000}, "cluster": {"name": "inline"}, "generations": 4, "run_dir": str(tmp_path / "run"),
+        "evaluation": {"every": 2}, "network": {"init": "zero"},
+    }  # fmt: skip
+    pyes.train(config, display=False)
+    run = _one(tmp_path / "run")
+    assert run.initial == -5.0
+    for x, first in (("generation", 2), ("timesteps", run.evaluations[0]["timesteps"])):
+        axis, returns = run.curve(x)
+        assert (axis[0], returns[0], axis[1]) == (0, -5.0, first)
+    (tmp_path / "run" / "journal.bin").unlink()
+    assert len(_one(tmp_path / "run").curve("generation")[0]) == 2
+
+
 def test_columns_are_arrays_with_nan_where_there_is_no_number(tmp_path):
     make_run(tmp_path / "run", evaluations=[(2, 40)])
     (run,) = pyes.read([str(tmp_path / "run")])
