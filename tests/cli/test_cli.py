@@ -655,6 +655,20 @@ def test_unexpected_error_is_one_line_that_points_to_debug(
     assert capsys.readouterr().err == expected
 
 
+def test_not_enough_memory_is_one_line_that_says_what_to_try(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fail(_: object) -> None:
+        raise MemoryError("Unable to allocate 3 GiB")
+
+    monkeypatch.setattr(this_machine, "_info", fail)
+    assert cli.main(["info"]) == 1
+    expected = (
+        "pyes: error: not enough memory: Unable to allocate 3 GiB; try a smaller population, network or noise table"
+    )
+    assert capsys.readouterr().err.startswith(expected)
+
+
 def test_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch):
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
