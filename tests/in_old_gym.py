@@ -14,6 +14,7 @@ import pyes
 import pyes.reports.replay
 from pyes import cli, tasks
 from pyes.errors import ConfigError
+from pyes.numerics import streams
 from pyes.reports import video
 from pyes.reports.replay import evaluate
 from pyes.run.metrics import read_rows
@@ -168,6 +169,25 @@ def test_run_is_the_same_on_any_cluster_and_is_replayed(env_id: str, tmp_path: P
     assert evaluate(tmp_path / "two", episodes=3).return_mean == pytest.approx(result.objective, rel=1e-12)
     with pyes.reports.replay.open(tmp_path / "two") as replay:
         assert all(replay.play(generation, 4).exact for generation in (0, 1))
+
+
+@pytest.mark.parametrize("env_id", ["FrozenLake-v1", "Pendulum-v1", OLD])
+def test_a_trained_policy_acts_in_its_environment(env_id: str, tmp_path: Path):
+    run = pyes.train(config(tmp_path / "run", env_id), display=False).run_dir
+    policy = pyes.load(run)
+    env = pyes.make_env(run)
+    returns = []
+    for seed in streams.evaluation_seeds(policy.seed, 3).tolist():
+        observation, _ = env.reset(seed=seed)
+        policy.reset()
+        rewards, ended = [], False
+        while not ended:
+            observation, reward, terminated, truncated, _ = env.step(policy(observation))
+            rewards.append(float(reward))
+            ended = terminated or truncated
+        returns.append(sum(rewards))
+    env.close()
+    assert tuple(returns) == evaluate(run, episodes=3).returns
 
 
 def test_command_line_trains_and_films_an_old_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

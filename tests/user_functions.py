@@ -15,6 +15,10 @@ def sphere(theta: NDArray[np.float32], center: float = 0.0) -> float:
     return value
 
 
+def constant(theta: NDArray[np.float32]) -> float:
+    return 3.0
+
+
 def half(theta: NDArray[np.float32]) -> float:
     """Raise for a third of all arguments, return NaN for another."""
     if theta[0] > 0.1:

@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.classic_control import PendulumEnv
 
 
 class Point(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -36,6 +37,11 @@ def point(size: int = 1) -> gymnasium.Env[Any, Any]:
 
 def limited(env_id: str, steps: int) -> gymnasium.Env[Any, Any]:
     return gymnasium.make(env_id, max_episode_steps=steps)
+
+
+def wrapped(steps: int) -> gymnasium.Env[Any, Any]:
+    """Return an environment that is not registered, with a time limit around it."""
+    return gymnasium.wrappers.ClipAction(gymnasium.wrappers.TimeLimit(PendulumEnv(), steps))
 
 
 def rendered(**kwargs: Any) -> gymnasium.Env[Any, Any]:

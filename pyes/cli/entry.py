@@ -4,7 +4,6 @@ Owns exit statuses, ``--debug``, and the choice of the command.
 """
 
 import os
-import signal
 import sys
 import threading
 import time
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 
 from pyes.cli.output import describe, unwritten
 from pyes.errors import PyesError
-from pyes.system.lifetime import INTERRUPTED, Stopping
+from pyes.system.lifetime import INTERRUPTED, raising_stop
 from pyes.system.text import counted
 
 _THREAD_SECONDS = 5.0  # that threads of an environment may take to end
@@ -51,11 +50,9 @@ def _status(argv: Sequence[str] | None) -> int:
     debug = "--debug" in arguments
     sys.path.insert(0, "")  # as with `python -m pyes`: the user's own modules are in the current folder
     _one_thread_per_process()
-    handler = signal.getsignal(signal.SIGINT)
-    if _runs_environments(arguments) and (handler is signal.default_int_handler or isinstance(handler, Stopping)):
-        signal.signal(signal.SIGINT, Stopping())  # told from a KeyboardInterrupt that an environment raises
     try:
-        status = _exit_status([each for each in arguments if each != "--debug"], training)
+        with raising_stop(program=True):
+            status = _exit_status([each for each in arguments if each != "--debug"], training)
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
@@ -81,10 +78,6 @@ def _exit_status(arguments: list[str], training: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
-
-
-def _runs_environments(arguments: list[str]) -> bool:
-    return any(each in arguments[:2] for each in ("train", "evaluate", "replay", "video"))  # --debug may come first
 
 
 def _one_thread_per_process() -> None:

@@ -180,16 +180,20 @@ class Orphans:
 
     def __init__(self) -> None:
         self._workers: set[int] = set()
-        self._left: set[int] = set()
+        self._left: set[int] = set()  # of workers that live
+        self._new: set[int] = set()  # came before the last call: perhaps of one that had ended just then
 
     def look(self, workers: set[int]) -> None:
-        """End those that came since the last call if a worker has ended since then.
+        """End those that came lately if a worker has ended since the last call.
 
         Parameters
         ----------
         workers : set of int
             The workers' processes.
         """
-        if not self._workers <= workers:
+        if self._workers <= workers:
+            self._left |= self._new
+        else:
             end_children(but=workers | self._left)
-        self._workers, self._left = workers, reap(children() - workers)
+        found = reap(children() - workers)
+        self._workers, self._left, self._new = workers, found & self._left, found - self._left

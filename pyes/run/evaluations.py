@@ -36,6 +36,17 @@ class EvaluationCosts:
         return self.last * episodes / self.episodes if self.episodes else 0.0
 
 
+def initial(recording: Recording) -> tuple[float, float] | None:
+    """Return the mean and the standard deviation of the evaluation of the initial center, if there was one."""
+    for index, entry in enumerate(recording.entries):
+        if entry.generation or entry.kind == Kind.GENERATION:
+            return None
+        record = recording[index]
+        if isinstance(record, Evaluation):
+            return record.summary
+    return None
+
+
 def is_due(config: EvaluationConfig, generation: int, timesteps: int, costs: EvaluationCosts) -> bool:
     """Whether the center is to be evaluated after ``generation`` updates.
 

@@ -128,7 +128,7 @@ class Evaluation:
     status : uint8 (n,)
         See `pyes.episodes.batch.Status`.
     timesteps : int or None
-        Total timesteps; None if ``evaluation.share`` is null.
+        Total timesteps; None where no share bounds them: of the initial center, and if ``evaluation.share`` is null.
     """
 
     generation: int

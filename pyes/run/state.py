@@ -312,7 +312,8 @@ class RunState:
         elif isinstance(record, Generation):
             self._learn(record)
         elif isinstance(record, Evaluation):
-            self.evaluation = record.summary
+            if record.generation:  # that of the initial center is no result of the run
+                self.evaluation = record.summary
             self.evaluation_costs.add(record)
             self.failed += int(np.count_nonzero(record.status))
 

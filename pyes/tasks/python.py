@@ -65,4 +65,10 @@ class PythonTask(WrappedTask):
         return env
 
     def _own_limit(self) -> int | None:
-        return None if self._env.spec is None else self._env.spec.max_episode_steps
+        limit: int | None = None
+        name = "_max_episode_steps"  # of gymnasium.wrappers.TimeLimit
+        if self._env.spec is not None:
+            limit = self._env.spec.max_episode_steps
+        elif self._env.has_wrapper_attr(name):
+            limit = self._env.get_wrapper_attr(name)
+        return limit

@@ -9,6 +9,7 @@ import math
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.system.lifetime import how_to_go_on
 from pyes.system.text import counted, rounded, spread
+from pyes.training.advice import verdict
 from pyes.training.preparation import Run
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,11 @@ def draw_curve(run: Run) -> None:
         logger.warning("no learning curve: %s", error)
 
 
+def described(mean: float, std: float) -> str:
+    """Return an evaluation as text; its mean is NaN if all of its episodes failed."""
+    return "all episodes failed" if math.isnan(mean) else spread(mean, std)
+
+
 def summarize(run: Run, stopped_by: str, evaluation: tuple[float, float] | None) -> None:
     """Show how the run ended.
 
@@ -63,12 +69,13 @@ def summarize(run: Run, stopped_by: str, evaluation: tuple[float, float] | None)
     reached = f"{counted(state.generation, 'generation')} and {counted(state.timesteps, 'timestep')}"
     show(f"stopped by {stopped_by} after {reached}")
     if evaluation is not None:
-        mean, std = evaluation
-        show("evaluation: all episodes failed" if math.isnan(mean) else f"evaluation: {spread(mean, std)}")
+        show(f"evaluation: {described(*evaluation)}")
     best = run.metrics.best_evaluation
     if best is not None and best[0] != state.generation:
         where = f"{run.directory.best.name}; on fresh episodes: pyes evaluate {run.directory.path} --best"
         show(f"best evaluation: {rounded(best[1])}, of the center of generation {best[0]} ({where})")
+    if text := verdict(run.initial, best):
+        show(text)
     if state.failed:
         show(f"{state.failed:,} members or evaluation episodes failed; see {run.directory.log}")
     for remark in run.cluster.remarks():

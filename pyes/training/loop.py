@@ -23,6 +23,7 @@ from pyes.system.lifetime import how_to_go_on
 from pyes.system.repeats import repeated
 from pyes.system.text import counted
 from pyes.training import ending, resume
+from pyes.training.advice import Advice
 from pyes.training.preparation import Preparation, Run
 from pyes.training.rows import row_of, settings_in_use
 
@@ -93,6 +94,7 @@ class _Loop:
         self._run, self._config, self._state = run, run.config, run.state
         self._cluster, self._interrupt = run.cluster, run.interrupt
         self._begun = time.perf_counter() - run.metrics.seconds
+        self._advice = Advice()
         self._bytes = (0, 0)  # sent to other machines, and received
         self._evaluating = 0.0  # seconds of evaluation since the previous rows of nodes
         self._generation_seconds = self._evaluation_seconds = 0.0  # of the last one
@@ -130,7 +132,23 @@ class _Loop:
         """Finish the last recorded generation if its row is missing; return what ends the run here, if anything."""
         if self._run.pending is not None:
             return self._conclude(self._run.pending)
-        return self._reached() or self._target_reached()
+        if stopped_by := self._reached() or self._target_reached():
+            return stopped_by
+        self._evaluate_start()
+        return None
+
+    def _evaluate_start(self) -> None:
+        """Evaluate the initial center, so that a learning curve begins before any learning.
+
+        It is free: were it counted as a part of `evaluation.share`, the next evaluation would be long in coming.
+        """
+        state = self._state
+        if self._config.evaluation.every and not state.generation and not state.evaluation_costs.episodes:
+            record = state.record_evaluation(self._evaluate_center(), counted=False)
+            self._run.journal.append(record)
+            state.apply(record)
+            self._run.initial = record.summary
+            self._run.display.note(f"before training: evaluation {ending.described(*record.summary)}")
 
     def _generation(self) -> str | None:
         """Run one generation; return what ends the run after it, if anything."""
@@ -153,6 +171,9 @@ class _Loop:
         nodes = self._cluster.nodes(record.generation, self._evaluating)
         self._evaluating = 0.0
         self._run.nodes.write(nodes)
+        for text in self._advice.of(row, len(record.returns)):
+            logger.warning(text)
+            self._run.display.note(text)
         return self._conclude(row, nodes)
 
     def _traceback(self) -> str:
@@ -217,12 +238,7 @@ class _Loop:
         due = evaluations.is_due(config, state.generation, state.timesteps, state.evaluation_costs)
         if not due and stopped_by in (None, "interrupt"):
             return None
-        results, _ = self._evaluate(state.center_batch(config.episodes))
-        if results.failed == len(results.returns):  # not an error: the next center may be better
-            text, episodes = "all episodes of an evaluation failed", counted(results.failed, "episode")
-            where = f"generation {state.generation}, {episodes}: {_reason(results)}"
-            logger.warning("%s (%s)", text, where, extra=repeated(text))
-        record = state.record_evaluation(results, counted=config.share is not None)
+        record = state.record_evaluation(self._evaluate_center(), counted=config.share is not None)
         if not due:
             self._last_evaluation = record.summary
             return self._last_evaluation
@@ -230,6 +246,15 @@ class _Loop:
         state.apply(record)
         self._last_evaluation = None
         return state.evaluation
+
+    def _evaluate_center(self) -> Results:
+        """Run the evaluation episodes of the center."""
+        results, _ = self._evaluate(self._state.center_batch(self._config.evaluation.episodes))
+        if results.failed == len(results.returns):  # not an error: the next center may be better
+            text, episodes = "all episodes of an evaluation failed", counted(results.failed, "episode")
+            where = f"generation {self._state.generation}, {episodes}: {_reason(results)}"
+            logger.warning("%s (%s)", text, where, extra=repeated(text))
+        return results
 
     def _seconds(self) -> float:
         """Wall-clock time since the run's first generation began, without the time between its parts."""

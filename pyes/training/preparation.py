@@ -53,6 +53,8 @@ class Run:
         Whether the user wants the run to end.
     pending : MetricsRow or None
         Row of the last recorded generation, if the run ended before it was written.
+    initial : (float, float) or None
+        Mean and standard deviation of the evaluation of the initial center.
     best : Policy or None
         The center with the best evaluation, if it is not saved yet.
     """
@@ -67,6 +69,7 @@ class Run:
     display: Display
     interrupt: Interrupt
     pending: MetricsRow | None
+    initial: tuple[float, float] | None
     best: Policy | None = None
 
 
@@ -204,6 +207,7 @@ class Preparation:
             self._display,
             self._interrupt,
             self._pending,
+            evaluations.initial(self._recording),
         )
 
 

@@ -495,7 +495,9 @@ def test_train_a_third_interrupt_ends_a_run_that_does_not_stop(tmp_path: Path):
     command = [sys.executable, "-m", "pyes", "train", "task=python", "task.factory=deaf:Deaf", "cluster=inline"]
     reader, terminal = os.openpty()
     pipes = {"stdout": subprocess.DEVNULL, "stderr": terminal}
-    process = subprocess.Popen([*command, "run_dir=run"], cwd=tmp_path, start_new_session=True, **pipes)
+    command += ["run_dir=run", "algorithm.population_size=8", "evaluation.every=0"]  # the panel is there at step 50
+    options = {"cwd": tmp_path, "env": os.environ | {"TERM": "xterm"}, "start_new_session": True}
+    process = subprocess.Popen(command, **options, **pipes)
     os.close(terminal)
     try:
         shown = b""

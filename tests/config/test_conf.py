@@ -73,6 +73,7 @@ def test_without_arguments_python_and_the_command_line_train_the_same():
     assert config("task.episodes=3") == from_mapping({"task": {"episodes": 3}, "run_dir": "x"})
 
 
+@pytest.mark.slow
 def test_every_task_is_the_same_in_python_and_on_the_command_line():
     for name in options("task"):
         values = composed(f"task={name}")
@@ -80,7 +81,14 @@ def test_every_task_is_the_same_in_python_and_on_the_command_line():
             assert from_mapping(values) == from_mapping({"task": values["task"], "run_dir": "x"}), name
 
 
-@pytest.mark.parametrize("group", ["algorithm", "network", "optimizer", "noise", "cluster", "logger"])
+@pytest.mark.parametrize(
+    "group",
+    [
+        "optimizer",
+        "noise",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("algorithm", "network", "cluster", "logger")),
+    ],
+)
 def test_every_option_is_the_same_in_python_and_on_the_command_line(group: str):
     for name in set(options(group)) - {"plugin", "torch"}:
         key = {"noise": "dtype", "logger": "tensorboard"}.get(group, "name")
@@ -141,6 +149,7 @@ def test_pgpe_takes_clipup_unless_an_optimizer_is_chosen(choice: str):
 # Experiments
 
 
+@pytest.mark.slow
 def test_every_experiment_differs_from_the_default_run_runs_on_any_cluster_and_says_whose_keys_it_sets():
     """The keys of an algorithm come with its name: `pyes train` refuses to give them to another one."""
     for name in EXPERIMENTS:

@@ -1,5 +1,6 @@
 import json
 import math
+import shutil
 
 import gymnasium
 import numpy as np
@@ -10,6 +11,7 @@ import pyes.reports.replay
 from pyes import cli
 from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
 from pyes.networks import ActionDecoder, Instruction, Policy, PolicySpec, Program
+from pyes.numerics import streams
 from pyes.reports.replay import EvaluationResult, evaluate
 from pyes.run import journal
 from pyes.run.journal import Generation, Journal
@@ -104,6 +106,70 @@ def test_an_evaluation_is_over_the_episodes_whose_return_is_finite():
     evaluation = EvaluationResult.of([(1.0, 10), (math.nan, 20), (3.0, 20), (-math.inf, 1)])
     assert (evaluation.return_mean, evaluation.return_std, evaluation.returns[2]) == (2.0, 1.0, 3.0)
     assert math.isnan(EvaluationResult.of([(math.nan, 10)]).return_mean)
+
+
+@pytest.fixture(scope="module")
+def declining(tmp_path_factory):
+    """Return a run whose best center is not its last one, and the generation of the best."""
+    config = _config(tmp_path_factory.mktemp("declining") / "run", env_id="CartPole-v1", max_timesteps=100)
+    config |= {"seed": 12, "generations": 8, "snapshot": {"every": 3}}
+    config["algorithm"] |= {"learning_rate": 0.3}
+    run = pyes.train(config, display=False).run_dir
+    means = [float(row["eval_return_mean"]) for row in read_rows(run / "metrics.csv")]
+    best = means.index(max(means)) + 1
+    assert 1 < best < 8
+    return run, best
+
+
+def test_the_best_center_is_kept_and_can_be_rebuilt(declining, tmp_path):
+    run, best = declining
+    kept, rebuilt, last = pyes.load(run / "best.safetensors"), pyes.load(run, best), pyes.load(run)
+    assert (kept.generation, last.generation) == (best, 8)
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / "best.safetensors").unlink()
+    old = shutil.copytree(run, tmp_path / "old")
+    pyes.load(run, 1).save_as(old / "best.safetensors")  # as after a kill: not the best one any more
+    for policy in (rebuilt, *(pyes.load(each, "best") for each in (run, copy, old))):
+        assert policy.description() == kept.description()
+        np.testing.assert_array_equal(policy.theta, kept.theta)
+
+
+def test_the_best_center_is_evaluated_on_episodes_that_had_no_part_in_choosing_it(declining):
+    run, best = declining
+    chosen = float(read_rows(run / "metrics.csv")[best - 1]["eval_return_mean"])
+    assert evaluate(run, episodes=4, generation=best).return_mean == pytest.approx(chosen, rel=1e-8)
+    assert evaluate(run, episodes=4, generation="best") != evaluate(run, episodes=4, generation=best)
+    assert evaluate(run, episodes=4, generation="best", seed=12) == evaluate(run, episodes=4, generation=best)
+    seeds = [set(draw(12, 1000).tolist()) for draw in (streams.confirmation_seeds, streams.evaluation_seeds)]
+    assert not seeds[0] & seeds[1]
+
+
+def test_a_run_that_goes_on_keeps_the_best_center_of_both_parts(declining, tmp_path, capsys):
+    run, best = declining
+    copy = shutil.copytree(run, tmp_path / "run")
+    pyes.train({"resume": str(copy), "generations": 9})
+    means = [float(row["eval_return_mean"]) for row in read_rows(copy / "metrics.csv")]
+    expected = best if means[-1] <= max(means[:-1]) else 9
+    assert pyes.load(copy / "best.safetensors").generation == expected
+    if expected == best:
+        assert f"of the center of generation {best} (best.safetensors; on fresh episodes:" in capsys.readouterr().err
+
+
+def test_commands_take_the_best_center_or_one_by_its_generation(declining, tmp_path, capsys):
+    run, best = declining
+    for option in (["--best"], ["--generation", str(best)]):
+        assert cli.main(["export", str(run), "-o", str(tmp_path / "center.safetensors"), *option]) == 0
+        assert pyes.load(tmp_path / "center.safetensors").generation == best
+        assert cli.main(["evaluate", str(run), "--episodes", "2", *option]) == 0
+    assert cli.main(["evaluate", str(run), "--best", "--generation", "1"]) == 2
+    assert "not allowed with argument --best" in capsys.readouterr().err
+
+
+def test_a_run_without_evaluations_has_no_best_center(tmp_path):
+    pyes.train({**_config(tmp_path / "run", env_id="CartPole-v1"), "evaluation": {"every": 0}}, display=False)
+    assert "no evaluation to choose the best center by" in _error(ConfigError, tmp_path / "run", generation="best")
+    (tmp_path / "run" / "metrics.csv").unlink()
+    assert "no metrics at" in _error(RunDirectoryError, tmp_path / "run", generation="best")
 
 
 def _error(kind, *arguments, **options):

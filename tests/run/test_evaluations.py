@@ -69,6 +69,8 @@ def test_evaluations_of_a_run_take_their_share_and_the_last_generation_is_evalua
     for record in journal.read(run / "journal.bin"):
         if isinstance(record, Generation):
             trained += int(record.lengths.sum())
+        elif isinstance(record, Evaluation) and not record.generation:
+            assert record.timesteps is None  # that of the initial center is free
         elif isinstance(record, Evaluation):
             assert record.timesteps is not None
             before, spent, evaluations = spent, spent + record.timesteps, evaluations + 1
@@ -92,8 +94,8 @@ def test_run_stopped_after_any_generation_evaluates_where_the_whole_run_does(run
 
 def test_recording_that_ends_before_an_evaluation_is_told_from_others(run):
     recording, config = journal.read(run / "journal.bin"), EvaluationConfig(**CONFIG["evaluation"])
-    due = 0
-    for count, entry in enumerate(recording.entries, start=1):
+    due = 1  # that of the initial center, which needs no generation
+    for count, entry in enumerate(recording.entries[2:], start=3):
         cut = journal.Recording(recording.path, recording.entries[:count])
         followed = count < len(recording) and recording.entries[count].kind == journal.Kind.EVALUATION
         assert ends_before_one(cut, config) is followed, entry

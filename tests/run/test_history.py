@@ -61,7 +61,7 @@ def test_a_journal_has_a_record_of_everything(run):
     recording = journal.read(run / "journal.bin")
     kinds = [type(recording[i]) for i in range(len(recording))]
     two = [Generation, Generation, Evaluation]
-    assert kinds == [Start, *two, *two, *two, Start, *two]
+    assert kinds == [Start, Evaluation, *two, *two, *two, Start, *two]
 
 
 def test_advance_leads_through_the_thetas_of_the_run(run, history):

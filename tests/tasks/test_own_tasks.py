@@ -37,6 +37,11 @@ def test_limit_of_a_registered_environment_is_known():
             assert task.max_timesteps == expected
 
 
+def test_limit_of_a_wrapper_is_known():
+    with _task("wrapped", env_kwargs={"steps": 30}, frame_skip=4) as task:
+        assert task.max_timesteps == 8
+
+
 def test_remake_calls_the_function_for_every_episode():
     with _task("tired") as task:
         assert task.reset(0) != task.reset(0)

@@ -41,7 +41,7 @@ def test_run_leaves_what_it_promises(tmp_path, learning_curves):
     files = {path.name for path in (tmp_path / "run").iterdir()}
     assert files == {
         "lock", "config.json", "train.log", "metrics.csv", "snapshots", "journal.bin", "policy.safetensors",
-        "policy.json", "learning_curve.png",
+        "policy.json", "best.safetensors", "best.json", "learning_curve.png",
     }  # fmt: skip
     rows = read_rows(tmp_path / "run" / "metrics.csv")
     assert [row["generation"] for row in rows] == list("012345")
@@ -184,7 +184,7 @@ def test_first_budget_reached_ends_the_run(tmp_path, budget, stopped_by):
     assert result.generations < 6
 
 
-@pytest.mark.parametrize(("limit", "generations", "seconds"), [(35.0, 2, 24.0), (60.0, 4, 48.0)])
+@pytest.mark.parametrize(("limit", "generations", "seconds"), [(35.0, 2, 28.0), (60.0, 4, 52.0)])
 def test_no_generation_is_begun_that_would_end_after_the_time_limit(tmp_path, monkeypatch, limit, generations, seconds):
     now, evaluate = [0.0], InlineCluster.evaluate
 

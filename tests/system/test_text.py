@@ -1,0 +1,30 @@
+"""Numbers as text."""
+
+import math
+
+import pytest
+
+from pyes.system.text import rounded, spread
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((123.4,), "123.40"),
+        ((1234.5678,), "1234.57"),
+        ((-0.001, 120.0), "0.00"),  # no negative zero
+        ((1.5,), "1.500"),
+        ((0.0123456,), "0.01235"),
+        ((-1.2345e-9,), "-1.235e-09"),
+        ((0.0,), "0.00"),
+        ((math.nan, 3.0), "nan"),
+        ((math.inf,), "inf"),
+    ],
+)
+def test_numbers_have_as_many_digits_as_they_need(values: tuple[float, ...], text: str):
+    assert rounded(*values) == text
+
+
+def test_a_mean_and_its_deviation_have_equal_decimals():
+    assert spread(0.0123, 0.5) == "0.0123 ± 0.5000"
+    assert spread(-3e-9, 0.0) == "-3.000e-09 ± 0.000e+00"

@@ -1,0 +1,61 @@
+"""What a run says of its own trouble."""
+
+import numpy as np
+import pytest
+from samples import row
+
+import pyes
+from pyes.training.advice import Advice, verdict
+
+
+def _said(stds, failed=(), first=0):
+    advice = Advice()
+    said = []
+    for generation, std in enumerate(stds, start=first):
+        values = row(generation, return_std=std, failed_members=int(generation in failed) * 4)
+        said += advice.of(values, members=20)
+    return said
+
+
+def test_a_run_whose_returns_never_differ_is_told_so_once():
+    (text,) = _said([0.0] * 30)
+    assert text.startswith("all members of 10 generations had the same return")
+
+
+def test_returns_that_have_differed_or_are_those_of_a_resumed_run_may_be_equal():
+    assert _said([1.0] + [0.0] * 30) == []
+    assert _said([0.0] * 30, first=20) == []
+
+
+def test_a_run_in_which_many_members_fail_is_told_so_once():
+    (text,) = _said([1.0] * 9, failed=(3, 5))
+    assert text.startswith("4 of 20 members failed in generation 3:")
+
+
+@pytest.mark.parametrize(
+    ("initial", "best", "wrong"),
+    [
+        ((10.0, 1.0), (5, 9.0), True),
+        ((10.0, 1.0), (5, 11.0), False),
+        ((np.nan, np.nan), (5, 11.0), False),
+        (None, (5, 11.0), False),
+        ((10.0, 1.0), None, False),
+    ],
+)
+def test_verdict_compares_with_the_untrained_center(initial, best, wrong):
+    assert bool(verdict(initial, best)) is wrong
+
+
+def test_a_run_says_what_it_sees(tmp_path, capsys):
+    config = {
+        "task": {"name": "function", "factory": "user_functions:constant", "dim": 5}, "noise": {"entries": 1000},
+        "algorithm": {"population_size": 4}, "cluster": {"name": "inline"}, "generations": 12,
+        "run_dir": str(tmp_path / "run"),
+    }  # fmt: skip
+    pyes.train(config)
+    shown = capsys.readouterr().err
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "before training: evaluation 3.000 ± 0.000" in shown
+    assert "all members of 10 generations had the same return, 3.000" in shown
+    assert "all members of 10 generations had the same return, 3.000" in log
+    assert "no evaluation was better than 3.000, that of the untrained center" in shown
