@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from pyes.cli.output import describe, unwritten
 from pyes.errors import PyesError
@@ -51,7 +52,7 @@ def _status(argv: Sequence[str] | None) -> int:
     sys.path.insert(0, "")  # as with `python -m pyes`: the user's own modules are in the current folder
     _one_thread_per_process()
     try:
-        with raising_stop(program=True):
+        with raising_stop() if _runs_environments(arguments) else nullcontext():
             status = _exit_status([each for each in arguments if each != "--debug"], training)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -78,6 +79,10 @@ def _exit_status(arguments: list[str], training: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
+
+
+def _runs_environments(arguments: list[str]) -> bool:
+    return any(each in arguments[:2] for each in ("train", "evaluate", "replay", "video"))  # --debug may come first
 
 
 def _one_thread_per_process() -> None:

@@ -56,7 +56,7 @@ class Stop(KeyboardInterrupt):
 
 
 class Stopping:
-    """Handler of the program's Ctrl-C: the first raises `Stop`; the next one ends the process, as the first may hang.
+    """Handler of the program's signals: the first raises `Stop`; the next one ends the process, as the first may hang.
 
     Python calls it between two steps of Python code: a call of C code that does not return is not interrupted.
     """
@@ -82,23 +82,13 @@ def _end_at_once() -> None:
 
 
 @contextmanager
-def raising_stop(*, program: bool = False) -> Iterator[None]:
-    """Have Ctrl-C raise `Stop` in the block where Python's own handler would raise KeyboardInterrupt.
-
-    Parameters
-    ----------
-    program : bool
-        Whether this process is the program's, which another Ctrl-C after that may end.
-    """
+def raising_stop() -> Iterator[None]:
+    """Have `Stopping` handle Ctrl-C in the block where Python's own handler would raise KeyboardInterrupt."""
     main = threading.current_thread() is threading.main_thread()  # other threads cannot set handlers
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-
-    def stop(number: int, frame: object) -> None:
-        raise Stop
-
-    signal.signal(signal.SIGINT, Stopping() if program else stop)
+    signal.signal(signal.SIGINT, Stopping())
     try:
         yield
     finally:
@@ -127,13 +117,11 @@ def interruptible(answer: Callable[[], None] = lambda: None) -> Iterator[Interru
         yield interrupt
         return
 
-    before = signal.getsignal(signal.SIGINT)
+    program = signal.getsignal(signal.SIGINT)
 
     def handle(number: int, frame: object) -> None:
         if interrupt.requested:
-            if isinstance(before, Stopping):
-                before(number, frame)
-            raise Stop
+            (program if isinstance(program, Stopping) else Stopping())(number, frame)
         interrupt.requested = True
         answer()
 

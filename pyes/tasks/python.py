@@ -65,10 +65,8 @@ class PythonTask(WrappedTask):
         return env
 
     def _own_limit(self) -> int | None:
-        limit: int | None = None
-        name = "_max_episode_steps"  # of gymnasium.wrappers.TimeLimit
         if self._env.spec is not None:
-            limit = self._env.spec.max_episode_steps
-        elif self._env.has_wrapper_attr(name):
-            limit = self._env.get_wrapper_attr(name)
-        return limit
+            limit: int | None = self._env.spec.max_episode_steps
+            return limit
+        name = "_max_episode_steps"  # of gymnasium.wrappers.TimeLimit
+        return int(self._env.get_wrapper_attr(name)) if self._env.has_wrapper_attr(name) else None

@@ -213,11 +213,12 @@ def test_table_of_a_sweep_is_markdown_or_json_and_nothing_else(run: Path, tmp_pa
     shutil.copytree(run, tmp_path / "sweep" / "0")
     done = pyes("table", "sweep", "--targets=-1", "--targets=1000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    head, _, row = done.stdout.splitlines()
-    assert head.startswith("| CartPole-v1 | seeds |")
-    assert row.startswith("| OpenAI-ES | 1 | ")
-    assert "| 1/1 |" in row
-    assert "| 0/1 |" in row
+    title, _, head, _, row = done.stdout.splitlines()
+    assert title == "CartPole-v1"
+    assert head.startswith("| runs      | seeds |")
+    assert row.startswith("| OpenAI-ES |     1 | ")
+    assert " 1/1 |" in row
+    assert " 0/1 |" in row
     done = pyes("table", "sweep", "--targets=-1,1000", "--json", cwd=tmp_path)
     assert [each["reached"] for each in json.loads(done.stdout)["rows"][0]["targets"]] == [1, 0]
 
@@ -231,7 +232,7 @@ def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launche
     assert done.stderr.splitlines()[-1].startswith("pyes: error: seed: got -1, expected an integer >= 0")
     assert "pyes: job 1 failed: seed: got -1" in done.stderr
     assert "Error executing job" not in done.stderr
-    assert "| CartPole-v1 | seeds |" in done.stderr
+    assert "\nCartPole-v1\n\n| runs      | seeds |" in done.stderr
     assert "got -1" in (tmp_path / "sweep" / "1" / "train.log").read_text(encoding="utf-8")
     assert sorted(done.stdout.splitlines()) == [str(tmp_path / "sweep" / job) for job in "02"]
     assert all((tmp_path / "sweep" / job / "policy.safetensors").exists() for job in "02")
@@ -576,9 +577,10 @@ def test_evaluate_seed_decides_the_episodes(run: Path):
 
 
 def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
+    own = "--width 4 --height 3 --title Mine --labels mine --order label --logy --smooth 2 --x generation --band iqm"
     commands = (("plot", "curve.png"), ("map", "map.png"), ("video", "film.mp4"), ("export", "policy.onnx"))
-    for command, name in commands:
-        done = pyes(command, run, "-o", name, cwd=tmp_path)
+    for command, name, *options in (*commands, ("plot", "own.svg", *own.split())):
+        done = pyes(command, run, "-o", name, *options, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout == f"{name}\n"
         assert (tmp_path / name).stat().st_size > 100
