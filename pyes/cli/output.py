@@ -1,6 +1,7 @@
 """Output of the commands: only results on standard output, an error as one line.
 
-Owns the conversion to JSON, the text of an error, and the redirection of what environments print. Knows no command.
+Owns the conversion to JSON, the text of an error, the redirection of what environments print, and the end of processes
+that they leave. Knows no command.
 """
 
 import contextlib
@@ -10,16 +11,31 @@ import math
 import os
 import sys
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from typing import Any
 
 from pyes.errors import PyesError
+from pyes.system.descendants import children, end_children
 from pyes.system.files import NO_MEMORY, what_to_try
 from pyes.system.text import one_line
 
 
 @contextlib.contextmanager
-def standard_output() -> Iterator[None]:
-    """Redirect what environments print to standard error, so that standard output has only results."""
+def running_environments() -> Iterator[None]:
+    """Redirect what environments print to standard error, and end the processes that they leave.
+
+    So standard output has only results.
+    """
+    before = children()
+    try:
+        with _standard_output():
+            yield
+    finally:
+        end_children(but={*before, getattr(resource_tracker._resource_tracker, "_pid", None) or 0})
+
+
+@contextlib.contextmanager
+def _standard_output() -> Iterator[None]:
     if sys.stdout is None or sys.stderr is None:  # closed at start: their descriptors may belong to other files now
         yield
         return

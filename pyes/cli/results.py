@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_output, add_run, count
-from pyes.cli.output import standard_output, tell
+from pyes.cli.output import running_environments, tell
 from pyes.system.text import counted
 
 
@@ -99,7 +99,7 @@ def _add_map(parser: argparse.ArgumentParser) -> None:
 def _map(options: argparse.Namespace) -> None:
     from pyes.reports import maps
 
-    with standard_output():
+    with running_environments():
         maps.draw(options.run, options.output, method=options.method)
     print(options.output)
 
@@ -114,7 +114,7 @@ def _add_video(parser: argparse.ArgumentParser) -> None:
 def _video(options: argparse.Namespace) -> None:
     from pyes.reports import video
 
-    with standard_output():
+    with running_environments():
         video.record(
             options.run,
             options.output,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pyes.cli.output import describe, standard_output
+from pyes.cli.output import describe, running_environments
 from pyes.cli.overrides import GROUPS_WITHOUT_KEYS, directed, path_of
 from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
 from pyes.config.registry import kinds_with_key
@@ -164,7 +164,7 @@ def _run_job(config: Any) -> float | None:
         from pyes.training import loop
 
         gc.enable()
-        with standard_output():
+        with running_environments():
             result = loop.train(checked)
     except Exception as error:
         _log_failure(run_dir, error)

@@ -114,6 +114,11 @@ class Supervisor:
         """Handles that become ready when a worker dies."""
         return [process.sentinel for process in self._processes]
 
+    @property
+    def pids(self) -> set[int]:
+        """The workers' processes."""
+        return {process.pid for process in self._processes}
+
     def check(self) -> None:
         """Replace dead workers, end hung and stopped ones."""
         assert self._board is not None

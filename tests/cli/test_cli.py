@@ -496,7 +496,9 @@ def test_train_a_third_interrupt_ends_a_run_that_does_not_stop(tmp_path: Path):
     command = [sys.executable, "-m", "pyes", "train", "task=python", "task.factory=deaf:Deaf", "cluster=inline"]
     reader, terminal = os.openpty()
     pipes = {"stdout": subprocess.DEVNULL, "stderr": terminal}
-    process = subprocess.Popen([*command, "run_dir=run"], cwd=tmp_path, start_new_session=True, **pipes)
+    command += ["run_dir=run", "algorithm.population_size=8", "evaluation.every=0"]  # the panel is there at step 50
+    options = {"cwd": tmp_path, "env": os.environ | {"TERM": "xterm"}, "start_new_session": True}
+    process = subprocess.Popen(command, **options, **pipes)
     os.close(terminal)
     try:
         shown = b""
@@ -655,6 +657,20 @@ def test_unexpected_error_is_one_line_that_points_to_debug(
     assert cli.main(["info"]) == 1
     expected = "pyes: error: ZeroDivisionError: first; second; run again with --debug for the traceback\n"
     assert capsys.readouterr().err == expected
+
+
+def test_not_enough_memory_is_one_line_that_says_what_to_try(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fail(_: object) -> None:
+        raise MemoryError("Unable to allocate 3 GiB")
+
+    monkeypatch.setattr(this_machine, "_info", fail)
+    assert cli.main(["info"]) == 1
+    expected = (
+        "pyes: error: not enough memory: Unable to allocate 3 GiB; try a smaller population, network or noise table"
+    )
+    assert capsys.readouterr().err.startswith(expected)
 
 
 def test_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch):
