@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*.pyx csrc/*.pxd csrc/core/* csrc/kernels/*)
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*.pyx csrc/*.pxd csrc/core/* csrc/kernels/* csrc/environments/*)
 # Compiled modules are kept: each of the tests' hundreds of processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 # pytest options, for example: make test ARGS='-k noise -x'

@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say of the build: the extension module, ``conf/`` as ``pyes.conf``, the README's links.
+"""What pyproject.toml cannot say of the build: the extension, ``conf/`` as ``pyes.conf``, a header, the README's links.
 
 ``PYES_DEBUG_BUILD=1`` builds without optimisation, with debug symbols and with warnings as errors.
 """
@@ -16,6 +16,7 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
+HEADER = "pyes_environment.h"  # for environments of users in C
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # has no limited API: a wheel of its own
 
 UNIX_FLAGS = [
@@ -40,8 +41,9 @@ def compile_flags() -> list[str]:
 
 
 def kernel_sources() -> list[str]:
-    """Every kernel file, relative to the project's root."""
-    return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "csrc" / "kernels").glob("*.c"))
+    """Every kernel and every environment in C, relative to the project's root."""
+    folders = (ROOT / "csrc" / "kernels", ROOT / "csrc" / "environments")
+    return sorted(path.relative_to(ROOT).as_posix() for folder in folders for path in folder.glob("*.c"))
 
 
 def included_files() -> list[str]:
@@ -105,9 +107,13 @@ def description() -> str:
 setup(
     long_description=description(),
     long_description_content_type="text/markdown",
-    packages=[*find_packages(include=["pyes", "pyes.*"]), *conf_packages()],
-    package_dir={"pyes.conf": "conf"},
-    package_data={"pyes": ["py.typed", "*.pyi"], **{name: ["*.yaml"] for name in conf_packages()}},
+    packages=[*find_packages(include=["pyes", "pyes.*"]), *conf_packages(), "pyes.include"],
+    package_dir={"pyes.conf": "conf", "pyes.include": "csrc"},
+    package_data={
+        "pyes": ["py.typed", "*.pyi"],
+        "pyes.include": [HEADER],
+        **{name: ["*.yaml"] for name in conf_packages()},
+    },
     include_package_data=False,
     ext_modules=[core_extension()],
     cmdclass={"build_ext": BuildSideBySide},

@@ -20,6 +20,7 @@ from cpython.buffer cimport (
     PyObject_CheckBuffer,
     PyObject_GetBuffer,
 )
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cython cimport final
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
@@ -43,5 +44,6 @@ include "core/instructions.pxi"
 include "core/networks.pxi"
 include "core/observations.pxi"
 include "core/actions.pxi"
+include "core/environment.pxi"
 include "core/policy.pxi"
 include "core/batch.pxi"

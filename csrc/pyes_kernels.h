@@ -31,6 +31,8 @@
 #include <float.h>
 #include <stdint.h>
 
+#include "pyes_environment.h"
+
 #if defined(__FAST_MATH__)
 #error "pyes needs IEEE arithmetic: build without -ffast-math"
 #endif
@@ -341,6 +343,84 @@ void pyes_box_action(int64_t n, enum pyes_action action, int64_t bins, const flo
  * @param low, high (n)     not read for CHOICE and SIGN */
 void pyes_mixed_action(int64_t n, const int64_t *actions, const int64_t *widths, const float *outputs,
                        const float *low, const float *high, float *out);
+
+/* ---- Episodes in C (kernels/episode.c) -------------------------------------------------------------------------- */
+
+enum { PYES_GUARD = 64 }; /* bytes behind the memory of an environment that it must not change */
+
+/* One environment with the memory of one episode of it. */
+struct pyes_world {
+    const struct pyes_environment *environment;
+    void *state;        /* state_bytes, then PYES_GUARD bytes of PYES_GUARD_BYTE */
+    void *values;       /* the observation, observation_size of its type; then as many bytes, too */
+    int64_t frame_skip; /* steps of the environment for each action; >= 1 */
+};
+
+enum { PYES_GUARD_BYTE = 0xA5 };
+
+/* What can be wrong with a step; the others return what the environment's step does, PYES_TERMINATED and so on. */
+enum { PYES_WRONG_FLAGS = -1, PYES_WRONG_REWARD = -2, PYES_NAN_OBSERVED = -3 };
+
+/* Begins the episode of a seed: clears the state, and writes the first observation. */
+void pyes_world_reset(const struct pyes_world *world, uint64_t seed);
+
+/* Applies one action frame_skip times, or until the episode ends.
+ * @param action (action_size), or (1) with the choice
+ * @param reward (1)    sum of the rewards, from +0; where the result is PYES_WRONG_REWARD, the one that is wrong
+ * @return the environment's flags. PYES_WRONG_FLAGS: they are neither 0 nor PYES_TERMINATED, PYES_TRUNCATED or both.
+ *         PYES_WRONG_REWARD: the reward is not within reward_low and reward_high. */
+int pyes_world_step(const struct pyes_world *world, const float *action, double *reward);
+
+/* 0; 1 if the environment wrote behind its state, 2 if behind its observation. */
+int pyes_world_damage(const struct pyes_world *world);
+
+/* An episode of a policy in a world: all that a timestep reads and writes. */
+struct pyes_episode {
+    const struct pyes_world *world;
+    /* What the policy observes. */
+    int64_t observed;     /* values */
+    const int64_t *seen;  /* (observed) index of each in the environment's observation, -1: always 0; NULL: all */
+    float *whole;         /* (observation_size); read only with `seen` */
+    float *observation;   /* (observed) */
+    const float *mean;    /* (observed); NULL: not normalised */
+    const float *inverse_std; /* (observed) */
+    float limit;
+    float *input; /* (observed) */
+    double *sums; /* (2, observed), see pyes_collect; NULL: none */
+    /* Its network, see pyes_policy_forward. */
+    enum pyes_level level;
+    int64_t layer_count;
+    const struct pyes_layer *layers;
+    const float *packed;
+    float *state;
+    float *scratch;
+    /* Its action. */
+    int64_t outputs;
+    int64_t components; /* 0: the choice of the largest output */
+    enum pyes_action action;
+    int64_t bins;
+    const float *low;  /* (components) */
+    const float *high; /* (components) */
+    float *chosen;     /* (components), or (1) with a choice */
+    /* Its noise: `purpose` and so on are the stream's; deviation 0: none. */
+    double deviation;
+    float *noisy; /* (2 * components) */
+    uint64_t seed, word;
+    uint32_t purpose, generation, member, number;
+    /* What there is so far. */
+    double total;
+    int64_t length;
+};
+
+/* Reads the world's observation: seen (observed) as float. @return 0, or PYES_NAN_OBSERVED */
+int pyes_episode_observe(struct pyes_episode *episode);
+
+/* Goes on with an episode for at most so many timesteps: act, step, add up, observe.
+ * @pre   the observation was read by pyes_episode_observe
+ * @return 0: the episode goes on. Otherwise it is over, as pyes_world_step says, or by PYES_NAN_OBSERVED.
+ * @note  Equal bits to one call a timestep of the functions above and pyes_world_step, which is what Python does. Each
+ *        float64 sum is in the order of timesteps. */
+int pyes_episode_run(struct pyes_episode *episode, int64_t timesteps);
 
 /* ---- Board (kernels/board.c) -------------------------------------------------------------------------------------
  *

@@ -1,6 +1,27 @@
 # Mirror of pyes_kernels.h, whose contracts hold here too.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
+cdef extern from "pyes_environment.h" nogil:
+    enum:
+        PYES_ENVIRONMENT_ABI
+        PYES_OBSERVE_FLOAT64
+        PYES_TERMINATED
+        PYES_TRUNCATED
+    struct pyes_environment:
+        uint32_t abi, size
+        const char *name
+        void (*reset)(void *state, uint64_t seed, void *observation, const void *user)
+        int (*step)(void *state, const float *action, void *observation, double *reward, const void *user)
+        const void *user
+        uint64_t state_bytes
+        uint32_t observation_type, observation_size, choices, action_size
+        const double *observation_low
+        const double *observation_high
+        const float *action_low
+        const float *action_high
+        double reward_low, reward_high
+        uint64_t time_limit
+
 cdef extern from "pyes_kernels.h" nogil:
     enum pyes_value:
         PYES_BYTE
@@ -105,6 +126,51 @@ cdef extern from "pyes_kernels.h" nogil:
                          const float *high, float *out)
     void pyes_mixed_action(int64_t n, const int64_t *actions, const int64_t *widths, const float *outputs,
                            const float *low, const float *high, float *out)
+
+    enum:
+        PYES_GUARD
+        PYES_GUARD_BYTE
+        PYES_WRONG_FLAGS
+        PYES_WRONG_REWARD
+        PYES_NAN_OBSERVED
+    struct pyes_world:
+        const pyes_environment *environment
+        void *state
+        void *values
+        int64_t frame_skip
+    void pyes_world_reset(const pyes_world *world, uint64_t seed)
+    int pyes_world_step(const pyes_world *world, const float *action, double *reward)
+    int pyes_world_damage(const pyes_world *world)
+    struct pyes_episode:
+        const pyes_world *world
+        int64_t observed
+        const int64_t *seen
+        float *whole
+        float *observation
+        const float *mean
+        const float *inverse_std
+        float limit
+        float *input
+        double *sums
+        pyes_level level
+        int64_t layer_count
+        const pyes_layer *layers
+        const float *packed
+        float *state
+        float *scratch
+        int64_t outputs, components, bins
+        pyes_action action
+        const float *low
+        const float *high
+        float *chosen
+        double deviation
+        float *noisy
+        uint64_t seed, word
+        uint32_t purpose, generation, member, number
+        double total
+        int64_t length
+    int pyes_episode_observe(pyes_episode *episode)
+    int pyes_episode_run(pyes_episode *episode, int64_t timesteps)
 
     void pyes_board_open(int64_t count, int64_t *cursor, int32_t *states)
     int64_t pyes_board_claim(int64_t count, int32_t worker, int64_t *cursor, int32_t *states)

@@ -8,6 +8,7 @@
     pyes.maximize(function, theta, ...)        any black-box function
     pyes.OpenAIES(theta, ...)                  ask / tell; so every other algorithm: pyes.ARS, pyes.CMAES ...
     pyes.Algorithm, pyes.AlgorithmConfig       for an algorithm of your own; its members are a pyes.Population
+    pyes.include_dir() -> str                  where the header of environments in C is
     pyes.NoiseTable(entries, seed, dtype)      the shared noise table
 
 Names are imported when first used, so that ``import pyes`` is quick and needs neither torch nor a simulator.
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pyes.reports.runs import Run as Run
     from pyes.reports.runs import read as read
     from pyes.reports.tables import table as table
+    from pyes.tasks.native import include_dir as include_dir
     from pyes.training.loop import RunResult as RunResult
     from pyes.training.loop import train as train
 
@@ -54,6 +56,7 @@ _HOMES = {
     "Population": "pyes.algorithms.population",
     "Run": "pyes.reports.runs",
     "RunResult": "pyes.training.loop",
+    "include_dir": "pyes.tasks.native",
     "load": "pyes.reports.replay",
     "make_env": "pyes.reports.replay",
     "maximize": "pyes.blackbox",

@@ -15,6 +15,7 @@ OPEN: dict[str, dict[str, Any]] = {
     "function": {"factory": "pyes.tasks.functions:quadratic", "dim": 3},
     "gym": {"env_id": "CartPole-v1"},
     "gymnasium": {"env_id": "Acrobot-v1"},
+    "native": {"env_id": "CartPole-v1"},
     "python": {"factory": "user_tasks:point", "env_kwargs": {"size": 3}},
 }
 NAMES = sorted({path.stem for path in CONF.glob("*.yaml")} - {"environment"})

@@ -10,6 +10,7 @@ import re
 import runpy
 import shlex
 import shutil
+import subprocess
 import sys
 import textwrap
 import typing
@@ -69,7 +70,7 @@ for where, language, text in BLOCKS:
     if language == "sh":
         lines = (line.split("  #")[0].strip() for line in text.splitlines())
         LINES.setdefault(where.partition(":")[0], []).extend(line for line in lines if line and line[0] != "#")
-TITLE = re.compile(r"# (\w+\.py)\n")  # a program may name itself as a module
+TITLE = re.compile(r"(?:#|/\*) (\w+\.(?:py|c))(?: \*/)?\n")  # a program may name itself as a module, or in C
 #: What `make test` runs of the programs.
 QUICK = ("README.md", "examples/ask_tell.py")
 
@@ -246,6 +247,9 @@ def test_commands_of_a_page_run_in_its_order(page: str, server: None, home: Path
         words = [word for word in shlex.split(line) if not word.startswith("PYTHONPATH=")]
         if words[0] == "make":
             assert set(words[1:]) <= make_targets(), line
+        elif words[0] == "cc":
+            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+            subprocess.run(line, shell=True, cwd=folder, check=True, env={**os.environ, "PATH": path})
         elif words[0] == "pyes":
             check(words[1:], folder, f"generations={generations}", f"run_dir=made/{number}")
         else:

@@ -109,6 +109,22 @@ cdef class _ActionHead:
         self.noise_word = 0
         return 0
 
+    cdef int describe(self, pyes_episode *episode, int64_t choices, int64_t size) except -1:
+        """Fill in the action of an environment with so many choices, or a box of this size."""
+        if (self.mode < 0) != (choices > 0) or (self.mode < 0 and (self.outputs != choices or self.start)):
+            raise ValueError(f"environment: got {choices} choices, expected those of this policy")
+        if self.mode >= 0 and self.components != size:
+            raise ValueError(f"environment: got actions of {size} numbers, expected {self.components}")
+        if self.mode < 0:  # a choice, for which the caller has a place
+            return 0
+        episode.noisy = self.noisy
+        episode.components, episode.bins, episode.action = self.components, self.bins, <pyes_action>self.mode
+        episode.low, episode.high, episode.chosen = self.low, self.high, self.action
+        episode.deviation = self.deviation if self.noise_enabled and self.mode != PYES_BINS else 0
+        episode.seed, episode.word, episode.purpose = self.seed, self.noise_word, ACTION_PURPOSE
+        episode.generation, episode.member, episode.number = self.generation, self.member, self.episode
+        return 0
+
     cdef int64_t choose(self, int64_t n, const float *outputs) noexcept:
         """Return the choice of argmax among n outputs, or store the action and return 0."""
         if self.mode < 0:

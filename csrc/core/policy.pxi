@@ -1,5 +1,8 @@
 # PolicyRunner: reads an observation, runs a network, and chooses an action.
 
+cdef int64_t SIGNALS_EVERY = 100_000  # timesteps without a look for Ctrl-C
+
+
 cdef class PolicyRunner:
     """A policy network and its choice of action, one call per timestep.
 
@@ -151,6 +154,81 @@ cdef class PolicyRunner:
         """
         _read_observation(observation, self.observation_size, self.observation)
         _check_numbers(self.observation_size, self.observation)
+
+    @property
+    def compiled(self):
+        """Whether `run` can run episodes: a network of instructions, and an action that is one choice or box."""
+        return isinstance(self.network, _Compiled) and self.head.mode != MIXED
+
+    def run(self, CompiledEnvironment environment, seed, limit, seen=None):  # IN
+        """Run the episode of a seed in an environment in C, without Python and without the GIL.
+
+        Parameters
+        ----------
+        environment : CompiledEnvironment
+        seed : int
+            0 <= seed < 2**64.
+        limit : int
+            Timesteps after which the episode ends.
+        seen : int64 (observation_size,), optional
+            Which value of the environment's observation each value that the policy reads is, -1 for 0; all by default.
+
+        Returns
+        -------
+        float, int, array
+            Return, length and last observation, with the bits of as many calls of ``act`` and ``environment.step``.
+
+        Raises
+        ------
+        ValueError
+            An observation has NaN, sizes do not fit, or the environment broke its contract.
+        """
+        cdef pyes_episode episode
+        cdef int64_t most = <int64_t>_integer("limit", limit, 1 << 63)
+        cdef int64_t chunk
+        cdef int flags
+        cdef float choice
+        self._prepare(&episode, environment, seen)
+        if episode.chosen == NULL:
+            episode.chosen = &choice
+        whole_array = _aligned(0 if seen is None else environment.environment.observation_size)
+        episode.whole = <float *>_out("whole", whole_array, FLOAT32)
+        pyes_world_reset(&environment.world, _seed(seed))
+        environment._check_memory()
+        flags = pyes_episode_observe(&episode)
+        while flags == 0 and episode.length < most:
+            chunk = min(most - episode.length, SIGNALS_EVERY)
+            with nogil:
+                flags = pyes_episode_run(&episode, chunk)
+            PyErr_CheckSignals()
+        self.head.noise_word = episode.word
+        environment._check_memory()
+        environment._refuse(flags, episode.total)
+        if flags == PYES_NAN_OBSERVED:
+            _check_numbers(self.observation_size, self.observation)
+        return episode.total, episode.length, environment._observation()
+
+    cdef int _prepare(self, pyes_episode *episode, CompiledEnvironment environment, object seen) except -1:
+        """Fill in all that is the same in every timestep."""
+        if not self.compiled:
+            raise ValueError("this policy has a network or an action that only Python runs, expected instructions")
+        memset(episode, 0, sizeof(pyes_episode))
+        cdef Py_ssize_t size = environment.environment.observation_size
+        if seen is None and self.observation_size != size:
+            raise ValueError(f"environment: got {size} values in an observation, expected {self.observation_size}")
+        if seen is not None:
+            episode.seen = <const int64_t *>_in("seen", seen, INT64)
+            if len(seen) != self.observation_size or not ((seen >= -1) & (seen < size)).all():
+                raise ValueError(f"seen: got {seen.tolist()}, expected {self.observation_size} indices below {size}, or -1")
+        episode.world = &environment.world
+        episode.observed, episode.observation, episode.input = self.observation_size, self.observation, self.input
+        episode.mean, episode.inverse_std, episode.limit = self.mean, self.inverse_std, self.observation_limit
+        episode.sums = self.sums
+        cdef _Compiled network = <_Compiled>self.network
+        episode.level, episode.layer_count, episode.layers = network.level, network.layer_count, network.layers
+        episode.packed, episode.state, episode.scratch = network.packed, network.state, network.scratch
+        episode.outputs = self.outputs
+        return self.head.describe(episode, environment.environment.choices, environment.environment.action_size)
 
     cdef int64_t _choose(self) except? -1:
         """Act on the observation that was read; return the choice of argmax, or store the action and return 0."""

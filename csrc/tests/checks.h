@@ -54,5 +54,6 @@ void test_networks(enum pyes_level level);
 void test_float_control(enum pyes_level level);
 void test_actions(void);
 void test_board(void);
+void test_episodes(void);
 
 #endif

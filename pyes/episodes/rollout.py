@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import tasks
+from pyes._core import PolicyRunner
 from pyes.config import TaskConfig
 from pyes.episodes.batch import Batch, Plan
+from pyes.episodes.native import NativeRollout, fits
 from pyes.errors import TaskError
 from pyes.networks import Runner
 from pyes.tasks import Task
@@ -57,6 +59,17 @@ class Rollout:
         return self.task.behaviour(self._observation)
 
 
+AnyRollout = Rollout | NativeRollout
+
+
+def rollout_of(task: Task, runner: Runner) -> AnyRollout:
+    """Return what runs a policy in a task: without Python per timestep where that is possible."""
+    if fits(task, runner):
+        assert isinstance(runner, PolicyRunner)
+        return NativeRollout(task, runner)
+    return Rollout(task, runner)
+
+
 def _check_reward(reward: Any) -> None:
     """Refuse a reward that is no number.
 
@@ -98,7 +111,7 @@ class TaskEvaluator:
     def __init__(self, task: Task, plan: Plan) -> None:
         assert plan.policy is not None
         self._seed = plan.seed
-        self._rollout = Rollout(task, plan.policy.runner(reference_batch=plan.reference_batch))
+        self._rollout = rollout_of(task, plan.policy.runner(reference_batch=plan.reference_batch))
         self._clip = plan.policy.observation_clip
         self._limit = 0
         self._generation = 0

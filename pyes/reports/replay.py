@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyes import config as configuration
 from pyes import tasks
 from pyes.config import TaskConfig, TrainConfig
-from pyes.episodes.rollout import Rollout, TaskEvaluator
+from pyes.episodes.rollout import AnyRollout, TaskEvaluator, rollout_of
 from pyes.errors import ConfigError, RunDirectoryError, TaskError
 from pyes.networks import Policy
 from pyes.numerics import streams
@@ -230,12 +230,12 @@ def run_episodes(
         raise ConfigError(f"episodes is {episodes}, expected 1 or more")
     if seed is not None and not 0 <= seed < 2**64:
         raise ConfigError(f"seed is {seed}, expected 0 or more and less than 2**64")
-    rollout = Rollout(task, policy.runner)
+    rollout = rollout_of(task, policy.runner)
     seeds = draw(policy.seed if seed is None else seed, episodes)
     return EvaluationResult.of([_episode(policy, rollout, int(environment_seed)) for environment_seed in seeds])
 
 
-def _episode(policy: Policy, rollout: Rollout, environment_seed: int) -> tuple[float, int]:
+def _episode(policy: Policy, rollout: AnyRollout, environment_seed: int) -> tuple[float, int]:
     policy.reset()
     with _named(_name(policy), environment_seed):
         return rollout.run(environment_seed, rollout.task.max_timesteps)

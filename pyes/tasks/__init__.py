@@ -4,6 +4,7 @@
     wrapped     environments with Gymnasium's interface, made by gymnasium, gym and python
     bullet, mujoco, atari    families of Gymnasium's environments with an implementation of pyes
     envpool     many environments stepped in one call
+    native      environments in C
     function    a plain function of theta
     encoded     observations in the form that the policy reads
     environment a task with Gymnasium's interface, for `pyes.make_env`

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from pyes._core import CompiledEnvironment
 from pyes.config import TaskConfig
 from pyes.errors import TaskError
 from pyes.networks import ObservationEncoder
@@ -61,6 +62,8 @@ class Task(Closing, abc.ABC):
         Indices in the flattened observation of each named part, if ``observation_space`` has no named parts.
     encoder : ObservationEncoder or None
         Turns the environment's own observations into those of this task; set by `pyes.tasks.make`.
+    native : CompiledEnvironment or None
+        The environment itself if it is in C, and a timestep of this task is one of it and ``encoder``, no more.
     """
 
     #: Settings of the kind.
@@ -78,6 +81,7 @@ class Task(Closing, abc.ABC):
     observation_space: gymnasium.Space[Any] | None = None
     parts: Mapping[str, range] = {}
     encoder: ObservationEncoder | None = None
+    native: CompiledEnvironment | None = None
 
     @classmethod
     def suited(cls, config: Any) -> "type[Task]":

@@ -35,6 +35,7 @@ class EncodedTask(TaskAround):
     def __init__(self, task: Task, encoder: ObservationEncoder, observed: bool) -> None:
         super().__init__(task)
         self._encode = self.encoder = encoder
+        self.native = task.native
         # Hidden numbers that stay, as zeros, leave an array its shape.
         self.observation_shape = task.observation_shape if encoder.size == task.observation_size else (encoder.size,)
         self._observed = observed

@@ -31,6 +31,7 @@ NEEDS = {
     "task=gym": ["task.env_id=CartPole-v1"],
     "task=function": ["task.factory=pyes.tasks.functions:quadratic", "task.dim=3"],
     "task=envpool": ["task.env_id=CartPole-v1"],
+    "task=native": ["task.env_id=CartPole-v1"],
     "task=python": ["task.factory=gymnasium:make", "++task.env_kwargs.id=Acrobot-v1"],
     "network=torch": ["network.module=torch.nn:Linear"],
 }

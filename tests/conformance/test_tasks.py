@@ -36,6 +36,7 @@ from tests import task_options
 MORE: dict[str, TaskConfig] = {
     f"envpool {env_id}": task_options.option("envpool", env_id=env_id) for env_id in ("Pendulum-v1", "HalfCheetah-v5")
 }
+MORE["native Pendulum-v1"] = task_options.option("native", env_id="Pendulum-v1", frame_skip=2)
 #: The environment of the tests whose observations have parts, and actions of another space each.
 PARTS = {
     f"python {actions}": task_options.option(
@@ -50,7 +51,7 @@ PARTS = {
 CONFIGS = {name: task_options.option(name) for name in task_options.NAMES if name != "gym"} | MORE | PARTS
 #: What `make test` runs: an environment of each kind and each simulator.
 QUICK = {
-    "cart_pole", "lunar_lander", "envpool Pendulum-v1", "function", "python", "maze", "pong", "hopper_bullet",
+    "cart_pole", "lunar_lander", "envpool Pendulum-v1", "function", "native", "python", "maze", "pong", "hopper_bullet",
     "hopper_mujoco", *PARTS,
 }  # fmt: skip
 #: Digests of the first episodes of those tasks that this process has made.

@@ -1,0 +1,13 @@
+/* The environments that come with pyes. Each enters by the public header, as those of users do.
+ *
+ * Each follows the environment whose name it has, timestep by timestep, but for the last bits of sines and cosines, and
+ * but for its starts: those are drawn by pyes_random. */
+#ifndef PYES_ENVIRONMENTS_H
+#define PYES_ENVIRONMENTS_H
+
+#include "../pyes_environment.h"
+
+extern const struct pyes_environment pyes_cart_pole;
+extern const struct pyes_environment pyes_pendulum;
+
+#endif
