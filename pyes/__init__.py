@@ -3,6 +3,8 @@
     pyes.train(config) -> RunResult            train a policy
     pyes.load(run, generation) -> Policy       action = policy(observation); its last center, or another one, or "best"
     pyes.make_env(run) -> gymnasium.Env        the environment that it was trained in
+    pyes.read(runs) -> list of pyes.Run        their settings, and their metrics as NumPy arrays
+    pyes.plot(runs, output), pyes.table(runs)  learning curves in a figure, final returns in a table
     pyes.maximize(function, theta, ...)        any black-box function
     pyes.OpenAIES(theta, ...)                  ask / tell; so every other algorithm: pyes.ARS, pyes.CMAES ...
     pyes.Algorithm, pyes.AlgorithmConfig       for an algorithm of your own; its members are a pyes.Population
@@ -35,8 +37,12 @@ if TYPE_CHECKING:
     from pyes.config.algorithm import AlgorithmConfig as AlgorithmConfig
     from pyes.networks import Policy as Policy
     from pyes.numerics.noise import NoiseTable as NoiseTable
+    from pyes.reports.plots import plot as plot
     from pyes.reports.replay import load as load
     from pyes.reports.replay import make_env as make_env
+    from pyes.reports.runs import Run as Run
+    from pyes.reports.runs import read as read
+    from pyes.reports.tables import table as table
     from pyes.tasks.native import include_dir as include_dir
     from pyes.training.loop import RunResult as RunResult
     from pyes.training.loop import train as train
@@ -48,11 +54,15 @@ _HOMES = {
     "NoiseTable": "pyes.numerics.noise",
     "Policy": "pyes.networks",
     "Population": "pyes.algorithms.population",
+    "Run": "pyes.reports.runs",
     "RunResult": "pyes.training.loop",
     "include_dir": "pyes.tasks.native",
     "load": "pyes.reports.replay",
     "make_env": "pyes.reports.replay",
     "maximize": "pyes.blackbox",
+    "plot": "pyes.reports.plots",
+    "read": "pyes.reports.runs",
+    "table": "pyes.reports.tables",
     "train": "pyes.training.loop",
 }
 

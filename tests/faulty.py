@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -62,7 +63,8 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
         settings = {"fault": fault, "every": every, "once": once, "sleep": sleep, "cgroup": cgroup}
         settings |= json.loads(os.environ.get("FAULTY", "{}"))
         fault = settings["fault"]
-        self._faults = [""] if fault.endswith("_at_start") else fault.split(",")  # what episodes do
+        self._faults = [""] if fault.endswith(("_at_start", "_at_reset")) else fault.split(",")  # what episodes do
+        self._at_reset = fault if fault.endswith("_at_reset") else ""
         self._every, self._once, self._sleep = settings["every"], settings["once"], settings["sleep"]
         self._cgroup = settings["cgroup"]  # of limited memory, for the fault "oom"
         if fault == "make":
@@ -80,12 +82,19 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
         if fault == "kill_parent_at_start":
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(3600)  # until the kernel ends this process, too
+        if fault == "child_at_start":
+            _start_child()
         if fault == "hang_at_start" and not (Path(self._once) / "hung").exists():
             (Path(self._once) / "hung").touch()
             time.sleep(3600)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
+        if self._at_reset == "child_at_reset":
+            _start_child()
+        if self._at_reset == "fork_at_reset" and os.fork() == 0:
+            time.sleep(3600)
+            os._exit(0)
         self._seed = seed or 0
         self._fault = self._faults[self._seed // self._every % len(self._faults)]
         self._target = self.np_random.uniform(-1, 1, 2)
@@ -169,6 +178,11 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
         (Path(self._cgroup) / "cgroup.procs").write_text(str(os.getpid()))
         taken = [b"x" * 2**20 for _ in range(1024)]
         raise RuntimeError(f"{len(taken)} MiB were there to take")
+
+
+def _start_child() -> None:
+    """Start a process that nobody ends, in a session of its own, with a child."""
+    subprocess.Popen(["sh", "-c", "sleep 3600; true"], start_new_session=True)
 
 
 gymnasium.register("Faulty-v0", entry_point=Faulty)

@@ -5,41 +5,84 @@ Owns exit statuses, ``--debug``, and the choice of the command.
 
 import os
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 
-from pyes.cli.output import describe
+from pyes.cli.output import describe, unwritten
 from pyes.errors import PyesError
-from pyes.system.lifetime import raising_stop
+from pyes.system.lifetime import INTERRUPTED, raising_stop
+from pyes.system.text import counted
 
-_INTERRUPTED = 130
+_THREAD_SECONDS = 5.0  # that threads of an environment may take to end
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0, 1 (failure), 2 (bad input) or 130 (interrupted)."""
+    """Run one command and return its exit status: 0, 1 (failure), 2 (bad input) or 130 (interrupted).
+
+    Without arguments those of the process are taken, which then ends within some seconds, whatever threads it has.
+    """
+    status = _status(argv)
+    others = [each for each in threading.enumerate() if each is not threading.current_thread() and not each.daemon]
+    if argv is None and others:  # Python waits for them
+        threading.Thread(target=_end_without, args=(others, status), daemon=True).start()
+    return status
+
+
+def _end_without(threads: list[threading.Thread], status: int) -> None:
+    """End this process if threads of an environment keep it."""
+    time.sleep(_THREAD_SECONDS)
+    left = [each.name for each in threads if each.is_alive()]
+    if left and sys.stderr is not None:
+        text = f"{counted(len(left), 'thread')} of an environment ({', '.join(left)})"
+        print(
+            f"pyes: ended {text} {_THREAD_SECONDS:g} s after the last line; let close() end threads, or make them "
+            "daemons",
+            file=sys.stderr,
+            flush=True,
+        )
+    os._exit(status)
+
+
+def _status(argv: Sequence[str] | None) -> int:
     arguments, training = _split(list(sys.argv[1:] if argv is None else argv))
     debug = "--debug" in arguments
     sys.path.insert(0, "")  # as with `python -m pyes`: the user's own modules are in the current folder
     _one_thread_per_process()
     try:
-        with raising_stop():
-            _run([each for each in arguments if each != "--debug"], training)
+        with raising_stop() if _runs_environments(arguments) else nullcontext():
+            status = _exit_status([each for each in arguments if each != "--debug"], training)
         if sys.stdout is not None:
             sys.stdout.flush()
-        return 0
-    except SystemExit as end:  # raised by argparse and Hydra, for example after --help
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        return status
     except KeyboardInterrupt:
-        return _INTERRUPTED
-    except BrokenPipeError:  # the reader of the output has closed it, as in `pyes info | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return INTERRUPTED
     except Exception as error:
+        blocked = unwritten()
+        if isinstance(error, OSError):
+            error = blocked or error
+        if isinstance(error, BrokenPipeError):  # the reader of the output has closed it, as in `pyes info | head -1`
+            return 1
         if debug:
             traceback.print_exc()
         if sys.stderr is not None:  # otherwise print would use standard output
             print(f"pyes: error: {describe(error)}", file=sys.stderr)
         return error.exit_status if isinstance(error, PyesError) else 1
+
+
+def _exit_status(arguments: list[str], training: list[str]) -> int:
+    """Run the command; return its exit status where it says one, as argparse and Hydra do after ``--help``."""
+    try:
+        _run(arguments, training)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+def _runs_environments(arguments: list[str]) -> bool:
+    return any(each in arguments[:2] for each in ("train", "evaluate", "replay", "video"))  # --debug may come first
 
 
 def _one_thread_per_process() -> None:

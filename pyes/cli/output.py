@@ -1,23 +1,41 @@
 """Output of the commands: only results on standard output, an error as one line.
 
-Owns the conversion to JSON, the text of an error, and the redirection of what environments print. Knows no command.
+Owns the conversion to JSON, the text of an error, the redirection of what environments print, and the end of processes
+that they leave. Knows no command.
 """
 
 import contextlib
+import errno
 import json
 import math
 import os
 import sys
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from typing import Any
 
 from pyes.errors import PyesError
+from pyes.system.descendants import children, end_children
+from pyes.system.files import NO_MEMORY, what_to_try
 from pyes.system.text import one_line
 
 
 @contextlib.contextmanager
-def standard_output() -> Iterator[None]:
-    """Redirect what environments print to standard error, so that standard output has only results."""
+def running_environments() -> Iterator[None]:
+    """Redirect what environments print to standard error, and end the processes that they leave.
+
+    So standard output has only results.
+    """
+    before = children()
+    try:
+        with _standard_output():
+            yield
+    finally:
+        end_children(but={*before, getattr(resource_tracker._resource_tracker, "_pid", None) or 0})
+
+
+@contextlib.contextmanager
+def _standard_output() -> Iterator[None]:
     if sys.stdout is None or sys.stderr is None:  # closed at start: their descriptors may belong to other files now
         yield
         return
@@ -39,6 +57,19 @@ def tell(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def unwritten() -> OSError | None:
+    """Return why standard output cannot take what has been printed, if so; drop that, and all that follows."""
+    if sys.stdout is None:
+        return None
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        error.filename = "standard output"
+        return error
+    return None
+
+
 def print_json(values: dict[str, Any]) -> None:
     """Print values as JSON, with null for NaN and infinity."""
     print(json.dumps({key: _finite(value) for key, value in values.items()}, allow_nan=False))
@@ -54,5 +85,12 @@ def describe(error: Exception) -> str:
     """Return an error as one line."""
     if isinstance(error, PyesError):
         return " ".join([one_line(str(error)), *getattr(error, "__notes__", [])])
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        error = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    if isinstance(error, OSError) and (advice := what_to_try(error)):
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}; {advice}"
     text = one_line(str(error))
+    if isinstance(error, MemoryError):
+        return f"not enough memory{': ' if text else ''}{text}; {NO_MEMORY}"
     return f"{type(error).__name__}{': ' if text else ''}{text}; run again with --debug for the traceback"

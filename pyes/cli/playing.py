@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_run, index
-from pyes.cli.output import print_json, standard_output, tell
+from pyes.cli.output import print_json, running_environments, tell
 from pyes.errors import PyesError
 from pyes.system.text import counted, rounded, spread
 
@@ -25,7 +25,7 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 def _evaluate(options: argparse.Namespace) -> None:
     from pyes.reports import replay
 
-    with standard_output():
+    with running_environments():
         evaluation = replay.evaluate(
             options.run, episodes=options.episodes, seed=options.seed, generation=options.generation
         )
@@ -51,7 +51,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
 def _replay(options: argparse.Namespace) -> None:
     from pyes.reports import replay
 
-    with standard_output():
+    with running_environments():
         if options.video is None:
             with replay.open(options.run) as individuals:
                 playback = individuals.play(options.generation, options.member)

@@ -6,8 +6,8 @@ import json
 import math
 from pathlib import Path
 
-from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_output, add_run
-from pyes.cli.output import standard_output, tell
+from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_output, add_run, count
+from pyes.cli.output import running_environments, tell
 from pyes.system.text import counted
 
 
@@ -30,13 +30,23 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--x", choices=choices, default="timesteps", help="horizontal axis (default: timesteps)")
     bands = "range: mean, minimum and maximum; iqm: interquartile mean and bootstrap interval (default: range)"
     parser.add_argument("--band", choices=("range", "iqm"), default="range", help=bands)
+    parser.add_argument("--width", metavar="INCHES", type=float, help="width of the figure (default: 7.2)")
+    parser.add_argument("--height", metavar="INCHES", type=float, help="height of the figure (default: 4.5)")
+    parser.add_argument("--title", help="title (default: the task)")
+    labels = "label of each group, with commas between them, in the order drawn (default: what distinguishes it)"
+    parser.add_argument("--labels", type=lambda text: text.split(","), default=[], help=labels)
+    orders = "given: by first run; label: numbers by value; return: highest last return first (default: given)"
+    parser.add_argument("--order", choices=("given", "label", "return"), default="given", help=orders)
+    parser.add_argument("--logy", action="store_true", help="logarithmic vertical axis")
+    smooth = "each point is the mean of the last N points (default: 1)"
+    parser.add_argument("--smooth", metavar="N", type=count, default=1, help=smooth)
 
 
 def _plot(options: argparse.Namespace) -> None:
     from pyes.reports import plots
 
-    plots.plot(options.run, options.output, x=options.x, band=options.band)
-    print(options.output)
+    names = ("x", "band", "width", "height", "title", "labels", "order", "logy", "smooth")
+    print(plots.plot(options.run, options.output, **{name: getattr(options, name) for name in names}))
 
 
 def _returns(text: str) -> list[float]:
@@ -89,7 +99,7 @@ def _add_map(parser: argparse.ArgumentParser) -> None:
 def _map(options: argparse.Namespace) -> None:
     from pyes.reports import maps
 
-    with standard_output():
+    with running_environments():
         maps.draw(options.run, options.output, method=options.method)
     print(options.output)
 
@@ -104,7 +114,7 @@ def _add_video(parser: argparse.ArgumentParser) -> None:
 def _video(options: argparse.Namespace) -> None:
     from pyes.reports import video
 
-    with standard_output():
+    with running_environments():
         video.record(
             options.run,
             options.output,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pyes.cli.output import describe, standard_output
+from pyes.cli.output import describe, running_environments
 from pyes.cli.overrides import GROUPS_WITHOUT_KEYS, directed, path_of
 from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
 from pyes.config.registry import kinds_with_key
@@ -97,7 +97,11 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
             return False
         config.hydra.mode = RunMode.RUN
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
-        _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises the job's error
+        try:
+            _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises the job's error
+        except OSError as error:  # of Hydra's own files in it; a full disk is not named
+            error.filename = error.filename or config.hydra.run.dir
+            raise
     return True
 
 
@@ -160,7 +164,7 @@ def _run_job(config: Any) -> float | None:
         from pyes.training import loop
 
         gc.enable()
-        with standard_output():
+        with running_environments():
             result = loop.train(checked)
     except Exception as error:
         _log_failure(run_dir, error)

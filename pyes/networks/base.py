@@ -17,6 +17,9 @@ from pyes.networks.composer import Composer
 from pyes.networks.named import NamedModule
 from pyes.networks.program import Op, Program
 from pyes.numerics import streams
+from pyes.system.limits import check_fits
+
+_COPIES = 4  # of theta in any run: the center, its gradient, what the workers read, and a worker's own
 
 ActivationName = Literal["identity", "tanh", "relu", "sigmoid", "elu", "leaky_relu", "silu", "gelu", "softsign"]
 
@@ -98,6 +101,9 @@ class Network:
         layers = Composer(observation_size, shape)
         self.compose(layers, outputs)
         program = layers.program()
+        parameters = program.dim * np.dtype(np.float32).itemsize
+        what = f"network: {program.dim:,} parameters, held at least {_COPIES} times: a block"
+        check_fits(_COPIES * parameters, what, "a smaller network")
         zero = self.config.init == "zero"
         return program, np.zeros(program.dim, np.float32) if zero else initial_theta(program, seed)
 

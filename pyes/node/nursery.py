@@ -2,12 +2,14 @@
 
 Owns that process and its control pipe. The first nursery is forked early, while the head has neither threads nor torch.
 If it dies or hangs, it is replaced by one that may inherit both. Knows nothing of batches. Invariant: no worker
-outlives its nursery (the kernel kills it), and a new nursery waits for their end before it frees their members.
+outlives its nursery (the kernel kills it), and a new nursery waits for their end before it frees their members. On
+Linux nothing that a worker's environment has started outlives the nursery, unless that is killed itself.
 """
 
 import contextlib
 import logging
 import os
+import signal
 import sys
 import time
 import warnings
@@ -21,8 +23,11 @@ from pyes.node.process import holding_signals, prepare
 from pyes.node.supervisor import POLL_SECONDS, Supervisor
 from pyes.node.watch import Watch
 from pyes.node.worker_process import Site
+from pyes.system.descendants import adopt, children, end_children, reap
+from pyes.system.files import what_to_try
 from pyes.system.lifetime import Closing
 from pyes.system.repeats import repeated
+from pyes.system.user_code import signal_with_parent
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +68,7 @@ class Nursery(Closing):
             except OSError as error:
                 self._control.close()
                 raise ClusterError(
-                    f"cannot start the parent of the workers: {error.strerror}; raise the process limit (ulimit -u) or "
-                    "stop other processes"
+                    f"cannot start the parent of the workers: {error.strerror}; {what_to_try(error)}"
                 ) from error
             self._process = process
 
@@ -139,6 +143,7 @@ class Nursery(Closing):
 def _run(supervisor: Supervisor, control: Connection, head_end: Connection, head: int) -> None:
     """Fork the workers of one run, and keep them alive until the head closes its end of the pipe or dies."""
     prepare(head)
+    adopt()
     if supervisor.log is not None:
         supervisor.log()
     head_end.close()
@@ -148,11 +153,47 @@ def _run(supervisor: Supervisor, control: Connection, head_end: Connection, head
         return
     if site is None:
         return
+    orphans = Orphans()
     try:
+        # From now on it does not end with the head, but after it, once it has ended all that is below it. If it is
+        # stopped when the head dies, it goes on.
+        signal_with_parent(signal.SIGCONT, head)
         supervisor.start(site)
-        while control not in connection.wait([control, *supervisor.sentinels], POLL_SECONDS):
+        while os.getppid() == head and control not in connection.wait([control, *supervisor.sentinels], POLL_SECONDS):
             supervisor.check()
-        supervisor.close()
+            orphans.look(supervisor.pids)
+        if os.getppid() == head:
+            supervisor.close()
     except Exception as error:  # such as too little memory: the head tries again with another nursery
         logger.warning("the parent of the workers failed: %s: %s", type(error).__name__, error)
         sys.exit(1)
+    finally:
+        end_children()
+
+
+class Orphans:
+    """Processes that environments started and that this process was given when their parent ended.
+
+    Those of a worker that has just ended are ended as well. Others have put themselves into the background: their
+    worker is not known, so they are left until the end of the run.
+    """
+
+    def __init__(self) -> None:
+        self._workers: set[int] = set()
+        self._left: set[int] = set()  # of workers that live
+        self._new: set[int] = set()  # came before the last call: perhaps of one that had ended just then
+
+    def look(self, workers: set[int]) -> None:
+        """End those that came lately if a worker has ended since the last call.
+
+        Parameters
+        ----------
+        workers : set of int
+            The workers' processes.
+        """
+        if self._workers <= workers:
+            self._left |= self._new
+        else:
+            end_children(but=workers | self._left)
+        found = reap(children() - workers)
+        self._workers, self._left, self._new = workers, found & self._left, found - self._left

@@ -21,6 +21,7 @@ from pyes.node.pipes import STOP, WAKE, send
 from pyes.node.process import holding_signals, kernel_memory_kills, state_of
 from pyes.node.watch import OutOfMemory, Watch
 from pyes.node.worker_process import Site, run_worker
+from pyes.system.files import what_to_try
 from pyes.system.repeats import repeated
 
 logger = logging.getLogger(__name__)
@@ -113,6 +114,11 @@ class Supervisor:
         """Handles that become ready when a worker dies."""
         return [process.sentinel for process in self._processes]
 
+    @property
+    def pids(self) -> set[int]:
+        """The workers' processes."""
+        return {process.pid for process in self._processes}
+
     def check(self) -> None:
         """Replace dead workers, end hung and stopped ones."""
         assert self._board is not None
@@ -156,6 +162,8 @@ class Supervisor:
             return "killed from outside", False
         if code == errno.ENOMEM:
             return "MemoryError", True
+        if code == errno.EMFILE:
+            return f"{os.strerror(code)}; {what_to_try(OSError(code, ''))}", False
         if code < 0:
             return f"killed by signal {-code} ({signal.strsignal(-code)})", True
         return f"exit code {code}", True
@@ -168,6 +176,8 @@ class Supervisor:
         self._fruitless = self._fruitless + 1 if not members and busy == self._busy else 0
         self._busy = busy
         if self._fruitless > 10 + 3 * len(self._processes):
+            if not self._board.errors():  # no worker has got so far
+                self._board.report(slot, why)
             self._board.fatal = True
             send(self._done, WAKE)
             return

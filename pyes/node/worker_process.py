@@ -69,7 +69,7 @@ def run_worker(
         table = NoiseTable.attach(site.table, site.table_seed, site.table_dtype)
     except OSError as error:  # probably the head has just ended and removed it
         logger.warning("worker %d cannot attach to the memory of the head: %s", slot, error)
-        sys.exit(1)
+        sys.exit(errno.EMFILE if error.errno == errno.EMFILE else 1)
     try:
         board.pids[slot] = os.getpid()
         board.started[slot] = time.monotonic()  # making the environment may hang

@@ -1,6 +1,6 @@
-"""Combines several curves: interpolation onto a common grid, a central line and a band.
+"""Combines several runs: curves on a common grid, a central line and a band, an interval of a mean, and a paired test.
 
-Owns the arithmetic of comparisons. Knows no files and no figures. Invariant: equal curves give equal numbers.
+Owns the arithmetic of comparisons. Knows no files and no figures. Invariant: equal input gives equal numbers.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,8 @@ BANDS: tuple[BandKind, ...] = get_args(BandKind)
 _POINTS = 1000  # most points of a common grid: no figure has more pixels
 _RESAMPLES = 2000
 _CONFIDENCE = 0.95
+_ALL_FLIPS = 16  # pairs up to which all changes of sign are tried
+_BLOCKS, _FLIPS = 100, 1000  # of random changes of sign
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,43 @@ def summarise(values: Float64Array, kind: BandKind) -> Band:
     """
     if kind == "range":
         return Band(values.mean(axis=0), values.min(axis=0), values.max(axis=0))
-    draws = np.random.default_rng(0).integers(len(values), size=(_RESAMPLES, len(values)))
-    resampled = np.array([interquartile_mean(values[draw]) for draw in draws])
+    resampled = np.array([interquartile_mean(values[draw]) for draw in _draws(len(values))])  # all at once is too large
+    return Band(interquartile_mean(values), *_interval(resampled))
+
+
+def mean_interval(values: Float64Array) -> tuple[float, float]:
+    """Return the 95 % percentile interval of the mean over the bootstrap resamples of `summarise`."""
+    low, high = _interval(values[_draws(len(values))].mean(axis=1))
+    return float(low), float(high)
+
+
+def sign_flip_test(differences: Float64Array) -> float:
+    """Return the two-sided p of a mean difference of zero, by the signs of paired differences.
+
+    p is the share of all changes of sign, equally likely under the null hypothesis, whose mean is at least as far from
+    zero. With more than `_ALL_FLIPS` pairs it is that of 100,000 random ones, with a fixed seed, and of the signs as
+    they are (Phipson & Smyth 2010, "Permutation P-values Should Never Be Zero").
+    """
+    pairs, rng = len(differences), np.random.default_rng(0)
+    if exact := pairs <= _ALL_FLIPS:
+        blocks = [np.arange(2**pairs)[:, None] >> np.arange(pairs) & 1]
+    else:
+        blocks = [rng.integers(2, size=(_FLIPS, pairs)) for _ in range(_BLOCKS)]
+    sums = np.abs(np.concatenate([(1 - 2 * block) @ differences for block in blocks]))
+    rounding = 1e-12 * np.abs(differences).sum()  # sums that would be equal differ by less
+    extreme = int(np.count_nonzero(sums >= abs(differences.sum()) - rounding))
+    return extreme / len(sums) if exact else (extreme + 1) / (len(sums) + 1)
+
+
+def _draws(count: int) -> NDArray[np.int64]:
+    """Return the bootstrap resamples of ``count`` runs, the same every time: int64 (resamples, count)."""
+    return np.random.default_rng(0).integers(count, size=(_RESAMPLES, count))
+
+
+def _interval(resampled: Float64Array) -> tuple[Float64Array, Float64Array]:
     tail = (1 - _CONFIDENCE) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail], axis=0)
-    return Band(interquartile_mean(values), low, high)
+    return low, high
 
 
 def interquartile_mean(values: Float64Array) -> Float64Array:

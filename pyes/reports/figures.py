@@ -4,6 +4,7 @@ Owns style, size, file formats and saving. Knows nothing of what is drawn. Invar
 unchanged, and equal input gives an equal file.
 """
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 SUFFIXES = tuple(_METADATA)
 WIDTH, HEIGHT = 7.2, 4.5  # inches
+_LEAST, _GREATEST = 2.0, 50.0  # inches
 _STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -49,6 +51,7 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 9,
     "svg.hashsalt": "pyes",
+    "svg.fonttype": "none",  # words stay words, to be searched and edited
     "pdf.fonttype": 42,  # TrueType: journals and conferences reject Type 3
 }
 
@@ -69,13 +72,46 @@ def check_output(output: str | Path) -> Path:
     return output
 
 
-def write(output: Path, draw: "Callable[[Figure], None]") -> None:
-    """Create a figure, fill it with ``draw`` and save it.
+def check_size(**inches: float | None) -> None:
+    """Refuse a width or a height, by name, that no page has; None is the default.
 
     Raises
     ------
     ConfigError
-        The figure cannot be written.
+        A number is out of its bounds.
+    """
+    for name, value in inches.items():
+        if value is not None and not _LEAST <= value <= _GREATEST:
+            raise ConfigError(f"{name} is {value:g}, expected inches from {_LEAST:g} to {_GREATEST:g}")
+
+
+def check_text(*texts: str) -> None:
+    """Refuse texts with formulas between dollar signs that matplotlib cannot typeset.
+
+    Raises
+    ------
+    ConfigError
+        A formula is wrong.
+    """
+    from matplotlib.cbook import is_math_text
+    from matplotlib.mathtext import MathTextParser
+
+    for text in texts:
+        try:
+            if is_math_text(text):
+                MathTextParser("path").parse(text)
+        except ValueError as error:
+            wrong = str(error).strip().splitlines()[-1]
+            raise ConfigError(f"{text!r} has a formula that is wrong: {wrong}; write \\$ for a dollar sign") from error
+
+
+def write(output: Path, draw: "Callable[[Figure], None]", width: float = WIDTH, height: float = HEIGHT) -> None:
+    """Create a figure of a size in inches, fill it with ``draw`` and save it.
+
+    Raises
+    ------
+    ConfigError
+        The figure cannot be written, or is too small for its words.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -84,10 +120,17 @@ def write(output: Path, draw: "Callable[[Figure], None]") -> None:
         # Ignores the user's matplotlibrc, so that the picture is always the same.
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained")
         draw(figure)
-        with replacing(output) as beside:
-            figure.savefig(beside, dpi=150, metadata=_METADATA[output.suffix])
+        with replacing(output) as beside, warnings.catch_warnings():
+            warnings.filterwarnings("error", "constrained_layout not applied")
+            try:
+                figure.savefig(beside, dpi=150, metadata=_METADATA[output.suffix])
+            except UserWarning as error:
+                inches = f"{figure.get_figwidth():g} by {figure.get_figheight():g} inches"
+                raise ConfigError(
+                    f"{inches} have no room for the axes; make it larger, or its labels shorter"
+                ) from error
 
 
 def set_caption(axes: "Axes", text: str) -> None:

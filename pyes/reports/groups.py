@@ -7,13 +7,21 @@ A *group* holds runs whose settings that affect theta differ only in the seed. I
 split by conditions that do not affect theta (budgets, cluster, evaluation): the same run on more workers, for example.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any, Literal, get_args
 
+from pyes.errors import ConfigError
 from pyes.reports import wording
 from pyes.reports.runs import Run
+
+Order = Literal["given", "label", "return"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+
+_NUMBER = re.compile(r"((?:(?<= )-)?(?:\d+,)*\d+(?:\.\d+)?(?:e[+-]\d+)?)")
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,41 @@ def group(runs: Iterable[Run]) -> list[Group]:
     """Return the labelled groups of runs, ordered by their first run."""
     together = [part for each in _apart(runs, _settings) for part in _split(each)]
     return [Group(label, each) for label, each in zip(_labels(together), together, strict=True)]
+
+
+def arrange(groups: Iterable[Group], order: Order, labels: Sequence[str] = ()) -> list[Group]:
+    """Return groups in an order, and with labels of the user's own if there are any.
+
+    Parameters
+    ----------
+    groups : Iterable[Group]
+        Groups in the order of their first runs, which is ``given``.
+    order : Order
+        ``label``: by label, numbers by value; ``return``: the highest mean of the last returns first.
+    labels : Sequence[str]
+        A label for each group in the new order; none keep theirs.
+
+    Raises
+    ------
+    ConfigError
+        There are more or fewer labels than groups.
+    """
+    ordered = list(groups)
+    if order == "label":
+        ordered.sort(key=lambda each: _by_value(each.label))
+    elif order == "return":
+        ordered.sort(key=lambda each: -fmean(run.curve("timesteps")[1][-1] for run in each.runs))
+    if not labels:
+        return ordered
+    if len(labels) != len(ordered):
+        names = "; ".join(each.label for each in ordered)
+        raise ConfigError(f"got {len(labels)} labels, expected {len(ordered)}, one for each group in order: {names}")
+    return [replace(each, label=label) for each, label in zip(ordered, labels, strict=True)]
+
+
+def _by_value(label: str) -> list[str | float]:
+    """Return a sort key that puts sigma 0.9 before sigma 0.15e+2: text and numbers in turn."""
+    return [float(part.replace(",", "")) if i % 2 else part for i, part in enumerate(_NUMBER.split(label))]
 
 
 def _apart(runs: Iterable[Run], key: Callable[[Run], Hashable]) -> list[list[Run]]:

@@ -11,14 +11,18 @@ would end with the run whose episodes are the shortest, or fall when only the sl
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pyes.errors import ConfigError
 from pyes.reports import aggregates, figures
 from pyes.reports.aggregates import BANDS, BandKind
-from pyes.reports.groups import Group, group
-from pyes.reports.runs import X_AXES, Float64Array, Run, XAxis, read, title
+from pyes.reports.groups import ORDERS, Group, Order, arrange, group
+from pyes.reports.runs import X_AXES, Float64Array, Run, XAxis, read
+from pyes.reports.runs import title as task_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,15 +31,48 @@ if TYPE_CHECKING:
 #: Colours that colour-blind readers can tell apart (Okabe & Ito 2008), without yellow.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
 _DASHES = ("-", "--", ":", "-.")
-_LEGEND_WIDTH = 90  # characters
+#: Characters on an inch: of the legend, of the caption, and of the y label on an inch of the figure's height.
+_LEGEND, _CAPTION, _LABEL = 12.5, 15.0, 9.0
 
 
-def plot(runs: Sequence[str | Path], output: str | Path, x: XAxis = "timesteps", band: BandKind = "range") -> Path:
+@dataclass(frozen=True)
+class _Style:
+    """How curves are drawn: see `plot`."""
+
+    x: XAxis = "timesteps"
+    band: BandKind = "range"
+    smooth: int = 1
+    logy: bool = False
+    title: str | None = None
+    legend: bool = False  # for a single group, too
+    grows: bool = True  # in height, with the lines of the legend
+
+    def curve(self, run: Run) -> tuple[Float64Array, Float64Array]:
+        """Return the curve of a run, smoothed."""
+        x, y = run.curve(self.x)
+        points = min(self.smooth, len(y))
+        return x, np.convolve(y, np.ones(points))[: len(y)] / np.minimum(np.arange(len(y)) + 1, points)
+
+
+def plot(
+    runs: str | Path | Sequence[str | Path],
+    output: str | Path,
+    x: XAxis = "timesteps",
+    band: BandKind = "range",
+    *,
+    width: float | None = None,
+    height: float | None = None,
+    title: str | None = None,
+    labels: Sequence[str] = (),
+    order: Order = "given",
+    logy: bool = False,
+    smooth: int = 1,
+) -> Path:
     """Draw the learning curves of runs, and return the path of the figure.
 
     Parameters
     ----------
-    runs : Sequence[str or Path]
+    runs : str, Path, or a sequence of them
         Run directories, or folders with runs somewhere below them (such as a multirun).
     output : str or Path
         .png, .svg or .pdf file to write.
@@ -43,62 +80,100 @@ def plot(runs: Sequence[str | Path], output: str | Path, x: XAxis = "timesteps",
         Quantity on the horizontal axis.
     band : BandKind
         ``range``: mean, minimum and maximum; ``iqm``: interquartile mean and its bootstrap interval.
+    width, height : float or None
+        Size in inches. None: 7.2 by 4.5, and higher where the legend has several lines.
+    title : str or None
+        Title. None: the task.
+    labels : Sequence[str]
+        A label for each group, in the order drawn. None given: the settings that distinguish it.
+    order : Order
+        Order of the groups: ``given``, that of their first runs; ``label``, numbers by value; ``return``, the highest
+        mean of the last returns first.
+    logy : bool
+        Whether the vertical axis is logarithmic.
+    smooth : int
+        Each point of a curve is the mean of this many points: itself and those before it.
 
     Raises
     ------
     ConfigError
-        No runs given, ``x``, ``band`` or the suffix is unknown, or the figure cannot be written.
+        No runs given, an argument is out of its bounds, or the figure cannot be written.
     RunDirectoryError
         A run is missing, or has no metrics yet.
     """
     output = figures.check_output(output)
-    for name, value, allowed in (("x", x, X_AXES), ("band", band, BANDS)):
+    for name, value, allowed in (("x", x, X_AXES), ("band", band, BANDS), ("order", order, ORDERS)):
         if value not in allowed:
             raise ConfigError(f"{name} is {value!r}, expected one of {', '.join(allowed)}")
+    figures.check_size(width=width, height=height)
+    figures.check_text(title or "", *labels)
+    if smooth < 1:
+        raise ConfigError(f"smooth is {smooth}, expected a number of points: 1 or more")
     if not runs:
         raise ConfigError("no runs to plot; name one or more run directories")
-    groups = group(read(runs))
-    figures.write(output, lambda figure: _draw(figure, groups, x, band))
+    groups = arrange(group(read(runs)), order, labels)
+    style = _Style(x, band, smooth, logy, title, legend=len(groups) > 1 or bool(labels), grows=height is None)
+    if logy:
+        _check_positive(groups, style)
+    size = width or figures.WIDTH, height or figures.HEIGHT
+    figures.write(output, lambda figure: _draw(figure, groups, style), *size)
     return output
 
 
-def _draw(figure: "Figure", groups: Sequence[Group], x: XAxis, band: BandKind) -> None:
+def _check_positive(groups: Sequence[Group], style: _Style) -> None:
+    least = min(style.curve(run)[1].min() for group in groups for run in group.runs)
+    if least <= 0:
+        raise ConfigError(f"a logarithmic axis has returns above 0 alone, these begin at {least:g}; leave out logy")
+
+
+def _draw(figure: "Figure", groups: Sequence[Group], style: _Style) -> None:
     runs = [run for group in groups for run in group.runs]
     axes = figure.add_subplot()
-    drawn = [_draw_group(axes, group, index, x, band) for index, group in enumerate(groups)]
-    axes.set_title(title(runs) or "Learning curves", loc="left")
-    axes.set_ylabel(_y_label(runs))
+    drawn = [_draw_group(axes, group, index, style) for index, group in enumerate(groups)]
+    axes.set_title(task_of(runs) or "Learning curves" if style.title is None else style.title, loc="left")
+    axes.set_ylabel(textwrap.fill(_y_label(runs), int(figure.get_figheight() * _LABEL)))
     axes.margins(y=0.06)
     axes.tick_params(length=3)
+    if style.logy:
+        _scale_y(axes)
     axes.yaxis.set_major_formatter(figures.format_number)
-    _scale_x(axes, x, max(float(run.curve(x)[0][-1]) for run in runs))
-    caption = _caption([group for group, (_, together) in zip(groups, drawn, strict=True) if together], band)
+    _scale_x(axes, style.x, max(float(run.curve(style.x)[0][-1]) for run in runs), figure.get_figwidth())
+    caption = _caption([group for group, (_, together) in zip(groups, drawn, strict=True) if together], style)
     if any(len(group.runs) > 1 and not together for group, (_, together) in zip(groups, drawn, strict=True)):
         caption = f"{caption}\nruns that do not overlap are drawn one by one".lstrip()
-    _explain(figure, axes, groups, [line for line, _ in drawn], caption)
+    _explain(figure, groups if style.legend else [], [line for line, _ in drawn], caption, style.grows)
 
 
-def _explain(figure: "Figure", axes: "Axes", groups: Sequence[Group], handles: Sequence[Any], caption: str) -> None:
-    """Add the legend below the axes, or a caption in the corner for a single group."""
-    if len(groups) > 1:
-        labels = [textwrap.fill(label, _LEGEND_WIDTH) for label in _with_counts(groups)]
-        columns = max(1, min(len(labels), _LEGEND_WIDTH // (max(map(len, labels)) + 8)))
-        rows = math.ceil(len(labels) / columns)
-        columns = math.ceil(len(labels) / rows)
-        figure.set_size_inches(figures.WIDTH, figures.HEIGHT + 0.2 * (rows - 1))
-        legend = figure.legend(handles, labels, loc="outside lower center", ncols=columns, title=caption or None)
+def _explain(figure: "Figure", groups: Sequence[Group], handles: Sequence[Any], caption: str, grows: bool) -> None:
+    """Add the legend of groups, if there are any, and the caption below the axes."""
+    characters = int(figure.get_figwidth() * _LEGEND)
+    labels = [textwrap.fill(label, characters) for label in _with_counts(groups)]
+    columns = max(1, min(len(labels), characters // (max(map(len, labels), default=0) + 8)))
+    rows = math.ceil(len(labels) / columns)
+    columns = math.ceil(len(labels) / max(rows, 1))
+    caption = "\n".join(textwrap.fill(line, int(figure.get_figwidth() * _CAPTION)) for line in caption.splitlines())
+    if grows:
+        figure.set_figheight(figure.get_figheight() + 0.2 * max(rows - 1, 0))
+    if labels or caption:
+        legend = figure.legend(
+            handles[: len(labels)],
+            labels,
+            loc="outside lower center",
+            ncols=columns,
+            title=caption or None,
+            borderaxespad=0.4,
+            borderpad=0.0,
+        )
         legend.get_title().set(fontsize=8, color="#666666", multialignment="center")
-    elif caption:
-        figures.set_caption(axes, caption)
 
 
-def _draw_group(axes: "Axes", group: Group, index: int, x: XAxis, band: BandKind) -> tuple[Any, bool]:
+def _draw_group(axes: "Axes", group: Group, index: int, how: _Style) -> tuple[Any, bool]:
     """Draw one group; return its line for the legend, and whether that is one line for several runs."""
     style: dict[str, Any] = {
         "color": _COLORS[index % len(_COLORS)],
         "linestyle": _DASHES[index // len(_COLORS) % len(_DASHES)],
     }
-    curves = [run.curve(x) for run in group.runs]
+    curves = [how.curve(run) for run in group.runs]
     aligned = aggregates.align(curves, [run.ended for run in group.runs])
     if len(curves) == 1 or aligned is None:
         # Runs that do not overlap have no mean; each is drawn alone.
@@ -108,7 +183,7 @@ def _draw_group(axes: "Axes", group: Group, index: int, x: XAxis, band: BandKind
         # A run with one evaluation would be invisible as a line.
         axes.plot(*curve, marker="o" if len(curve[0]) == 1 else "", markersize=2.5, linewidth=0.6, alpha=0.5, **style)
     grid, values = aligned
-    summary = aggregates.summarise(values, band)
+    summary = aggregates.summarise(values, how.band)
     axes.fill_between(grid, summary.low, summary.high, color=style["color"], alpha=0.18, linewidth=0)
     return _draw_line(axes, grid, summary.line, style, dots=all(len(x) == len(grid) for x, _ in curves)), True
 
@@ -128,16 +203,18 @@ def _y_label(runs: Sequence[Run]) -> str:
     return "mean return of the population" if kinds == {False} else "mean return"
 
 
-def _caption(groups: Sequence[Group], band: BandKind) -> str:
-    """Say what the lines of groups of several runs are."""
+def _caption(groups: Sequence[Group], style: _Style) -> str:
+    """Say what the lines of groups of several runs are, and what a point is."""
+    smoothed = f"each point: mean of the last {style.smooth}" if style.smooth > 1 else ""
     if not groups:
-        return ""
+        return smoothed
     counts = {len(group.runs) for group in groups}
     several = "runs" if len(counts) > 1 else f"{min(counts)} runs"
     center = "interquartile mean" if min(counts) > 3 else "mean" if max(counts) <= 3 else "(interquartile) mean"
-    said = "mean and range" if band == "range" else f"{center} and 95 % bootstrap interval"
+    said = "mean and range" if style.band == "range" else f"{center} and 95 % bootstrap interval"
     kept = any(run.ended for group in groups for run in group.runs)
-    return f"{said} of {several}; thin: single runs" + "\na run that has ended keeps its last return" * kept
+    notes = (f"{said} of {several}; thin: single runs", "a run that has ended keeps its last return" * kept, smoothed)
+    return "\n".join(filter(None, notes))
 
 
 def _with_counts(groups: Sequence[Group]) -> list[str]:
@@ -146,7 +223,15 @@ def _with_counts(groups: Sequence[Group]) -> list[str]:
     return [f"{group.label} ({len(group.runs)})" for group in groups]
 
 
-def _scale_x(axes: "Axes", x: XAxis, largest: float) -> None:
+def _scale_y(axes: "Axes") -> None:
+    """Make the vertical axis logarithmic, with as many numbers as there is room for."""
+    from matplotlib.ticker import LogFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_minor_formatter(LogFormatter())
+
+
+def _scale_x(axes: "Axes", x: XAxis, largest: float, width: float) -> None:
     """Choose the unit of the horizontal axis so that its ticks are short."""
     from matplotlib.ticker import MaxNLocator, MultipleLocator
 
@@ -155,9 +240,9 @@ def _scale_x(axes: "Axes", x: XAxis, largest: float) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / unit:,.10g}")
     largest = largest or 1.0  # a single generation, counted from 0
     axes.set_xlim(0, largest)
-    # Ticks at round multiples of the unit.
-    steps = [1, 2, 5, 10]
-    ticks = MaxNLocator(nbins=9, steps=steps, integer=x != "seconds" and unit == 1).tick_values(0, largest / unit)
+    # Ticks at round multiples of the unit, with room for their numbers.
+    steps, bins = [1, 2, 5, 10], max(2, round(1.25 * width))
+    ticks = MaxNLocator(nbins=bins, steps=steps, integer=x != "seconds" and unit == 1).tick_values(0, largest / unit)
     axes.xaxis.set_major_locator(MultipleLocator(float(ticks[1] - ticks[0]) * unit))
 
 

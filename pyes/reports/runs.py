@@ -4,6 +4,7 @@ Owns the reading of metrics.csv and of the configuration for comparisons. Knows 
 Invariant: a `Run` has at least one generation.
 """
 
+import contextlib
 import csv
 import importlib
 import json
@@ -11,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import config as configuration
-from pyes.errors import RunDirectoryError
-from pyes.run.metrics import read_rows
+from pyes.errors import JournalError, RunDirectoryError
+from pyes.run import journal
+from pyes.run.metrics import COLUMNS, read_rows
 
 XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
 X_AXES: tuple[XAxis, ...] = get_args(XAxis)
@@ -32,17 +35,43 @@ Float64Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Run:
-    """One run.
+    """One run, with its metrics: ``run["return_mean"]`` is a column, ``run.columns`` has them all.
 
-    ``settings`` affect theta, ``conditions`` (budgets, cluster, evaluation) do not; both have dotted keys and leave out
-    null values. They are empty if the run has no configuration.
+    Attributes
+    ----------
+    path : Path
+        Run directory.
+    seed : int or None
+        Its seed; None if the run has no configuration.
+    settings : Mapping[str, Any]
+        Settings that affect theta, with dotted keys, null values left out; empty without a configuration.
+    conditions : Mapping[str, Any]
+        Settings that do not: budgets, cluster, evaluation.
+    rows : Sequence[Mapping[str, float]]
+        The finite numbers of each generation; at least one.
+    initial : float or None
+        Mean return in the evaluation of the initial center; None if there was none.
     """
 
     path: Path
     seed: int | None
     settings: Mapping[str, Any]
     conditions: Mapping[str, Any]
-    rows: Sequence[Mapping[str, float]]  # the finite numbers of each generation, at least one
+    rows: Sequence[Mapping[str, float]]
+    initial: float | None = None
+
+    def __getitem__(self, name: str) -> Float64Array:
+        """Return a column of metrics.csv."""
+        if name not in self.columns:
+            raise KeyError(f"there is no column {name!r}; expected one of {', '.join(self.columns)}")
+        return self.columns[name]
+
+    @cached_property
+    def columns(self) -> dict[str, Float64Array]:
+        """All columns of metrics.csv but ``theta_hash``, float64 (generations,), with NaN where there is no number."""
+        names = dict.fromkeys((*COLUMNS, *(key for row in self.rows for key in row)))
+        del names["theta_hash"]
+        return {name: np.array([row.get(name, math.nan) for row in self.rows]) for name in names}
 
     @property
     def evaluations(self) -> list[Mapping[str, float]]:
@@ -68,26 +97,38 @@ class Run:
         return self.target is not None or any(key in budgets and used[key] >= budgets[key] for key in used)
 
     def curve(self, x: XAxis) -> tuple[Float64Array, Float64Array]:
-        """Return ascending x and the returns: evaluations of the center, or else means of the population."""
-        points = [(row[x], row["eval_return_mean"]) for row in self.evaluations]
+        """Return ascending x and the returns: evaluations of the center, or else means of the population.
+
+        A row's evaluation is of the center after its update, which is that of the next generation. Before them
+        is the evaluation of the initial center, at 0.
+        """
+        updated = 1 if x == "generation" else 0
+        points = [(row[x] + updated, row["eval_return_mean"]) for row in self.evaluations]
+        if points and self.initial is not None:
+            points.append((0.0, self.initial))
         points = points or [(row[x], row["return_mean"]) for row in self.rows]
         curve = np.array(sorted(dict(points).items()), np.float64)
         return curve[:, 0], curve[:, 1]
 
 
-def read(paths: Iterable[str | Path]) -> list[Run]:
-    """Read runs, and all runs below folders that are not runs themselves; duplicates are dropped.
+def read(runs: str | Path | Iterable[str | Path]) -> list[Run]:
+    """Read runs, finished or in progress; one that is named twice is there once.
+
+    Parameters
+    ----------
+    runs : str, Path, or several of them
+        Run directories, or folders with runs somewhere below them (such as a multirun).
 
     Raises
     ------
     RunDirectoryError
         A run is missing, is damaged, or has no generations yet.
     """
-    runs: dict[Path, Run] = {}
-    for path in paths:
+    found: dict[Path, Run] = {}
+    for path in [runs] if isinstance(runs, str | Path) else runs:
         for run in _read_below(Path(path)):
-            runs.setdefault(run.path.resolve(), run)
-    return list(runs.values())
+            found.setdefault(run.path.resolve(), run)
+    return list(found.values())
 
 
 def title(runs: Iterable[Run]) -> str:
@@ -127,7 +168,19 @@ def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
     told = {key: value for key, value in config.items() if key not in ("seed", *_SILENT)}
     settings = {key: value for key, value in told.items() if key not in configuration.FREE}
     conditions = {key: value for key, value in told.items() if key in configuration.FREE}
-    return Run(path, config.get("seed"), _given(settings), _given(conditions), rows)
+    return Run(path, config.get("seed"), _given(settings), _given(conditions), rows, _initial(path / "journal.bin"))
+
+
+def _initial(file: Path) -> float | None:
+    """Return the mean return of the initial center, whose evaluation is in no row; None if there is none to be read."""
+    with contextlib.suppress(JournalError):
+        for record in journal.records(file):
+            if isinstance(record, journal.Generation):
+                return None
+            if isinstance(record, journal.Evaluation):
+                mean = record.summary[0]
+                return mean if math.isfinite(mean) else None
+    return None
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

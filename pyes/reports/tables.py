@@ -1,4 +1,4 @@
-"""A table with one row per group of runs: its final return and how fast it reached given returns.
+"""A table with one row per group of runs: its final return, how sure that is, and how fast it reached given returns.
 
 Owns the numbers of a row and their Markdown. Groups and labels are those of the learning curves. Knows nothing of how
 runs are read. Invariant: only evaluations of the center count, never returns of the population.
@@ -7,16 +7,27 @@ runs are read. Invariant: only evaluations of the center count, never returns of
 import dataclasses
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pyes.errors import ConfigError
+from pyes.reports.aggregates import mean_interval, sign_flip_test
 from pyes.reports.groups import Group, group
 from pyes.reports.runs import Run, read, title
 
 _NOTHING = "-"
+_WIDTH = 100  # characters of the note
+_NOTE = "mean: of the final evaluations, with the 95 % interval of 2,000 bootstrap resamples of the runs."
+_TEST_NOTE = (
+    "p: how often a mean difference to the first group, over pairs of one task and seed, would be at least this large "
+    "if chance gave it its signs (two-sided sign-flip test); n pairs can give no p below 2^(1-n) (5 pairs: 0.0625)."
+)
+_NO_PAIRS = "0 pairs: no seed is in both groups, so there is no test."
 
 
 @dataclass(frozen=True)
@@ -40,13 +51,34 @@ class Reached:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """Mean over the runs of a group and its 95 % bootstrap interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A group against the first one of its task, by pairs of runs with the same seed; None without a pair."""
+
+    to: str  # label
+    pairs: int
+    difference: float | None  # mean over the pairs, the first group's subtracted
+    p: float | None
+
+
+@dataclass(frozen=True)
 class TableRow:
-    """Numbers of a group; None where it has no evaluation."""
+    """Numbers of a group; None where it has no evaluation, or too few for an interval, or is the first of its task."""
 
     label: str
     runs: list[str]  # their directories
     seeds: list[int | None]
     final_evaluation: Spread | None
+    final_mean: Interval | None
+    comparison: Comparison | None
     best_evaluation: Spread | None
     targets: list[Reached]
     timesteps: float  # median of the totals so far
@@ -65,22 +97,28 @@ class Table:
         return dataclasses.asdict(self)
 
     def to_markdown(self) -> str:
-        """Return the table in Markdown."""
+        """Return the table in Markdown, with a second one of intervals and tests, if there are any, and a note."""
         targets = [each.target for each in self.rows[0].targets]
-        head = [self.task or "runs", "seeds", "final evaluation", "best evaluation"]
+        head = ["runs", "seeds", "final evaluation", "best evaluation"]
         for target in targets:
             head += [f"reached {target:g}", *(f"{each} to {target:g}" for each in ("timesteps", "episodes", "seconds"))]
-        head += ["timesteps a run", "seconds a run"]
-        lines = [head, ["---", *["---:"] * (len(head) - 1)], *map(_cells, self.rows)]
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        parts = [self.task, _markdown([[*head, "timesteps", "seconds"], *map(_cells, self.rows)])]
+        if any(row.final_mean for row in self.rows):
+            tested = any(row.comparison for row in self.rows)
+            head = ["final evaluation", "mean (95 % interval)", *["difference", "p", "pairs"] * tested]
+            parts.append(_markdown([head, *(_certainty(row)[: len(head)] for row in self.rows)]))
+            unpaired = any(row.comparison and not row.comparison.pairs for row in self.rows)
+            notes = (_NOTE, _TEST_NOTE * tested, _NO_PAIRS * unpaired)
+            parts.append("\n".join(textwrap.fill(note, _WIDTH) for note in notes if note))
+        return "\n\n".join(filter(None, parts))
 
 
-def table(runs: Sequence[str | Path], targets: Iterable[float] = ()) -> Table:
+def table(runs: str | Path | Sequence[str | Path], targets: Iterable[float] = ()) -> Table:
     """Return the table of runs.
 
     Parameters
     ----------
-    runs : Sequence[str or Path]
+    runs : str, Path, or a sequence of them
         Run directories, or folders with runs somewhere below them (such as a multirun); finished or in progress.
     targets : Iterable[float]
         Returns whose first time of being reached is reported.
@@ -96,16 +134,22 @@ def table(runs: Sequence[str | Path], targets: Iterable[float] = ()) -> Table:
         raise ConfigError("no runs to tabulate; name one or more run directories")
     found = read(runs)
     targets = list(targets)
-    return Table(title(found), [_row(each, targets) for each in group(found)])
+    groups = group(found)
+    first: dict[str, Group] = {}  # of each task
+    for each in groups:
+        first.setdefault(title(each.runs), each)
+    return Table(title(found), [_row(each, first[title(each.runs)], targets) for each in groups])
 
 
-def _row(group: Group, targets: Sequence[float]) -> TableRow:
+def _row(group: Group, first: Group, targets: Sequence[float]) -> TableRow:
     evaluated = [[row["eval_return_mean"] for row in run.evaluations] for run in group.runs]
     return TableRow(
         label=group.label,
         runs=[str(run.path) for run in group.runs],
         seeds=[run.seed for run in group.runs],
         final_evaluation=_spread([each[-1] for each in evaluated if each]),
+        final_mean=_interval([each[-1] for each in evaluated if each]),
+        comparison=None if group is first else _comparison(group, first),
         best_evaluation=_spread([max(each) for each in evaluated if each]),
         targets=[_reached(group.runs, target) for target in targets],
         timesteps=statistics.median(run.rows[-1]["timesteps"] for run in group.runs),
@@ -115,6 +159,24 @@ def _row(group: Group, targets: Sequence[float]) -> TableRow:
 
 def _spread(values: Sequence[float]) -> Spread | None:
     return Spread(statistics.median(values), min(values), max(values)) if values else None
+
+
+def _interval(values: Sequence[float]) -> Interval | None:
+    return Interval(statistics.fmean(values), *mean_interval(np.array(values))) if len(values) > 1 else None
+
+
+def _comparison(group: Group, first: Group) -> Comparison:
+    finals, others = _finals(group), _finals(first)
+    differences = np.array([value - others[seed] for seed, value in finals.items() if seed in others])
+    if not len(differences):
+        return Comparison(first.label, 0, None, None)
+    return Comparison(first.label, len(differences), float(differences.mean()), sign_flip_test(differences))
+
+
+def _finals(group: Group) -> Mapping[int, float]:
+    """Return the final evaluation of each seed; a run without a configuration has none."""
+    runs = [run for run in group.runs if run.evaluations and run.seed is not None]
+    return {run.seed: run.evaluations[-1]["eval_return_mean"] for run in runs if run.seed is not None}
 
 
 def _reached(runs: Iterable[Run], target: float) -> Reached:
@@ -127,7 +189,7 @@ def _reached(runs: Iterable[Run], target: float) -> Reached:
 
 
 def _cells(row: TableRow) -> list[str]:
-    cells = [row.label.replace("|", "\\|"), str(len(set(row.seeds)))]
+    cells = [_escaped(row.label), str(len(set(row.seeds)))]
     cells += [_of(row.final_evaluation), _of(row.best_evaluation)]
     for each in row.targets:
         cells += [f"{each.reached}/{len(row.runs)}"]
@@ -135,14 +197,45 @@ def _cells(row: TableRow) -> list[str]:
     return [*cells, _count(row.timesteps), _seconds(row.seconds)]
 
 
+def _certainty(row: TableRow) -> list[str]:
+    """Return the cells of a row of the second table."""
+    mean, test = row.final_mean, row.comparison
+    cells = [_escaped(row.label), _between(mean.mean, mean.low, mean.high) if mean else _NOTHING]
+    if test is None:
+        return [*cells, _NOTHING, _NOTHING, _NOTHING]
+    if test.difference is None or test.p is None:
+        return [*cells, _NOTHING, _NOTHING, "0"]
+    return [*cells, f"{test.difference:+z,.{_decimals(test.difference)}f}", f"{test.p:.3g}", str(test.pairs)]
+
+
+def _markdown(lines: Sequence[Sequence[str]]) -> str:
+    """Return lines of cells as a table, the first line as its head, all columns but the first to the right."""
+    widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
+    first, *others = widths
+    rule = ["-" * first, *("-" * (width - 1) + ":" for width in others)]
+    texts = [[cells[0].ljust(first), *map(str.rjust, cells[1:], others)] for cells in (lines[0], rule, *lines[1:])]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in texts)
+
+
 def _of(spread: Spread | None) -> str:
+    return _NOTHING if spread is None else _between(spread.median, spread.min, spread.max)
+
+
+def _between(center: float, low: float, high: float) -> str:
     """Return the numbers of a spread, rounded so that the largest has four digits."""
-    if spread is None:
-        return _NOTHING
-    largest = max(abs(spread.min), abs(spread.max))
-    decimals = min(max(3 - math.floor(math.log10(largest)), 0), 9) if largest else 0
-    median, least, greatest = (f"{each:,.{decimals}f}" for each in (spread.median, spread.min, spread.max))
-    return median if least == greatest else f"{median} ({least} to {greatest})"
+    decimals = _decimals(low, high)
+    text, least, greatest = (f"{each:,.{decimals}f}" for each in (center, low, high))
+    return text if least == greatest else f"{text} ({least} to {greatest})"
+
+
+def _decimals(*values: float) -> int:
+    """Return the decimals with which the largest of some numbers has four digits; at most nine."""
+    largest = max(map(abs, values))
+    return min(max(3 - math.floor(math.log10(largest)), 0), 9) if largest else 0
+
+
+def _escaped(label: str) -> str:
+    return label.replace("|", "\\|")
 
 
 def _count(value: float | None) -> str:

@@ -124,14 +124,26 @@ class RunDirectory:
             reason = error.strerror if isinstance(error, OSError) else error
             raise RunDirectoryError(f"run_dir: cannot write to {self.path} ({reason}); choose another one") from error
 
+    def _check_files(self) -> None:
+        """Refuse directories where the run has its files: some are written at its end only."""
+        policy = self.path / "policy.safetensors"
+        files = [self.config, self.journal, self.log, self.metrics, self.nodes, policy, self.best, self.learning_curve]
+        for path in [*files, policy.with_suffix(".json"), self.best.with_suffix(".json")]:
+            if path.is_dir():
+                raise RunDirectoryError(
+                    f"run_dir: {path}: got a directory, expected a file; move it away or choose another run_dir"
+                )
+
     def check_begun(self) -> None:
         """Check that there is a run to resume; RunDirectoryError otherwise."""
+        self._check_files()
         if not self.config.exists() and not self.journal.exists():
             missing = "" if self.path.exists() else instead_of(self.path)
             raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it{missing}")
 
     def check_free(self) -> None:
         """Check that there is no run yet; RunDirectoryError otherwise."""
+        self._check_files()
         if (self.journal.exists() and self.journal.stat().st_size > 0) or self.has_results():
             raise RunDirectoryError(
                 f"run_dir: {self.path} already holds a run; go on with it (resume={self.path}) or choose another one"

@@ -18,6 +18,7 @@ import math
 import struct
 import threading
 import zlib
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
@@ -30,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.errors import ConfigError, JournalError
-from pyes.system.files import AppendFile
+from pyes.system.files import AppendFile, what_to_try
 from pyes.system.lifetime import Closing
 
 #: Since format 2, the initial parameters of compiled networks come from pyes' own streams.
@@ -231,7 +232,30 @@ def read(path: Path) -> Recording:
     except FileNotFoundError:
         return Recording(path)
     except OSError as error:
-        raise JournalError(f"cannot read {path}: {error.strerror or error}") from error
+        raise _unreadable(path, error) from error
+
+
+def records(path: Path) -> Iterator[Record]:
+    """Yield the records of a journal in order; those that are not asked for are not read.
+
+    Raises
+    ------
+    JournalError
+        See `read`.
+    """
+    try:
+        with open(path, "rb") as file:
+            for entry in _Reader(path, file).entries():
+                yield Recording(path, [entry])[0]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> JournalError:
+    advice = what_to_try(error) or "restore it from a copy"
+    return JournalError(f"cannot read {path}: {error.strerror or error}; {advice}")
 
 
 class _Reader:
@@ -243,14 +267,18 @@ class _Reader:
         file.seek(0)
 
     def read(self) -> Recording:
-        place, entries, digest = self._magic(), list[Entry](), b""
-        while place < self._end and (entry := self._entry(place, len(entries), digest)) is not None:
-            entries.append(entry)
-            digest = entry.digest
-            place = entry.place + entry.length + _DIGEST_BYTES
-        if not entries:
-            place = 0  # the magic alone is not a journal
-        return Recording(self._path, entries, place, self._end - place)
+        entries = list(self.entries())
+        last = entries[-1:]
+        # The magic alone is not a journal.
+        size = last[0].place + last[0].length + _DIGEST_BYTES if last else 0
+        return Recording(self._path, entries, size, self._end - size)
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the complete records in order."""
+        place, number, digest = self._magic(), 0, b""
+        while place < self._end and (entry := self._entry(place, number, digest)) is not None:
+            yield entry
+            place, number, digest = entry.place + entry.length + _DIGEST_BYTES, number + 1, entry.digest
 
     def _magic(self) -> int:
         magic = self._file.read(len(_MAGIC))

@@ -51,8 +51,9 @@ class Log:
     def gather(self) -> None:
         """Start the thread that receives the workers' records; call it after their parent has been forked."""
         root, handler = logging.getLogger(), logging.handlers.QueueHandler(self._channel)
-        self._listener = logging.handlers.QueueListener(self._channel, self._writer)
-        self._listener.start()
+        listener = logging.handlers.QueueListener(self._channel, self._writer)
+        listener.start()
+        self._listener = listener
         root.removeHandler(self._handler)
         root.addHandler(handler)
         self._handler = handler

@@ -194,4 +194,26 @@ class AppendFile(Closing):
 
 
 def _refusal(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"cannot write {path}: {error.strerror or error}; choose a place that can be written")
+    advice = what_to_try(error) or "choose a place that can be written"
+    return ConfigError(f"cannot write {path}: {error.strerror or error}; {advice}")
+
+
+NO_MEMORY = "try a smaller population, network or noise table, or fewer workers (cluster.workers)"
+
+
+def what_to_try(error: OSError) -> str:
+    """Return what helps against an error of the system; empty if only its place can tell."""
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return "make room, or choose another place"
+        case errno.EMFILE | errno.ENFILE:
+            return "raise the limit of open files (ulimit -n), or start fewer workers (cluster.workers)"
+        case errno.EAGAIN:
+            return "raise the limit of processes and threads (ulimit -u), or stop other ones"
+        case errno.EISDIR:
+            return "got a directory, expected a file; move it away or choose another place"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return "choose a place that can be written"
+        case errno.ENOMEM:
+            return NO_MEMORY
+    return ""

@@ -1,6 +1,6 @@
 """Closing of resources, and the end of a run by Ctrl-C or SIGTERM.
 
-A first signal asks a run to end after the present generation; a second one ends it immediately.
+A first signal asks a run to end after the present generation; a second one stops it; a third one ends the process.
 """
 
 import contextlib
@@ -31,6 +31,8 @@ class Closing:
         self.close()
 
 
+INTERRUPTED = 130  # exit status after Ctrl-C or SIGTERM
+
 #: Environment variable of a head that another command started: the command with which the user starts it again.
 COMMAND = "PYES_COMMAND"
 
@@ -53,18 +55,40 @@ class Stop(KeyboardInterrupt):
     """The user's Ctrl-C or SIGTERM, as told from a KeyboardInterrupt that other code raises."""
 
 
+class Stopping:
+    """Handler of the program's signals: the first raises `Stop`; the next one ends the process, as the first may hang.
+
+    Python calls it between two steps of Python code: a call of C code that does not return is not interrupted.
+    """
+
+    def __init__(self) -> None:
+        self._raised = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        """Handle a signal."""
+        if self._raised:
+            _end_at_once()
+        self._raised = True
+        raise Stop
+
+
+def _end_at_once() -> None:
+    """End the process, with what is shown so far and a visible cursor; the kernel ends the workers."""
+    with contextlib.suppress(OSError):
+        if os.isatty(2):
+            os.write(2, b"\x1b[?25h\n")
+        os.write(2, b"pyes: ended at once\n")
+    os._exit(INTERRUPTED)
+
+
 @contextmanager
 def raising_stop() -> Iterator[None]:
-    """Have Ctrl-C raise `Stop` in the block where Python's own handler would raise KeyboardInterrupt."""
+    """Have `Stopping` handle Ctrl-C in the block where Python's own handler would raise KeyboardInterrupt."""
     main = threading.current_thread() is threading.main_thread()  # other threads cannot set handlers
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-
-    def stop(number: int, frame: object) -> None:
-        raise Stop
-
-    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGINT, Stopping())
     try:
         yield
     finally:
@@ -80,6 +104,8 @@ def how_to_go_on(run: Path) -> str:
 def interruptible(answer: Callable[[], None] = lambda: None) -> Iterator[Interrupt]:
     """Turn the first Ctrl-C or SIGTERM into a request, which is answered; a second one raises `Stop`.
 
+    In the program, where `Stopping` handles Ctrl-C, a third one ends the process.
+
     Parameters
     ----------
     answer : callable
@@ -91,9 +117,11 @@ def interruptible(answer: Callable[[], None] = lambda: None) -> Iterator[Interru
         yield interrupt
         return
 
+    program = signal.getsignal(signal.SIGINT)
+
     def handle(number: int, frame: object) -> None:
         if interrupt.requested:
-            raise Stop
+            (program if isinstance(program, Stopping) else Stopping())(number, frame)
         interrupt.requested = True
         answer()
 

@@ -33,14 +33,27 @@ def available_memory(proc: Path = _PROC) -> int:
     return max(free, 0)
 
 
-def check_fits(size: int) -> None:
-    """Raise ConfigError for a block of memory that is larger than the available memory, before it is allocated."""
+def check_fits(
+    size: int,
+    what: str = "a block",
+    smaller: str = "a smaller noise table (noise.entries, noise.dtype=int8), population or network",
+) -> None:
+    """Raise ConfigError for memory that is larger than what is available, before it is allocated.
+
+    Parameters
+    ----------
+    size : int
+        Bytes.
+    what : str
+        What they are for.
+    smaller : str
+        What to try instead.
+    """
     free = available_memory()
     if size > free:
         raise ConfigError(
-            f"a block of {size / 2**20:,.0f} MiB does not fit: {free / 2**20:,.0f} MiB of memory are available"
-            " (machine or container limit); try a smaller noise table (noise.entries, noise.dtype=int8), population or"
-            " network"
+            f"{what} of {size / 2**20:,.0f} MiB does not fit: {free / 2**20:,.0f} MiB of memory are available"
+            f" (machine or container limit); try {smaller}"
         )
 
 

@@ -5,12 +5,8 @@ how a timestep is computed (see `bullet_walkers` and `bullet_small`). Invariant:
 first episode of a new environment of that id.
 """
 
-import contextlib
-import ctypes
 import importlib
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -19,6 +15,7 @@ from numpy.typing import NDArray
 
 from pyes.errors import missing
 from pyes.tasks import bullet_small, bullet_walkers
+from pyes.tasks.bullet_output import silenced
 from pyes.tasks.bullet_parts import Stepper
 from pyes.tasks.gymnasium import Family, GymnasiumConfig
 
@@ -71,14 +68,9 @@ class BulletTask(Family):
         """Make the environment; only its first episode starts from a new world."""
         return super().original(config).unwrapped
 
-    def _compare(self) -> str | None:
-        with _silence(1):  # PyBullet prints a line for every world
-            return super()._compare()
-
     def _make(self) -> Any:
-        with _silence(1):  # PyBullet prints a line for every world
-            env = super()._make()
-            env.reset(seed=0)  # builds the world
+        env = super()._make()
+        env.reset(seed=0)  # builds the world
         self._take_over(env)
         return env
 
@@ -136,34 +128,8 @@ def _name(env_id: str) -> str:
 def _import_package(env_id: str) -> None:
     """Import the package, which registers its environments, and the engine."""
     try:
-        with _silence(1), _silence(2):  # prints its build date
+        with silenced(1), silenced(2):  # prints its build date
             importlib.import_module("pybullet")
             importlib.import_module(PACKAGE)
     except ImportError as error:
         raise missing(f"task.env_id: {env_id!r}", PACKAGE, "bullet", error, ", on Python 3.11") from error
-
-
-@contextlib.contextmanager
-def _silence(descriptor: int) -> Iterator[None]:
-    """Discard what PyBullet's C code prints on standard output (1) or standard error (2)."""
-    try:
-        kept = os.dup(descriptor)
-    except OSError:  # it is closed
-        yield
-        return
-    _flush()
-    sink = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(sink, descriptor)
-        yield
-        _flush()
-    finally:
-        os.dup2(kept, descriptor)
-        os.close(sink)
-        os.close(kept)
-
-
-def _flush() -> None:
-    """Flush C's own output buffers, which are held until the process ends if standard output is a pipe."""
-    if sys.platform != "win32":
-        ctypes.CDLL(None).fflush(None)

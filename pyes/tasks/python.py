@@ -66,6 +66,7 @@ class PythonTask(WrappedTask):
 
     def _own_limit(self) -> int | None:
         if self._env.spec is not None:
-            return self._env.spec.max_episode_steps
+            limit: int | None = self._env.spec.max_episode_steps
+            return limit
         name = "_max_episode_steps"  # of gymnasium.wrappers.TimeLimit
-        return self._env.get_wrapper_attr(name) if self._env.has_wrapper_attr(name) else None
+        return int(self._env.get_wrapper_attr(name)) if self._env.has_wrapper_attr(name) else None

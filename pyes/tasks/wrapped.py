@@ -24,6 +24,7 @@ from pyes.networks import ObservationEncoder
 from pyes.system.text import message, reason
 from pyes.system.user_code import let_through
 from pyes.tasks.base import Step, Task
+from pyes.tasks.bullet_output import quiet_worlds
 from pyes.tasks.encoded import covers, unread
 
 
@@ -119,7 +120,9 @@ class WrappedTask(Task):
     def _make(self) -> Any:
         # Environments without rendering do not accept the argument.
         rendering = {} if self._render_mode is None else {"render_mode": self._render_mode}
-        return self._create({**self._config.env_kwargs, **rendering})
+        env = self._create({**self._config.env_kwargs, **rendering})
+        quiet_worlds()
+        return env
 
     @contextmanager
     def _making(self, *refusals: type[Exception]) -> Iterator[None]:

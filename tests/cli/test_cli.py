@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -113,6 +114,10 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         (["--config-dir", "nope"], "Additional config directory"),
         (["resume=nope"], "nope holds no run"),
         (["resume=${now:%Y}"], "resume: got '${now:%Y}', expected the path of a run, with no ${...} in it"),
+        (
+            ["network=mlp", "network.hidden=[1000000,1000000]"],
+            "network: 1,000,012,000,002 parameters, held at least 4 ",
+        ),
         (["run_dir=/dev/null/x"], "run_dir: cannot make /dev/null/x (Not a directory)"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -208,11 +213,12 @@ def test_table_of_a_sweep_is_markdown_or_json_and_nothing_else(run: Path, tmp_pa
     shutil.copytree(run, tmp_path / "sweep" / "0")
     done = pyes("table", "sweep", "--targets=-1", "--targets=1000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    head, _, row = done.stdout.splitlines()
-    assert head.startswith("| CartPole-v1 | seeds |")
-    assert row.startswith("| OpenAI-ES | 1 | ")
-    assert "| 1/1 |" in row
-    assert "| 0/1 |" in row
+    title, _, head, _, row = done.stdout.splitlines()
+    assert title == "CartPole-v1"
+    assert head.startswith("| runs      | seeds |")
+    assert row.startswith("| OpenAI-ES |     1 | ")
+    assert " 1/1 |" in row
+    assert " 0/1 |" in row
     done = pyes("table", "sweep", "--targets=-1,1000", "--json", cwd=tmp_path)
     assert [each["reached"] for each in json.loads(done.stdout)["rows"][0]["targets"]] == [1, 0]
 
@@ -226,7 +232,7 @@ def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launche
     assert done.stderr.splitlines()[-1].startswith("pyes: error: seed: got -1, expected an integer >= 0")
     assert "pyes: job 1 failed: seed: got -1" in done.stderr
     assert "Error executing job" not in done.stderr
-    assert "| CartPole-v1 | seeds |" in done.stderr
+    assert "\nCartPole-v1\n\n| runs      | seeds |" in done.stderr
     assert "got -1" in (tmp_path / "sweep" / "1" / "train.log").read_text(encoding="utf-8")
     assert sorted(done.stdout.splitlines()) == [str(tmp_path / "sweep" / job) for job in "02"]
     assert all((tmp_path / "sweep" / job / "policy.safetensors").exists() for job in "02")
@@ -379,6 +385,168 @@ def test_closed_output_is_no_hindrance(closed: str, run: Path, tmp_path: Path):
     assert (tmp_path / "run" / "policy.safetensors").exists()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no /dev/full")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["info"],
+        ["table", "RUN"],
+        ["diff", "RUN", "RUN"],
+        ["keygen", "-o", "key"],
+        pytest.param(["train", "--cfg", "job"], marks=pytest.mark.slow),
+        pytest.param(["train", *TINY, "run_dir=run"], marks=pytest.mark.slow),
+        pytest.param(["evaluate", "RUN", "--episodes", "1"], marks=pytest.mark.slow),
+        pytest.param(["evaluate", "RUN", "--episodes", "1", "--json"], marks=pytest.mark.slow),
+        pytest.param(["replay", "RUN", "--generation", "0", "--member", "0"], marks=pytest.mark.slow),
+        pytest.param(["plot", "RUN", "-o", "a.png"], marks=pytest.mark.slow),
+        pytest.param(["map", "RUN", "-o", "a.png"], marks=pytest.mark.slow),
+        pytest.param(["export", "RUN", "-o", "a.safetensors"], marks=pytest.mark.slow),
+    ],
+    ids=lambda arguments: " ".join(arguments),
+)
+def test_full_standard_output_is_one_line(arguments: list[str], run: Path, tmp_path: Path):
+    command = [sys.executable, "-m", "pyes", *(str(run) if each == "RUN" else each for each in arguments)]
+    variables = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        pipes = {"stdout": full, "stderr": subprocess.PIPE, "text": True}
+        done = subprocess.run(command, cwd=tmp_path, env=variables, check=False, timeout=100, **pipes)
+    done.stdout = ""
+    assert error_line(done, 1) == "standard output: No space left on device; make room, or choose another place"
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        *((name, "run_dir") for name in ("metrics.csv", "journal.bin", "config.json", "train.log", "policy.json")),
+        *((name, "resume") for name in ("metrics.csv", "journal.bin", "train.log", "best.safetensors")),
+    ],
+)
+def test_train_a_directory_where_a_file_should_be_is_named(name: str, way: str, run: Path, tmp_path: Path):
+    if way == "resume":
+        shutil.copytree(run, tmp_path / "run")
+    place = tmp_path / "run" / name
+    place.unlink(missing_ok=True)
+    place.mkdir(parents=True)
+    line = error_line(pyes("train", *(TINY if way == "run_dir" else ()), f"{way}=run", cwd=tmp_path), 2)
+    assert name in line
+    assert "a directory, expected a file; move it away or " in line
+
+
+LIMITED = """
+import resource, sys
+from pyes.cli import main
+resource.setrlimit(getattr(resource, sys.argv.pop(1)), (int(sys.argv[1]),) * 2)
+del sys.argv[1]
+sys.exit(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="needs prlimit and setpriv")
+@pytest.mark.parametrize("cluster", ["inline", "local"])
+@pytest.mark.parametrize(
+    ("limit", "numbers", "advice"),
+    [
+        ("NOFILE", range(6, 40, 3), "Too many open files; raise the limit of open files (ulimit -n)"),
+        ("NPROC", range(1, 5), "raise the limit of processes and threads (ulimit -u)"),
+    ],
+)
+def test_train_a_limit_of_the_system_is_named(limit: str, numbers: range, advice: str, cluster: str, tmp_path: Path):
+    program = [sys.executable, "-c", LIMITED, f"RLIMIT_{limit}"]
+    if limit == "NPROC" and os.geteuid() == 0:  # whom it does not bind
+        if shutil.which("setpriv") is None:
+            pytest.skip("no setpriv to become another user with")
+        capabilities = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+        program = ["setpriv", "--reuid=61234", "--regid=61234", "--clear-groups", *capabilities, *program]
+    lines = []
+    for number in numbers:
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        command = [*program, str(number), "train", *TINY, f"cluster={cluster}", "run_dir=run"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
+        if done.returncode:
+            lines.append(done.stderr.splitlines()[-1])
+    assert len(lines) > 1
+    assert [line for line in lines if not line.startswith("pyes: error: ") or advice not in line] == []
+
+
+DEAF = """
+import time, gymnasium, numpy as np
+class Deaf(gymnasium.Env):
+    steps = 0
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32), gymnasium.spaces.Discrete(2)
+    def reset(self, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+    def step(self, action):
+        Deaf.steps += 1
+        while Deaf.steps > 50:
+            try:
+                open("begun", "w").close()
+                time.sleep(100)
+            except BaseException:
+                open("again", "w").close()
+        return np.zeros(2, np.float32), 0.0, True, False, {}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT from another process")
+def test_train_a_third_interrupt_ends_a_run_that_does_not_stop(tmp_path: Path):
+    (tmp_path / "deaf.py").write_text(DEAF)
+    command = [sys.executable, "-m", "pyes", "train", "task=python", "task.factory=deaf:Deaf", "cluster=inline"]
+    reader, terminal = os.openpty()
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": terminal}
+    command += ["run_dir=run", "algorithm.population_size=8", "evaluation.every=0"]  # the panel is there at step 50
+    options = {"cwd": tmp_path, "env": os.environ | {"TERM": "xterm"}, "start_new_session": True}
+    process = subprocess.Popen(command, **options, **pipes)
+    os.close(terminal)
+    try:
+        shown = b""
+        for mark, answer in (("begun", b"again (Ctrl-C): it stops now"), ("begun", b""), ("again", b"ended at once")):
+            deadline = time.monotonic() + 60
+            while not (tmp_path / mark).exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            while answer not in shown and time.monotonic() < deadline:
+                shown += os.read(reader, 65536)
+        assert process.wait(10) == 130
+        assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")  # the cursor is there again
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)
+
+
+THREADED = """
+import threading, time, gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+class Threaded(CartPoleEnv):
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
+        threading.Thread(target=time.sleep, args=(3600,), name="simulator").start()
+gymnasium.register("Threaded-v0", Threaded, max_episode_steps=20)
+"""
+
+
+@pytest.mark.slow
+def test_a_thread_of_an_environment_does_not_keep_a_command(tmp_path: Path):
+    (tmp_path / "threaded.py").write_text(THREADED)
+    overrides = (*TINY[:1], "task=gymnasium", "task.env_id=threaded:Threaded-v0", "run_dir=run")
+    for command in (
+        ["train", *overrides, "cluster=inline"],
+        ["evaluate", "run", "--episodes", "1"],
+        ["replay", "run", "--generation", "0", "--member", "0"],
+        ["evaluate", "run", "--generation", "77"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "pyes", *command], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == (2 if "77" in command else 0), done.stderr
+        assert bool(done.stdout) == (done.returncode == 0)
+        if done.returncode == 0:
+            assert re.search(r"^pyes: ended \d thread.* \(simulator.* 5 s after the last line; ", done.stderr, re.M)
+
+
 def test_replay_json_is_what_the_journal_has(run: Path):
     done = pyes("replay", run, "--generation", "1", "--member", "2", "--json", cwd=run.parent)
     assert done.returncode == 0, done.stderr
@@ -409,9 +577,10 @@ def test_evaluate_seed_decides_the_episodes(run: Path):
 
 
 def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
+    own = "--width 4 --height 3 --title Mine --labels mine --order label --logy --smooth 2 --x generation --band iqm"
     commands = (("plot", "curve.png"), ("map", "map.png"), ("video", "film.mp4"), ("export", "policy.onnx"))
-    for command, name in commands:
-        done = pyes(command, run, "-o", name, cwd=tmp_path)
+    for command, name, *options in (*commands, ("plot", "own.svg", *own.split())):
+        done = pyes(command, run, "-o", name, *options, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout == f"{name}\n"
         assert (tmp_path / name).stat().st_size > 100
@@ -488,6 +657,20 @@ def test_unexpected_error_is_one_line_that_points_to_debug(
     assert cli.main(["info"]) == 1
     expected = "pyes: error: ZeroDivisionError: first; second; run again with --debug for the traceback\n"
     assert capsys.readouterr().err == expected
+
+
+def test_not_enough_memory_is_one_line_that_says_what_to_try(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fail(_: object) -> None:
+        raise MemoryError("Unable to allocate 3 GiB")
+
+    monkeypatch.setattr(this_machine, "_info", fail)
+    assert cli.main(["info"]) == 1
+    expected = (
+        "pyes: error: not enough memory: Unable to allocate 3 GiB; try a smaller population, network or noise table"
+    )
+    assert capsys.readouterr().err.startswith(expected)
 
 
 def test_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch):

@@ -11,12 +11,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import leftovers
 import pytest
 from clocks import backwards
-from heads import Head, contents, count_of, hurt, judge, merge, size_of
+from heads import Head, children, contents, count_of, hurt, judge, merge, size_of, until
 
 import pyes
 from pyes import cli
+from pyes.node.process import state_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills processes by /proc")
 
@@ -191,6 +193,66 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path, reference):
         head.stop()
     _go_on(run)
     judge(reference, run)
+
+
+# --- processes that environments start and leave
+
+
+@pytest.fixture
+def marked(tmp_path):
+    """Yield a variable, and a function that returns the processes that were started with it, in whatever session."""
+    name, value = "STARTED", str(tmp_path)
+    yield {name: value}, lambda: leftovers.with_variable(f"{name}={value}")
+    for pid in leftovers.with_variable(f"{name}={value}"):  # a test has failed
+        hurt(pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["child_at_start", "child_at_reset", "fork_at_reset"])
+@pytest.mark.parametrize("end", ["killed", "killed while the workers' parent is stopped", "stopped"])
+def test_what_environments_have_started_ends_with_the_run(tmp_path, marked, fault, end):
+    variable, started = marked
+    with _head(tmp_path / "run", faulty={**SLOW, "fault": fault}, environment=variable) as head:
+        head.reach(tmp_path / "run", 1)
+        assert len(started()) > 2 + len([head.pid, *head.nurseries, *head.workers])
+        if "parent" in end:
+            hurt(*head.nurseries, signal.SIGSTOP)
+        head.stop() if end == "stopped" else head.kill()
+        until(lambda: not started(), "the end of all that was started", 5.0)
+
+
+@pytest.mark.slow
+def test_what_an_environment_has_started_ends_with_its_worker_alone(tmp_path, marked, reference):
+    variable, started = marked
+    run, faulty = tmp_path / "run", {**SLOW, "fault": "child_at_start"}
+    with _head(run, faulty=faulty, environment=variable) as head:
+        head.reach(run, 1)
+        first, second = head.workers
+        (its,), (others,) = children(first), children(second)
+        hurt(first, signal.SIGKILL)
+        head.until(lambda: state_of(its) in ("", "Z"), "the end of what its environment had started")
+        head.reach(run, count_of(run) + 2)
+        assert state_of(others) == "S"
+        assert second in head.workers
+        head.stop()
+        assert not started()
+    _go_on(run)
+    judge(reference, run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["child_at_reset", "fork_at_reset"])
+def test_what_environments_of_a_commands_own_process_have_started_ends_with_it(tmp_path, marked, fault):
+    variable, started = marked
+    run, variables = tmp_path / "run", {**variable, "FAULTY": json.dumps({"fault": fault})}
+    settings = {**SETTINGS, "cluster": {}, "generations": 2}
+    with _head(run, "cluster=inline", settings=settings, faulty={"fault": fault}, environment=variables) as head:
+        assert head.wait() == 0, head.errors
+    assert not started()
+    command = [sys.executable, "-m", "pyes", "evaluate", str(run), "--episodes", "2"]
+    path = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    subprocess.run(command, env=os.environ | variables | path, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    assert not started()
 
 
 # --- signals
@@ -380,6 +442,18 @@ def _fill_before_a_record(head, disk):
     record = size_of(run) // count_of(run)
     head.until(lambda: size_of(run) % page + 2 * record > page, "the end of a page")
     disk.fill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [0, 1, 2, 4])
+def test_a_disk_that_is_full_at_the_start_is_one_line(tmp_path, make_disk, room):
+    disk = make_disk(tmp_path / "disk", "64k")
+    disk.fill(leave=room * os.statvfs(disk.seen).f_frsize)
+    with _head(tmp_path / "disk" / "run", prefix=disk.enter) as head:
+        assert head.wait() == 2, head.errors
+        *_, last = head.errors.splitlines()
+        assert re.fullmatch(r"pyes: error: run_dir: cannot (make|write to) .*No space left on device.*; .*", last)
+        assert "Traceback" not in head.errors
 
 
 BRISK = {"sleep": 0.004}

@@ -82,7 +82,14 @@ def test_every_task_is_the_same_in_python_and_on_the_command_line():
             assert from_mapping(values) == from_mapping({"task": values["task"], "run_dir": "x"}), name
 
 
-@pytest.mark.parametrize("group", ["algorithm", "network", "optimizer", "noise", "cluster", "logger"])
+@pytest.mark.parametrize(
+    "group",
+    [
+        "optimizer",
+        "noise",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("algorithm", "network", "cluster", "logger")),
+    ],
+)
 def test_every_option_is_the_same_in_python_and_on_the_command_line(group: str):
     for name in set(options(group)) - {"plugin", "torch"}:
         key = {"noise": "dtype", "logger": "tensorboard"}.get(group, "name")

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from scipy.stats import bootstrap, trim_mean
+from scipy.stats import binomtest, bootstrap, permutation_test, trim_mean
 
-from pyes.reports.aggregates import align, interquartile_mean, summarise
+from pyes.reports.aggregates import align, interquartile_mean, mean_interval, sign_flip_test, summarise
 
 
 def _curve(*points):
@@ -67,3 +67,44 @@ def test_summarise_iqm_interval_is_that_of_scipy_and_the_same_every_time():
 def test_summarise_iqm_of_one_curve_has_no_width():
     band = summarise(np.array([[1.0, 2.0]]), "iqm")
     np.testing.assert_array_equal([band.line, band.low, band.high], [[1, 2]] * 3)
+
+
+@pytest.mark.parametrize(("runs", "share"), [(5, 0.85), (20, 0.94)])
+def test_interval_of_a_mean_holds_the_true_one_as_often_as_the_page_says(runs, share):
+    """Significance level 0.001: by how many of 400 samples of a normal distribution hold its mean."""
+    samples = np.random.default_rng(runs).normal(3, 2, size=(400, runs))
+    held = sum(low <= 3 <= high for low, high in map(mean_interval, samples))
+    assert binomtest(held, 400, share).pvalue > 0.001
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 5, 9])
+def test_sign_flip_test_tries_all_changes_of_sign_as_that_of_scipy(pairs):
+    differences = np.random.default_rng(pairs).normal(0.5, size=pairs)
+    if pairs > 1:
+        theirs = permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=np.inf)
+        assert sign_flip_test(differences) == pytest.approx(theirs.pvalue)
+    assert sign_flip_test(np.arange(1.0, pairs + 1)) == 2.0 ** (1 - pairs)  # the least that there is
+
+
+def test_sign_flip_test_of_many_pairs_takes_random_changes_of_sign():
+    """Significance level 0.001: the 100,000 random ones against all 131,072 of 17 pairs."""
+    differences = np.random.default_rng(4).normal(0.4, size=17)
+    every = np.abs((1 - 2 * (np.arange(2**17)[:, None] >> np.arange(17) & 1)) @ differences)
+    share = float((every >= abs(differences.sum()) - 1e-9).mean())
+    found = sign_flip_test(differences)
+    assert 0.01 < share < 0.9
+    assert binomtest(round(found * 100_001) - 1, 100_000, share).pvalue > 0.001
+    assert sign_flip_test(differences) == found
+    assert sign_flip_test(np.ones(60)) == 1 / 100_001  # and never zero
+
+
+def test_sign_flip_test_finds_no_difference_where_there_is_none():
+    """Significance level 0.001: of 2,000 samples without a difference, 6 in 128 have a p of at most 0.05."""
+    samples = np.random.default_rng(6).standard_t(3, size=(2000, 8))
+    found = sum(sign_flip_test(sample) <= 0.05 for sample in samples)
+    assert binomtest(found, 2000, 6 / 128).pvalue > 0.001
+
+
+@pytest.mark.parametrize("differences", [[0.0, 0.0, 0.0], [0.1, 0.2, -0.3]])
+def test_sign_flip_test_of_a_mean_of_zero_is_one(differences):
+    assert sign_flip_test(np.array(differences)) == 1

@@ -1,3 +1,4 @@
+import html
 import re
 import shutil
 import sys
@@ -66,7 +67,7 @@ def _with_spectrum(sizes, n, dim, shift):
 
 
 def _svg_texts(file):
-    return [text.strip() for text in re.findall(r"<!--(.*?)-->", file.read_text())]
+    return [html.unescape(text) for text in re.findall(r"<text [^>]*>([^<]+)</text>", file.read_text())]
 
 
 # Projection

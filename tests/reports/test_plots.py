@@ -1,3 +1,4 @@
+import html
 import os
 import re
 import subprocess
@@ -18,8 +19,8 @@ from pyes.reports.runs import read
 
 
 def _svg_texts(file):
-    """Return the words of a figure; matplotlib writes each as a comment beside its outlines."""
-    return [text.strip() for text in re.findall(r"<!--(.*?)-->", file.read_text())]
+    """Return the words of a figure, which are text and no outlines."""
+    return [html.unescape(text) for text in re.findall(r"<text [^>]*>([^<]+)</text>", file.read_text())]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
@@ -53,15 +54,60 @@ def test_plot_says_task_axes_and_what_differs(tmp_path):
     assert {"sigma 0.1", "sigma 0.3", "mean and range of 2 runs; thin: single runs"} <= set(texts)
 
 
+def _make_three(folder):
+    """Make a run of each of three sigmas, whose last returns are 30, 50 and 40."""
+    for i, (sigma, last) in enumerate(((0.5, 30), (0.25, 50), (10.0, 40))):
+        make_run(folder / f"{i}", returns=(10, 20, last), algorithm={"sigma": sigma})
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [("given", ["0.5", "0.25", "10"]), ("label", ["0.25", "0.5", "10"]), ("return", ["0.25", "10", "0.5"])],
+)
+def test_groups_have_the_order_asked_for_and_labels_of_ones_own_in_it(tmp_path, order, expected):
+    _make_three(tmp_path)
+    texts = _svg_texts(plot(tmp_path, tmp_path / "curve.svg", order=order))
+    assert [text for text in texts if text.startswith("sigma")] == [f"sigma {sigma}" for sigma in expected]
+    texts = _svg_texts(plot(tmp_path, tmp_path / "curve.svg", order=order, labels=["x", "a, b", "z"], title="Mine"))
+    assert [text for text in texts if text in ("x", "a, b", "z")] == ["x", "a, b", "z"]
+    assert "Mine" in texts
+    assert "LunarLanderContinuous-v3" not in texts
+
+
+def test_label_of_a_single_group_is_shown(tmp_path):
+    assert "mine" in _svg_texts(plot(make_run(tmp_path / "run"), tmp_path / "curve.svg", labels=["mine"]))
+
+
+def test_size_is_that_in_inches_and_no_word_is_cut(tmp_path):
+    _make_three(tmp_path)
+    with Image.open(plot(tmp_path, tmp_path / "curve.png", width=3.4, height=2.6)) as image:
+        assert image.size == (510, 390)
+    texts = _svg_texts(plot(tmp_path, tmp_path / "curve.svg", width=3.4, height=2))
+    assert {"mean return of the", "population"} <= set(texts)
+
+
+def test_axis_may_be_logarithmic(tmp_path):
+    run = make_run(tmp_path / "run", returns=(2, 3000), timesteps=10**6)
+    texts = _svg_texts(plot(run, tmp_path / "curve.svg", logy=True))
+    assert [text for text in texts if text in ("10", "100", "500", "1,000", "1,500")] == ["10", "100", "1,000"]
+
+
+def test_smoothed_point_is_the_mean_of_itself_and_of_those_before_it(tmp_path):
+    make_run(tmp_path / "run", returns=(3, 6, 0, 9))
+    assert _points(_drawn([tmp_path], smooth=3).lines[-1]) == [(1000, 3), (2000, 4.5), (3000, 3), (4000, 5)]
+    assert [y for _, y in _points(_drawn([tmp_path], smooth=10**9).lines[-1])] == [3, 4.5, 3, 4.5]
+    assert "each point: mean of the last 3" in _svg_texts(plot(tmp_path, tmp_path / "curve.svg", smooth=3))
+
+
 def test_large_counts_have_separators(tmp_path):
     assert "100,000" in _svg_texts(plot([make_run(tmp_path / "run", timesteps=10**5)], tmp_path / "curve.svg"))
 
 
-def _drawn(runs, x="timesteps", band="range"):
+def _drawn(runs, x="timesteps", band="range", smooth=1):
     """Return the axes on which the one group of runs is drawn."""
     (together,) = group(read(runs))
     axes = Figure().add_subplot()
-    plots._draw_group(axes, together, 0, x, band)
+    plots._draw_group(axes, together, 0, plots._Style(x, band, smooth))
     return axes
 
 
@@ -162,14 +208,24 @@ def test_runs_of_one_generation_can_be_drawn(tmp_path, groups):
         ({"band": "std"}, "band is 'std', expected one of range, iqm"),
         ({"runs": []}, "no runs"),
         ({"output": "none/curve.png"}, "cannot write"),
+        ({"order": "size"}, "order is 'size', expected one of given, label, return"),
+        ({"width": 1}, "width is 1, expected inches from 2 to 50"),
+        ({"height": float("nan")}, "height is nan, expected inches"),
+        ({"height": 2, "title": "\n".join("abcdefghijk")}, "7.2 by 2 inches have no room for the axes"),
+        ({"smooth": 0}, "smooth is 0, expected a number of points: 1 or more"),
+        ({"logy": True, "runs": "below"}, "returns above 0 alone, these begin at -4; leave out logy"),
+        ({"title": r"$\nothing$"}, "has a formula that is wrong: .*Unknown symbol"),
+        ({"labels": ["a", "b"]}, "got 2 labels, expected 1, one for each group in order: OpenAI-ES$"),
     ],
 )
-def test_bad_arguments_are_one_line(tmp_path, arguments, expected):
-    run = make_run(tmp_path / "run")
-    arguments = {"runs": [run], "output": "curve.png"} | arguments
+def test_bad_arguments_are_one_line(tmp_path, monkeypatch, arguments, expected):
+    make_run(tmp_path / "run")
+    make_run(tmp_path / "below", returns=(3, -4))
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=expected) as error:
-        plot(**arguments | {"output": tmp_path / arguments["output"]})
+        plot(**{"runs": "run", "output": "curve.png"} | arguments)
     assert "\n" not in str(error.value)
+    assert not (tmp_path / "curve.png").exists()
 
 
 def test_plot_leaves_matplotlib_as_it_was(tmp_path):

@@ -2,8 +2,11 @@ import numpy as np
 import pytest
 from made_runs import make_run, write_metrics
 
+import pyes
 from pyes.errors import RunDirectoryError
 from pyes.reports import runs
+from pyes.run import journal
+from pyes.run.journal import Evaluation, Generation, Journal, Start
 from pyes.run.metrics import COLUMNS
 
 
@@ -23,6 +26,62 @@ def test_curve_is_of_evaluations_where_there_are_any(tmp_path):
     np.testing.assert_array_equal(x, [2000, 4000])
     np.testing.assert_array_equal(y, [20, 40])
     np.testing.assert_array_equal(_one(make_run(tmp_path / "other")).curve("timesteps")[1], [1, 2, 3, 4])
+
+
+def test_evaluation_is_that_of_the_center_after_the_update_of_its_row(tmp_path):
+    evaluated = make_run(tmp_path / "run", evaluations=[(0, 20), (3, 40)])
+    np.testing.assert_array_equal(_one(evaluated).curve("generation")[0], [1, 4])
+    np.testing.assert_array_equal(_one(make_run(tmp_path / "other")).curve("generation")[0], [0, 1, 2, 3])
+
+
+def test_curve_of_evaluations_begins_with_the_initial_center(tmp_path):
+    config = {
+        "task": {"name": "function", "factory": "user_functions:sphere", "dim": 5, "env_kwargs": {"center": 1.0}},
+        "noise": {"entries": 1000}, "cluster": {"name": "inline"}, "generations": 4, "run_dir": str(tmp_path / "run"),
+        "evaluation": {"every": 2}, "network": {"init": "zero"},
+    }  # fmt: skip
+    pyes.train(config, display=False)
+    run = _one(tmp_path / "run")
+    assert run.initial == -5.0
+    for x, first in (("generation", 2), ("timesteps", run.evaluations[0]["timesteps"])):
+        axis, returns = run.curve(x)
+        assert (axis[0], returns[0], axis[1]) == (0, -5.0, first)
+    (tmp_path / "run" / "journal.bin").unlink()
+    assert len(_one(tmp_path / "run").curve("generation")[0]) == 2
+
+
+def test_columns_are_arrays_with_nan_where_there_is_no_number(tmp_path):
+    make_run(tmp_path / "run", evaluations=[(2, 40)])
+    (run,) = pyes.read([str(tmp_path / "run")])
+    np.testing.assert_array_equal(run["eval_return_mean"], [np.nan, np.nan, 40, np.nan])
+    assert list(run.columns) == [name for name in COLUMNS if name != "theta_hash"]
+    assert {(each.dtype.str, each.shape) for each in run.columns.values()} == {("<f8", (4,))}
+    with pytest.raises(KeyError, match="there is no column 'return'; expected one of generation, timesteps"):
+        run["return"]
+
+
+def test_column_that_this_version_does_not_write_is_there(tmp_path):
+    file = make_run(tmp_path / "run") / "metrics.csv"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([f"{lines[0]},temperature", *(f"{line},{i}" for i, line in enumerate(lines[1:])), ""]))
+    np.testing.assert_array_equal(_one(tmp_path)["temperature"], [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("mean", [9.5, np.nan])
+def test_curve_begins_with_the_evaluation_of_the_initial_center(tmp_path, mean):
+    evaluated, other = (make_run(tmp_path / name, evaluations=[(1, 20)]) for name in "ab")
+    start = Start(0, {}, "table", "hash", {})
+    generation = Generation(0, "hash", np.ones(2), np.ones(2, np.uint8), np.zeros(2, np.uint8), 0, np.empty(0))
+    evaluation, later = (Evaluation(g, "hash", np.full(2, mean), np.zeros(2, np.uint8)) for g in (0, 2))
+    for run, records in ((evaluated, (start, evaluation, later)), (other, (start, generation, evaluation))):
+        with Journal(journal.read(run / "journal.bin")) as written:
+            for record in records:
+                written.append(record)
+    first, second = (_one(run).curve(x) for run, x in ((evaluated, "generation"), (other, "generation")))
+    np.testing.assert_array_equal(first, [[0, 2], [9.5, 20]] if mean == 9.5 else [[2], [20]])
+    np.testing.assert_array_equal(second, [[2], [20]])
+    (evaluated / "journal.bin").write_bytes(b"no journal at all")
+    np.testing.assert_array_equal(_one(evaluated).curve("timesteps"), [[2000], [20]])
 
 
 def test_read_run_that_is_named_twice_is_there_once(tmp_path):

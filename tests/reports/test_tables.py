@@ -32,12 +32,69 @@ def test_row_has_medians_least_and_greatest(two):
 
 
 def test_markdown_has_a_row_a_group(two):
-    assert tables.table([two], [200]).to_markdown().splitlines() == [
-        "| LunarLanderContinuous-v3 | seeds | final evaluation | best evaluation | reached 200 | timesteps to 200 "
-        "| episodes to 200 | seconds to 200 | timesteps a run | seconds a run |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        "| sigma 0.3 | 5 | 192.0 (190.0 to 194.0) | 202.0 (190.0 to 204.0) | 4/5 | 3,750 | 192 | 1.5 | 4,800 | 2.0 |",
-        "| sigma 0.7 | 1 | - | - | 0/1 | - | - | - | 4,000 | 2.0 |",
+    head, empty, *rows = tables.table([two], [200]).to_markdown().splitlines()
+    assert (head, empty) == ("LunarLanderContinuous-v3", "")
+    assert [[cell.strip() for cell in row.split("|")[1:-1]] for row in (rows[0], *rows[2:4])] == [
+        ["runs", "seeds", "final evaluation", "best evaluation", "reached 200", "timesteps to 200", "episodes to 200",
+         "seconds to 200", "timesteps", "seconds"],
+        ["sigma 0.3", "5", "192.0 (190.0 to 194.0)", "202.0 (190.0 to 204.0)", "4/5", "3,750", "192", "1.5", "4,800",
+         "2.0"],
+        ["sigma 0.7", "1", "-", "-", "0/1", "-", "-", "-", "4,000", "2.0"],
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Three configurations over five seeds, of which the third shares none with the others."""
+    finals = {0.3: (50, 60, 70, 80, 90), 0.7: (450, 450, 480, 500, 500), 0.9: (40, 50, 60, 70, 80)}
+    for i, (sigma, values) in enumerate(finals.items()):
+        for seed, value in enumerate(values, start=5 * (i == 2)):
+            make_run(tmp_path / f"{i}{seed}", seed, evaluations=[(1, value)], algorithm={"sigma": sigma})
+    return tmp_path
+
+
+def test_intervals_and_tests_are_a_second_table(three):
+    made = tables.table(three)
+    lines = made.to_markdown().splitlines()
+    assert lines[2:13] == [
+        "| runs      | seeds |       final evaluation |        best evaluation | timesteps | seconds |",
+        "| --------- | ----: | ---------------------: | ---------------------: | --------: | ------: |",
+        "| sigma 0.3 |     5 | 70.00 (50.00 to 90.00) | 70.00 (50.00 to 90.00) |     4,000 |     2.0 |",
+        "| sigma 0.7 |     5 | 480.0 (450.0 to 500.0) | 480.0 (450.0 to 500.0) |     4,000 |     2.0 |",
+        "| sigma 0.9 |     5 | 60.00 (40.00 to 80.00) | 60.00 (40.00 to 80.00) |     4,000 |     2.0 |",
+        "",
+        "| final evaluation |   mean (95 % interval) | difference |      p | pairs |",
+        "| ---------------- | ---------------------: | ---------: | -----: | ----: |",
+        "| sigma 0.3        | 70.00 (58.00 to 82.00) |          - |      - |     - |",
+        "| sigma 0.7        | 476.0 (456.0 to 496.0) |     +406.0 | 0.0625 |     5 |",
+        "| sigma 0.9        | 60.00 (48.00 to 72.00) |          - |      - |     0 |",
+    ]
+    assert max(map(len, lines)) <= 100
+    values = json.loads(json.dumps(made.to_mapping()))["rows"]
+    assert values[0]["final_mean"] == {"mean": 70, "low": 58, "high": 82}
+    assert [row["comparison"] for row in values] == [
+        None,
+        {"to": "sigma 0.3", "pairs": 5, "difference": 406, "p": 0.0625},
+        {"to": "sigma 0.3", "pairs": 0, "difference": None, "p": None},
+    ]
+
+
+def test_single_runs_have_no_intervals(tmp_path):
+    make_run(tmp_path / "run", evaluations=[(1, 3)])
+    assert len(tables.table(tmp_path).to_markdown().splitlines()) == 5
+
+
+def test_task_has_a_first_group_of_its_own(tmp_path):
+    for i, (task, sigma) in enumerate((task, sigma) for task in ("CartPole-v1", "Pendulum-v1") for sigma in (0.1, 0.2)):
+        for seed in (1, 2):
+            settings = {"task": {"env_id": task}, "algorithm": {"sigma": sigma}}
+            make_run(tmp_path / f"{i}{seed}", seed, evaluations=[(1, 10 * i + i * seed)], **settings)
+    rows = tables.table(tmp_path).rows
+    assert [row.comparison for row in rows] == [
+        None,
+        tables.Comparison("CartPole-v1, sigma 0.1", 2, 11.5, 0.5),
+        None,
+        tables.Comparison("Pendulum-v1, sigma 0.1", 2, 11.5, 0.5),
     ]
 
 
@@ -54,7 +111,7 @@ def test_markdown_has_a_row_a_group(two):
 def test_markdown_gives_four_digits_of_the_largest(tmp_path, values, expected):
     for seed, value in enumerate(values):
         make_run(tmp_path / f"{seed}", seed, evaluations=[(1, value)])
-    assert f"| {expected} |" in tables.table([tmp_path]).to_markdown()
+    assert f" {expected} |" in tables.table([tmp_path]).to_markdown()
 
 
 def test_mapping_is_json(two):
@@ -70,8 +127,8 @@ def test_runs_of_several_tasks_and_strange_names_make_a_whole_table(tmp_path):
     make_run(tmp_path / "1", task={"name": "python", "factory": "a|b:c"})
     write_metrics(tmp_path / "named", [1])
     lines = tables.table([tmp_path]).to_markdown().splitlines()
-    assert lines[0].startswith("| runs | seeds |")
-    assert [line.split(" | ")[0] for line in lines[2:]] == ["| CartPole-v1", "| a\\|b:c", "| named"]
+    assert lines[0].startswith("| runs ")
+    assert [line.split("  ")[0].removesuffix(" |") for line in lines[2:]] == ["| CartPole-v1", "| a\\|b:c", "| named"]
 
 
 def test_bad_input_is_one_line(tmp_path):

@@ -135,7 +135,14 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize("command", [EVALUATE, REPLAY], ids=["evaluate", "replay"])
-@pytest.mark.parametrize("fault", ["bytes", "no_text", "panic", "keyboard", "sys_exit", "close_raise"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "panic",
+        "keyboard",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("bytes", "no_text", "sys_exit", "close_raise")),
+    ],
+)
 def test_whatever_an_environment_raises_when_it_is_run_again_is_one_line(run, command, fault):
     faults = json.dumps({"fault": fault, "every": 1})
     done = commands.pyes(*command, cwd=run.parent, FAULTY=faults, **ON_PATH)
