@@ -144,7 +144,11 @@ def test_wheel_holds_every_module_and_every_configuration(wheel: Path):
     configurations = {
         f"pyes/conf/{path.relative_to(ROOT / 'conf').as_posix()}" for path in (ROOT / "conf").rglob("*.yaml")
     }
-    assert modules | configurations | {"pyes/conf/__init__.py", "pyes/py.typed"} <= contents(wheel)
+    assert modules | configurations | {
+        "pyes/conf/__init__.py",
+        "pyes/include/pyes_environment.h",
+        "pyes/py.typed",
+    } <= contents(wheel)
 
 
 @pytest.fixture(scope="module")
