@@ -136,7 +136,8 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path):
     names = contents(wheel)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"pyes", "pyes_rl"}
     suffixes = {Path(name).suffix for name in names if name.startswith("pyes/")}
-    assert suffixes == {".py", ".pyi", ".typed", ".yaml", ".so"}
+    assert suffixes == {".py", ".pyi", ".typed", ".yaml", ".so", ".h"}
+    assert [name for name in names if name.endswith(".h")] == ["pyes/include/pyes_environment.h"]
 
 
 def test_wheel_holds_every_module_and_every_configuration(wheel: Path):
