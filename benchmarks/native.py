@@ -3,8 +3,9 @@
     python benchmarks/native.py
 
 In turn, on one core: Gymnasium's environment stepped bare with recorded actions; the episodes of a policy, stepped by
-Python and in C; and in plain C, the same physics by itself and the same network by itself. Observations are normalised and summed. CartPole's policies balance the pole. All is
-processor time; a figure is the median over rounds of one run.
+Python and in C; and in plain C, the same physics by itself and the same network by itself. Observations are
+normalised and summed. CartPole's policies balance the pole. All is processor time; a figure is the median over rounds
+of one run.
 """
 
 import ctypes
