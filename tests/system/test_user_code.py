@@ -50,6 +50,15 @@ def test_reason_names_the_last_frame_of_the_users_own_code():
     assert reason(ValueError("never raised")) == "ValueError: never raised"
 
 
+@pytest.fixture
+def default_handler():
+    """Have Python's own handler in charge of Ctrl-C: a shell's background jobs ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("default_handler")
 def test_let_through_raises_what_is_no_mistake_of_the_users_code():
     for error in (TaskError("ours"), Stop(), KeyboardInterrupt()):
         with pytest.raises(type(error)):
