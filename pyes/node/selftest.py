@@ -48,6 +48,7 @@ def _outputs(level: str | None) -> Iterator[NDArray[Any]]:
         yield from _slices(table, level)
     yield from _updates(level)
     yield from _policies(level)
+    yield from _episodes(level)
 
 
 def _normals(size: int, start: int = 0) -> Float32Array:
@@ -169,3 +170,24 @@ def _actions(action: str, level: str | None) -> NDArray[Any]:
     runner.collect(sums)
     actions = [runner.act(each) for each in _normals(54, 300).reshape(6, 9)]
     return np.concatenate([np.asarray(actions, np.float64).ravel(), sums.ravel()])
+
+
+def _episodes(level: str | None) -> Iterator[NDArray[Any]]:
+    """Yield return, length and last observation of an episode of every environment in C."""
+    for _, address in sorted(_core.own_environments().items()):
+        environment = _core.CompiledEnvironment(address)
+        low, high = environment.action_bounds
+        size, outputs = environment.observation_size, environment.choices or len(low)
+        runner = _core.PolicyRunner(
+            np.array([Instruction(Op.LINEAR, size, outputs, 0, size * outputs, Activation.IDENTITY)], np.int64),
+            size,
+            action="argmax" if environment.choices else "clip",
+            low=None if environment.choices else low,
+            high=None if environment.choices else high,
+            action_shape=() if environment.choices else (outputs,),
+            level=level,
+        )
+        runner.load(_normals(runner.dim))
+        runner.begin_episode(_SEED, 1, 2, 3)
+        total, length, observation = runner.run(environment, _SEED, 100)
+        yield np.array([total, length, *observation], np.float64)

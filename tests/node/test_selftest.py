@@ -9,7 +9,7 @@ from pyes import _core
 from pyes.cli import main
 from pyes.node import selftest
 
-DIGEST = "66d642df0fc039e1"
+DIGEST = "ad520e72fbfa8327"
 
 
 @each_level
