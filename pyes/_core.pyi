@@ -130,6 +130,11 @@ class Network(Protocol):
 
 def own_environments() -> dict[str, int]: ...
 
+class Simulator(Protocol):
+    """What Python does before an environment in C is reset."""
+
+    def begin(self, seed: int, /) -> None: ...
+
 @final
 class CompiledEnvironment:
     @property
@@ -148,9 +153,42 @@ class CompiledEnvironment:
     def observation_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
     @property
     def action_bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
-    def __init__(self, address: int, frame_skip: int = 1) -> None: ...
+    def __init__(self, address: int, frame_skip: int = 1, simulator: Simulator | None = None) -> None: ...
     def reset(self, seed: int) -> NDArray[Any]: ...
     def step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool]: ...
+
+_Range = tuple[float, float]
+_Part = tuple[NDArray[np.float64], NDArray[np.float64] | None, tuple[int, int] | None, float, float]
+
+@final
+class MujocoTimestep:
+    @property
+    def address(self) -> int: ...
+    def __init__(
+        self,
+        *,
+        engine: tuple[int, int, int, int],
+        frames: int,
+        control: NDArray[np.float64],
+        observation: Sequence[_Part],
+        limits: Sequence[tuple[NDArray[np.float64], float, float, bool]],
+        falls: bool,
+        reward: str,
+        seconds: float = 1.0,
+        place: NDArray[np.float64] | None = None,
+        speeds: NDArray[np.float64] | None = None,
+        mass: NDArray[np.float64] | None = None,
+        centers: NDArray[np.float64] | None = None,
+        whole_mass: float = 1.0,
+        speed_weight: float = 0.0,
+        health_reward: float | None = None,
+        effort_weight: float = 0.0,
+        effort_of_control: bool = False,
+        contact: tuple[NDArray[np.float64], float, _Range, _Range] | None = None,
+        distances: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], float]] = (),
+        power: int = 0,
+        fused: int = 0,
+    ) -> None: ...
 
 @final
 class PolicyRunner:

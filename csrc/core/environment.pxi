@@ -30,6 +30,9 @@ cdef class CompiledEnvironment:
         Of a ``struct pyes_environment``, see ``pyes_environment.h``; it stays where it is as long as this object lives.
     frame_skip : int
         Steps that an action is held for.
+    simulator : object, optional
+        With ``begin(seed)``, which is called before each reset of the environment, for what Python must do; kept as long
+        as this object lives.
 
     Raises
     ------
@@ -39,9 +42,11 @@ cdef class CompiledEnvironment:
     cdef const pyes_environment *environment
     cdef pyes_world world
     cdef object state_array, values_array  # own the memory of the world
+    cdef object simulator
     cdef readonly str name
 
-    def __cinit__(self, address, frame_skip=1):
+    def __cinit__(self, address, frame_skip=1, simulator=None):
+        self.simulator = simulator
         self.environment = <const pyes_environment *><uintptr_t>_integer("address", address, 1 << 64)
         if self.environment == NULL:
             raise ValueError("its address is 0, expected that of a struct pyes_environment")
@@ -123,8 +128,15 @@ cdef class CompiledEnvironment:
 
     def reset(self, seed):
         """Begin the episode of a seed; return the first observation, newly allocated."""
-        pyes_world_reset(&self.world, _seed(seed))
+        self._begin(seed)
         return self._observation()
+
+    cdef int _begin(self, object seed) except -1:
+        cdef uint64_t number = _seed(seed)
+        if self.simulator is not None:
+            self.simulator.begin(seed)
+        pyes_world_reset(&self.world, number)
+        return self._check_memory()
 
     def step(self, action):  # IN
         """Apply one action, a choice or numbers, ``frame_skip`` times.

@@ -193,8 +193,7 @@ cdef class PolicyRunner:
             episode.chosen = &choice
         whole_array = _aligned(0 if seen is None else environment.environment.observation_size)
         episode.whole = <float *>_out("whole", whole_array, FLOAT32)
-        pyes_world_reset(&environment.world, _seed(seed))
-        environment._check_memory()
+        environment._begin(seed)
         flags = pyes_episode_observe(&episode)
         while flags == 0 and episode.length < most:
             chunk = min(most - episode.length, SIGNALS_EVERY)

@@ -55,5 +55,6 @@ void test_float_control(enum pyes_level level);
 void test_actions(void);
 void test_board(void);
 void test_episodes(void);
+void test_mujoco(void);
 
 #endif

@@ -10,6 +10,7 @@ int main(void)
     test_actions();
     test_board();
     test_episodes();
+    test_mujoco();
     for (int l = 0; l < PYES_LEVELS; l++) {
         const enum pyes_level level = (enum pyes_level)l;
         if (!pyes_level_available(level))

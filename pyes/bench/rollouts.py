@@ -13,7 +13,7 @@ import numpy as np
 
 from pyes import networks, tasks
 from pyes.config import NetworkConfig
-from pyes.episodes.rollout import Rollout
+from pyes.episodes.rollout import AnyRollout, Rollout, rollout_of
 from pyes.networks import ActionDecoder
 from pyes.networks.linear import LinearConfig
 from pyes.networks.mlp import MLPConfig
@@ -57,10 +57,11 @@ def compare(env_id: str, network: NetworkConfig, normalize: bool) -> tuple[list[
             rollout.runner.normalize(np.zeros(size, np.float32), np.ones(size, np.float32), 5.0)
             rollout.runner.collect(np.zeros((2, size)))
         episodes = record(rollout, task.max_timesteps)
+        worker = rollout_of(task, rollout.runner)
         env = gymnasium.make(env_id, disable_env_checker=True).unwrapped
         ours, bare = [], []
         for _ in range(ROUNDS):
-            ours.append(speed(lambda: run(rollout, episodes)))
+            ours.append(speed(lambda: run(worker, episodes)))
             bare.append(speed(lambda: step_bare(env, episodes)))
         env.close()
     return ours, bare
@@ -85,7 +86,7 @@ def record(rollout: Rollout, limit: int | None) -> dict[int, list[Any]]:
     return episodes
 
 
-def run(rollout: Rollout, episodes: dict[int, list[Any]]) -> int:
+def run(rollout: AnyRollout, episodes: dict[int, list[Any]]) -> int:
     """Run the episodes as a worker does; return timesteps."""
     total = 0
     for seed, actions in episodes.items():

@@ -1,8 +1,8 @@
 """Tasks of Gymnasium's MuJoCo environments.
 
 Owns what avoids needless work of the simulator: messages on standard error and in a file of the working directory,
-unused forces, and a window on machines without a display. Invariant: every episode equals that of the environment bit
-for bit.
+unused forces, and a window on machines without a display; and which tasks `mujoco_timestep` steps. Invariant: every
+episode equals that of the environment bit for bit.
 """
 
 import logging
@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.errors import TaskError, missing
-from pyes.tasks.gymnasium import Family
+from pyes.tasks.gymnasium import Family, GymnasiumConfig
+from pyes.tasks.mujoco_timestep import timestep_in_c
 
 #: Whether the environment reads contact forces, which MuJoCo computes separately.
-_FEELS_CONTACTS = {
+FEELS_CONTACTS = {
     "Ant": True,
     "HalfCheetah": False,
     "Hopper": False,
@@ -58,17 +59,22 @@ class MujocoTask(Family):
 
     VERIFIED = {"gymnasium": ("1.4.0",), "mujoco": ("4.0.0",)}  # noqa: RUF012
 
+    def __init__(self, config: GymnasiumConfig, render_mode: str | None = None) -> None:
+        super().__init__(config, render_mode)
+        if render_mode is None and self._levels is None and not config.remake:
+            self.native = timestep_in_c(self._env, self, self.frame_skip, set(config.env_kwargs))
+
     @classmethod
     def knows(cls, env_id: str) -> bool:
         """Whether an id is like ``Ant-v5``."""
-        return env_id.endswith(_VERSION) and env_id.removesuffix(_VERSION) in _FEELS_CONTACTS
+        return env_id.endswith(_VERSION) and env_id.removesuffix(_VERSION) in FEELS_CONTACTS
 
     def _make(self) -> Any:
         mujoco = _import_package(self._config.env_id)
         mujoco.set_mju_user_warning(partial(_log_once, logging.INFO))  # warnings about models, which users cannot fix
         env: Any = super()._make()
         mujoco.set_mju_user_warning(partial(_log_once, logging.WARNING))
-        if not _FEELS_CONTACTS[self._config.env_id.removesuffix(_VERSION)]:
+        if not FEELS_CONTACTS[self._config.env_id.removesuffix(_VERSION)]:
             env.unwrapped.do_simulation = _simulation_without_forces(env.unwrapped, mujoco.mj_step)
         return env
 

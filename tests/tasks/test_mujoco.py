@@ -8,15 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
+import pyes
 from pyes import networks, tasks
-from pyes.config import from_mapping
+from pyes.config import from_mapping, to_mapping
+from pyes.episodes import rollout
+from pyes.episodes.native import NativeRollout
+from pyes.episodes.rollout import Rollout, rollout_of
 from pyes.errors import ConfigError
 from pyes.networks import ActionDecoder
+from pyes.networks.mlp import MLPConfig
 from pyes.tasks import Task
 from pyes.tasks.gymnasium import GymnasiumConfig
 from pyes.tasks.parity import first_difference
@@ -25,7 +31,9 @@ from tests.task_options import NAMES, option
 
 pytest.importorskip("mujoco")
 
-from pyes.tasks import mujoco  # the module, which must not be taken for the package
+from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
+
+from pyes.tasks import mujoco, mujoco_timestep  # modules: the first must not be taken for the package
 
 OPTIONS = [name for name in NAMES if name.endswith("_mujoco")]
 FORCELESS = [name for name in OPTIONS if name != "ant_mujoco" and "humanoid" not in name]
@@ -60,6 +68,178 @@ def test_every_timestep_is_the_environments(name: str, task: Task):
     original.close()
 
 
+@pytest.mark.parametrize("episodes", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_timesteps_in_c_are_those_of_python(name: str, episodes: int, task: Task):
+    """Actions of random strength, beyond the end of the environment's own episode; and those of policies."""
+    native = stepped_in_c(task)
+    for seed in range(episodes // 2):
+        assert trace(native, seed, actions(task.action_space, seed, 60)) == trace(
+            task, seed, actions(task.action_space, seed, 60)
+        )
+    assert played(NativeRollout, task, episodes // 2) == played(Rollout, task, episodes // 2)
+
+
+def stepped_in_c(task: Task) -> Any:
+    """Return the environment in C of a task."""
+    if sys.platform == "win32":
+        pytest.skip("Windows finds no function of MuJoCo this way, so that Python steps it")
+    assert task.native is not None
+    return task.native
+
+
+def trace(player: Any, seed: int, chosen: list[Any]) -> list[Any]:
+    """Return the bits of an episode of a task or of an environment in C."""
+    results = [(player.reset(seed).tobytes(),)]
+    for action in chosen:
+        observation, reward, terminated, truncated, *_ = player.step(action)
+        results.append((observation.tobytes(), float(reward).hex(), bool(terminated), bool(truncated)))
+    return results
+
+
+def played(kind: Any, task: Task, episodes: int, limit: int = 100) -> Any:
+    """Return all that episodes of policies give, each of another one: some hardly move, some push with all force."""
+    decoder = ActionDecoder.for_space(task.action_space)
+    spec, theta = networks.build(MLPConfig(), task.observation_size, decoder, 0, 5.0)
+    runner: Any = spec.runner()
+    player, sums, results = kind(task, runner), np.zeros((2, task.observation_size)), []
+    runner.normalize(np.zeros(task.observation_size, np.float32), np.ones(task.observation_size, np.float32), 5.0)
+    runner.collect(sums)
+    for seed in range(episodes):
+        noise = np.random.default_rng(seed).normal(0, seed % 5 * 0.1, spec.dim).astype(np.float32)
+        runner.load(theta + noise)
+        runner.begin_episode(0, 0, 0, seed)
+        total, length = player.run(seed, limit)
+        results.append((float(total).hex(), length, player.behaviour().tobytes()))
+    return results, sums.tobytes()
+
+
+CHANGED: dict[str, dict[str, Any]] = {
+    "hopper_mujoco": {
+        "forward_reward_weight": 2,
+        "ctrl_cost_weight": 0.3,
+        "healthy_reward": 7,
+        "healthy_state_range": [-2, 2.5],
+        "healthy_angle_range": [-1, 0.1],
+        "exclude_current_positions_from_observation": False,
+        "frame_skip": 2,
+    },
+    "walker2d_mujoco": {"terminate_when_unhealthy": False, "healthy_z_range": [1.1, 1.25], "ctrl_cost_weight": 0.7},
+    "ant_mujoco": {
+        "main_body": "front_left_leg",
+        "contact_force_range": [-0.3, 0.2],
+        "contact_cost_weight": 1,
+        "healthy_z_range": [0.5, 0.8],
+        "xml_file": "ant.xml",
+    },
+    "humanoid_mujoco": {
+        "include_cvel_in_observation": False,
+        "contact_cost_weight": 1e-3,
+        "contact_cost_range": [0.5, 3],
+        "ctrl_cost_weight": 1,
+    },
+    "humanoid_standup_mujoco": {"impact_cost_weight": 0.1, "include_cfrc_ext_in_observation": False},
+    "inverted_double_pendulum_mujoco": {"healthy_reward": 3, "reset_noise_scale": 0.3},
+    "reacher_mujoco": {"reward_dist_weight": 3, "reward_control_weight": 0.1},
+    "pusher_mujoco": {"reward_near_weight": 3, "reward_dist_weight": 0.1, "reward_control_weight": 0.3},
+    "swimmer_mujoco": {"exclude_current_positions_from_observation": False, "ctrl_cost_weight": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_timesteps_in_c_have_the_options_of_the_environment(name: str):
+    with tasks.make(option(name, env_kwargs=CHANGED[name])) as task, tasks.make(option(name)) as plain:
+        native, chosen = stepped_in_c(task), actions(task.action_space, 3, 60)
+        assert trace(native, 3, chosen) == trace(task, 3, chosen) != trace(plain, 3, chosen)
+
+
+class LazyHopper(HopperEnv):
+    """Another class, which earns something else."""
+
+    def _get_rew(self, x_velocity: float, action: Any) -> Any:
+        return 0.0, {}
+
+
+class Doubled(gymnasium.RewardWrapper[Any, Any]):
+    def reward(self, reward: Any) -> Any:
+        return 2 * reward
+
+
+@pytest.mark.parametrize(
+    ("keys", "change"),
+    [
+        ({"env_kwargs": {"camera_id": 1, "healthy_reward": 2.0}}, "C"),
+        ({"frame_skip": 3}, "C"),
+        ({"env_kwargs": {"terminate_when_unhealthy": 1}}, ""),
+        ({"env_kwargs": {"healthy_z_range": [True, 2]}}, ""),
+        ({"env_kwargs": {"healthy_reward": True}}, ""),
+        ({"action_levels": 5}, ""),
+        ({"remake": True}, ""),
+        ({}, "class"),
+        ({}, "wrapper"),
+        ({}, "argument"),
+        ({}, "formula"),
+        ({}, "library"),
+    ],
+)
+def test_what_c_does_not_know_is_stepped_by_python(keys: dict[str, Any], change: str, monkeypatch: pytest.MonkeyPatch):
+    """And in silence, with the environment's own results."""
+    changes: dict[str, Any] = {
+        "class": lambda: monkeypatch.setattr(spec, "entry_point", LazyHopper),
+        "wrapper": lambda: monkeypatch.setattr(
+            spec, "additional_wrappers", (gymnasium.envs.registration.WrapperSpec("x", f"{__name__}:Doubled", {}),)
+        ),
+        "argument": lambda: monkeypatch.setattr(HopperEnv, "__init__", generous),
+        "formula": lambda: monkeypatch.setattr(HopperEnv, "_get_rew", LazyHopper._get_rew),
+        "library": lambda: monkeypatch.setattr(mujoco_timestep, "_engine", lambda _: missing.mj_step),
+    }
+    spec, plain, missing = gymnasium.spec("Hopper-v5"), HopperEnv.__init__, object()
+
+    def generous(self: Any, *args: Any, tip: float = 0.0, **kwargs: Any) -> None:
+        plain(self, *args, **kwargs)
+
+    if change in changes:
+        changes[change]()
+    if change == "argument":
+        keys = {"env_kwargs": {"tip": 1.0}}
+    with tasks.make(option("hopper_mujoco", **keys)) as task:
+        assert (task.native is not None) == (change == "C" and sys.platform != "win32")
+        spec_of, theta = networks.build(
+            MLPConfig(), task.observation_size, ActionDecoder.for_space(task.action_space), 0, 5.0
+        )
+        runner = spec_of.runner()
+        runner.load(theta)
+        runner.begin_episode(0, 0, 0, 0)
+        assert isinstance(rollout_of(task, runner), NativeRollout if task.native is not None else Rollout)
+        total, length = rollout_of(task, runner).run(3, 20)
+        assert (length > 3, total == 0) == (True, change in ("class", "formula"))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"name": "hopper_mujoco", "behaviour": "final_observation", "hide_observations": [0, 7]},
+        pytest.param({"name": "ant_mujoco", "behaviour": "final_position"}, marks=pytest.mark.slow),
+        pytest.param({"name": "reacher_mujoco", "action_noise": 0.2, "frame_skip": 2}, marks=pytest.mark.slow),
+        pytest.param({"name": "humanoid_mujoco", "hide_observations": [9], "hide_by": "zero"}, marks=pytest.mark.slow),
+    ],
+)
+def test_journal_is_the_same_by_c_and_by_python(keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    name = keys.pop("name")
+    task = to_mapping(option(name, normalize_observations=True, max_timesteps=60, **keys))
+
+    def trained(run: str, **cluster: Any) -> bytes:
+        settings = {"task": task, "network": {"name": "mlp", "hidden": [16]}, "algorithm": {"population_size": 8}}
+        budget = {"generations": 3, "evaluation": {"every": 2, "episodes": 2}, "noise": {"entries": 100_000}}
+        pyes.train({**settings, **budget, "cluster": cluster, "run_dir": str(tmp_path / run)}, display=False)
+        return (tmp_path / run / "journal.bin").read_bytes()
+
+    in_c = trained("c", name="inline")
+    assert trained("two", name="local", workers=2) == in_c
+    monkeypatch.setattr(rollout, "fits", lambda task, runner: False)
+    assert trained("python", name="inline") == in_c
+
+
 @pytest.mark.parametrize("name", FORCELESS)
 def test_forces_are_left_out_where_they_are_not_used(name: str, task: Task):
     """What the test of equal timesteps would not notice: that the short way is the one that is taken."""
@@ -86,7 +266,7 @@ def test_unstable_simulation_is_logged_once_and_leaves_nothing(
             for seed in range(3):
                 task.reset(seed)
                 task._env.unwrapped.data.qvel[:] = 1e12  # type: ignore[attr-defined]
-                task.step(np.zeros(6, np.float32))
+                (task if seed else task.native or task).step(np.zeros(6, np.float32))
         assert [record.message.partition(" at ")[0] for record in caplog.records] == [
             "MuJoCo: Nan, Inf or huge value in QVEL"
         ]
