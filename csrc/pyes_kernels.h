@@ -380,7 +380,6 @@ struct pyes_episode {
     /* What the policy observes. */
     int64_t observed;     /* values */
     const int64_t *seen;  /* (observed) index of each in the environment's observation, -1: always 0; NULL: all */
-    float *whole;         /* (observation_size); read only with `seen` */
     float *observation;   /* (observed) */
     const float *mean;    /* (observed); NULL: not normalised */
     const float *inverse_std; /* (observed) */

@@ -145,7 +145,6 @@ cdef extern from "pyes_kernels.h" nogil:
         const pyes_world *world
         int64_t observed
         const int64_t *seen
-        float *whole
         float *observation
         const float *mean
         const float *inverse_std

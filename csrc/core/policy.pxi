@@ -191,8 +191,6 @@ cdef class PolicyRunner:
         self._prepare(&episode, environment, seen)
         if episode.chosen == NULL:
             episode.chosen = &choice
-        whole_array = _aligned(0 if seen is None else environment.environment.observation_size)
-        episode.whole = <float *>_out("whole", whole_array, FLOAT32)
         pyes_world_reset(&environment.world, _seed(seed))
         environment._check_memory()
         flags = pyes_episode_observe(&episode)
