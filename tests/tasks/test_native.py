@@ -130,7 +130,7 @@ def own_state(env: Any) -> Any:
     return np.array(env.unwrapped.state, np.float64)
 
 
-@pytest.mark.parametrize("episodes", [3, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("episodes", [3, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("env_id", sorted(_core.own_environments()))
 def test_own_environment_follows_gymnasium_step_by_step(env_id: str, episodes: int):
     """From the same state by the same action; ends are equal, too."""
