@@ -14,8 +14,9 @@ void physics(const struct pyes_environment *environment, uint64_t seed, int64_t 
     }
 }
 
-/* Runs the network `times` times for an observation; instructions (n, 8) as PolicyRunner has them. */
-void network(int64_t level, int64_t n, const int64_t *instructions, const float *theta, const float *input,
+/* Runs the network `times` times for an observation; instructions (n, 8) as PolicyRunner has them. As in an episode, no
+ * timestep can begin before the one before it has ended: the first value of the observation waits for its output. */
+void network(int64_t level, int64_t n, const int64_t *instructions, const float *theta, float *input,
              float *packed, float *state, float *scratch, int64_t times)
 {
     struct pyes_layer layers[8];
@@ -36,6 +37,7 @@ void network(int64_t level, int64_t n, const int64_t *instructions, const float 
     pyes_policy_place(n, layers, &packed_size, &state_size);
     pyes_policy_pack(n, layers, theta, packed);
     memset(state, 0, (size_t)state_size * sizeof *state);
+    const float first = input[0];
     for (int64_t i = 0; i < times; i++)
-        pyes_policy_forward((enum pyes_level)level, n, layers, packed, input, state, scratch);
+        input[0] = first + 0.0f * *pyes_policy_forward((enum pyes_level)level, n, layers, packed, input, state, scratch);
 }

@@ -380,7 +380,6 @@ struct pyes_episode {
     /* What the policy observes. */
     int64_t observed;     /* values */
     const int64_t *seen;  /* (observed) index of each in the environment's observation, -1: always 0; NULL: all */
-    float *whole;         /* (observation_size); read only with `seen` */
     float *observation;   /* (observed) */
     const float *mean;    /* (observed); NULL: not normalised */
     const float *inverse_std; /* (observed) */
@@ -421,6 +420,16 @@ int pyes_episode_observe(struct pyes_episode *episode);
  * @note  Equal bits to one call a timestep of the functions above and pyes_world_step, which is what Python does. Each
  *        float64 sum is in the order of timesteps. */
 int pyes_episode_run(struct pyes_episode *episode, int64_t timesteps);
+
+/* ---- Rays (kernels/rays.c) ---------------------------------------------------------------------------------------
+ *
+ * Where each ray from (x, y) first meets a terrain, as Box2D's b2World::RayCast has it, with equal bits.
+ * @param offsets (rays, 2)  end of each ray, relative to (x, y)
+ * @param segment (segments, 4)  x and y of one end, and of the other
+ * @param quad (quads, 4, 4)  convex: x and y of each corner, and of the outward normal of the side that begins there
+ * @param out (rays)  the fraction of the ray, 1 where it meets nothing. O(rays * (segments + quads)). */
+void pyes_ray_fractions(int64_t rays, const double *offsets, float x, float y, int64_t segments, const float *segment,
+                        int64_t quads, const float *quad, float *out);
 
 /* ---- Board (kernels/board.c) -------------------------------------------------------------------------------------
  *

@@ -145,7 +145,6 @@ cdef extern from "pyes_kernels.h" nogil:
         const pyes_world *world
         int64_t observed
         const int64_t *seen
-        float *whole
         float *observation
         const float *mean
         const float *inverse_std
@@ -171,6 +170,9 @@ cdef extern from "pyes_kernels.h" nogil:
         int64_t length
     int pyes_episode_observe(pyes_episode *episode)
     int pyes_episode_run(pyes_episode *episode, int64_t timesteps)
+
+    void pyes_ray_fractions(int64_t rays, const double *offsets, float x, float y, int64_t segments, const float *segment,
+                            int64_t quads, const float *quad, float *out)
 
     void pyes_board_open(int64_t count, int64_t *cursor, int32_t *states)
     int64_t pyes_board_claim(int64_t count, int32_t worker, int64_t *cursor, int32_t *states)

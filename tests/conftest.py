@@ -53,6 +53,13 @@ def learning_curves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def same_weights_every_time() -> None:
+    """Seed torch, if a test has loaded it: its modules draw their weights from a generator of the process."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
 def nothing_left_behind(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Fail a test after which more processes, shared blocks or memory files are there than before it."""
     before = _held()

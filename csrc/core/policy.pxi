@@ -191,8 +191,6 @@ cdef class PolicyRunner:
         self._prepare(&episode, environment, seen)
         if episode.chosen == NULL:
             episode.chosen = &choice
-        whole_array = _aligned(0 if seen is None else environment.environment.observation_size)
-        episode.whole = <float *>_out("whole", whole_array, FLOAT32)
         environment._begin(seed)
         flags = pyes_episode_observe(&episode)
         while flags == 0 and episode.length < most:

@@ -1,8 +1,8 @@
-/* Timesteps of Gymnasium's MuJoCo tasks (gymnasium/envs/mujoco/ *_v5.py) as a step of pyes_environment.h.
+/* Timesteps of Gymnasium's MuJoCo tasks, version 5, as a step of pyes_environment.h.
  *
  * Layout-free: knows no struct of MuJoCo, only addresses that Python has from the loaded library and from NumPy's views
- * of its data, which stay where they are as long as the data lives. Each number is computed in the order in which those
- * files and NumPy compute it, so that it has the same bits. */
+ * of its data, which stay where they are as long as the data lives. Each number is computed in the order in which
+ * gymnasium/envs/mujoco and NumPy compute it, so that it has the same bits. */
 #ifndef PYES_MUJOCO_H
 #define PYES_MUJOCO_H
 

@@ -4,14 +4,9 @@
  * Owns normalisation, clipping, squashing, bins and the normals of action noise. Must not know the network. */
 #include "activation.h"
 #include "normal.h"
+#include "observation.h"
 #include "philox.h"
 #include "unguarded.h"
-
-PYES_INLINE float clip(float x, float low, float high)
-{
-    const float above = x < low ? low : x; /* comparisons with NaN are false: NaN passes through */
-    return above > high ? high : above;
-}
 
 void pyes_read_observation_unguarded(int64_t n, enum pyes_value type, const void *values, float *out)
 {
@@ -22,16 +17,13 @@ void pyes_normalize_unguarded(int64_t n, const float *observation, const float *
                               float limit, float *out)
 {
     for (int64_t i = 0; i < n; i++)
-        out[i] = clip((observation[i] - mean[i]) * inverse_std[i], -limit, limit);
+        out[i] = normalized(observation[i], mean[i], inverse_std[i], limit);
 }
 
 void pyes_collect_unguarded(int64_t n, const float *observation, double *sums)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const double x = (double)observation[i];
-        sums[i] += x;
-        sums[n + i] += x * x;
-    }
+    for (int64_t i = 0; i < n; i++)
+        add_up(observation[i], &sums[i], &sums[n + i]);
 }
 
 void pyes_stream_normals_unguarded(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t member,
@@ -49,9 +41,13 @@ void pyes_stream_normals_unguarded(int64_t n, uint64_t seed, uint32_t purpose, u
 int64_t pyes_argmax_unguarded(int64_t n, const float *outputs)
 {
     int64_t best = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (outputs[i] > outputs[best] || (outputs[best] != outputs[best] && outputs[i] == outputs[i]))
-            best = i;
+    float largest = outputs[0];
+    for (int64_t i = 1; i < n; i++) { /* without branches: which output is larger cannot be predicted */
+        const float output = outputs[i];
+        const int better = (output > largest) | ((largest != largest) & (output == output));
+        best = better ? i : best;
+        largest = better ? output : largest;
+    }
     return best;
 }
 

@@ -4,6 +4,7 @@
  * up, normalise, network, noise, action, step. Must not know any environment; trusts its sizes, which csrc/core/ has
  * checked. */
 #include "float_control.h"
+#include "observation.h"
 #include "unguarded.h"
 #include "wide.h"
 
@@ -62,20 +63,27 @@ int pyes_world_damage(const struct pyes_world *world)
     return changed(world->values, environment->observation_size * width) ? 2 : 0;
 }
 
-static int observe(struct pyes_episode *episode)
+/* Reads the observation, of one type so that the loop has no branch for it. */
+PYES_INLINE int observe_typed(const struct pyes_episode *episode, enum pyes_value type)
 {
-    const struct pyes_world *world = episode->world;
-    const enum pyes_value type =
-        world->environment->observation_type == PYES_OBSERVE_FLOAT64 ? PYES_DOUBLE : PYES_FLOAT;
-    float *whole = episode->seen == NULL ? episode->observation : episode->whole;
-    read_values((int64_t)world->environment->observation_size, type, world->values, whole);
+    const void *values = episode->world->values;
     int nan = 0;
     for (int64_t i = 0; i < episode->observed; i++) {
-        if (episode->seen != NULL)
-            episode->observation[i] = episode->seen[i] < 0 ? 0.0f : whole[episode->seen[i]];
-        nan |= episode->observation[i] != episode->observation[i];
+        const int64_t from = episode->seen == NULL ? i : episode->seen[i];
+        float value = 0.0f;
+        if (from >= 0)
+            value = type == PYES_DOUBLE ? (float)((const double *)values)[from] : ((const float *)values)[from];
+        episode->observation[i] = value;
+        nan |= value != value;
     }
     return nan ? PYES_NAN_OBSERVED : 0;
+}
+
+static int observe(const struct pyes_episode *episode)
+{
+    if (episode->world->environment->observation_type == PYES_OBSERVE_FLOAT64)
+        return observe_typed(episode, PYES_DOUBLE);
+    return observe_typed(episode, PYES_FLOAT);
 }
 
 int pyes_episode_observe(struct pyes_episode *episode)
@@ -97,16 +105,24 @@ static const float *with_noise(struct pyes_episode *episode, const float *output
     return episode->noisy;
 }
 
+/* Adds up the observation and normalises it; returns what the network reads. */
+static const float *prepare(const struct pyes_episode *episode)
+{
+    const int64_t n = episode->observed;
+    const float *observation = episode->observation;
+    if (episode->sums != NULL)
+        for (int64_t i = 0; i < n; i++)
+            add_up(observation[i], &episode->sums[i], &episode->sums[n + i]);
+    if (episode->mean == NULL)
+        return observation;
+    for (int64_t i = 0; i < n; i++)
+        episode->input[i] = normalized(observation[i], episode->mean[i], episode->inverse_std[i], episode->limit);
+    return episode->input;
+}
+
 static void act(struct pyes_episode *episode)
 {
-    const float *input = episode->observation;
-    if (episode->sums != NULL)
-        pyes_collect_unguarded(episode->observed, input, episode->sums);
-    if (episode->mean != NULL) {
-        pyes_normalize_unguarded(episode->observed, input, episode->mean, episode->inverse_std, episode->limit,
-                                 episode->input);
-        input = episode->input;
-    }
+    const float *input = prepare(episode);
     const float *outputs = pyes_policy_forward(episode->level, episode->layer_count, episode->layers, episode->packed,
                                                input, episode->state, episode->scratch);
     if (episode->components == 0) {

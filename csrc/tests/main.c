@@ -9,6 +9,7 @@ int main(void)
     test_centered_ranks();
     test_actions();
     test_board();
+    test_rays();
     test_episodes();
     test_mujoco();
     for (int l = 0; l < PYES_LEVELS; l++) {

@@ -77,7 +77,7 @@ static struct pyes_episode played(const struct pyes_world *world, int64_t chunk,
     const float low[1] = {-2.0f}, high[1] = {2.0f};
     struct pyes_episode episode = {
         .world = world, .observed = observed, .seen = seen, .mean = mean, .inverse_std = inverse, .limit = 5.0f,
-        .whole = buffer(environment->observation_size, sizeof(float)), .observation = buffer(observed, sizeof(float)),
+        .observation = buffer(observed, sizeof(float)),
         .input = buffer(observed, sizeof(float)), .sums = buffer(2 * observed, sizeof(double)), .level = PYES_BASELINE,
         .layer_count = 1, .layers = &layer, .packed = packed, .state = buffer(state_size, sizeof(float)),
         .scratch = buffer(2 * layer.widest, sizeof(float)), .outputs = outputs, .components = components,
@@ -91,7 +91,7 @@ static struct pyes_episode played(const struct pyes_world *world, int64_t chunk,
     while (flags == 0 && episode.length < 200);
     CHECK(flags >= 0 && pyes_world_damage(world) == 0 && isfinite(episode.total) && isfinite(episode.sums[0]));
     CHECK(episode.word == (uint64_t)(components * episode.length));
-    float *const buffers[] = {theta, packed, mean, inverse, episode.whole, episode.observation, episode.input,
+    float *const buffers[] = {theta, packed, mean, inverse, episode.observation, episode.input,
                               episode.state, episode.scratch, episode.chosen, episode.noisy};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         free(buffers[i]);

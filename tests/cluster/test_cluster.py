@@ -124,7 +124,7 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("name", ["inline", "local"])
+@pytest.mark.parametrize("name", ["inline", pytest.param("local", marks=pytest.mark.slow)])
 def test_a_failing_environment_fails_its_members_only(name, table):
     config = ClusterConfig(name=name, workers=2)
     (healthy,) = _evaluate(_faulty(), config, table)
@@ -160,6 +160,7 @@ def test_a_member_that_kills_three_workers_is_recorded_as_failed(fault, reason, 
     assert any(reason in error and "which has cost 3 workers" in error for error in results.errors)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_from_outside_or_stopped_costs_the_member_nothing(table, tmp_path):
     (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
     for fault in ("kill", "stop"):
@@ -333,6 +334,7 @@ def test_stopped_workers_are_replaced_when_they_hold_nothing_either(table):
         _same(cluster.evaluate(_batch(theta, 16)), healthy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "workers_too",
     [pytest.param(False, id="nursery", marks=pytest.mark.slow), pytest.param(True, id="nursery and workers")],
@@ -564,6 +566,7 @@ sys.stdin.read()
     assert "KeyboardInterrupt" not in errors
 
 
+@pytest.mark.slow
 def test_workers_hold_no_torch(table, tmp_path):
     """The head has imported torch by now; workers are forked from a parent that had not."""
     code = f"""

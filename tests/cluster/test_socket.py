@@ -239,6 +239,7 @@ def _sockets(pid):
     return {each for each in found if each.startswith("socket:")}
 
 
+@pytest.mark.slow
 def test_a_head_killed_and_resumed_finds_its_nodes_again(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with Host(address, environment=SLOW) as one, Host(address, environment=SLOW) as two:
@@ -863,7 +864,7 @@ def test_a_worker_that_is_interrupted_ends_with_all_that_is_its(patient, number,
         assert "Traceback" not in host.said
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_head_that_waits_for_nodes_can_be_interrupted(tmp_path, number):
     with _trainer(new_address(), tmp_path / "run") as head:
         head.hear("there is no node yet")

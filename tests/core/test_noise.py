@@ -155,6 +155,7 @@ def test_noise_slices_do_not_correlate() -> None:
     assert np.abs(correlation).max() < stats.norm.isf(ALPHA / pairs / 2) / np.sqrt(dim)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_noise_table_does_not_repeat() -> None:
     """No aligned run of four entries comes twice in 2**22, nor across the 32-bit edge of the block counter."""

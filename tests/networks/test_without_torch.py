@@ -42,7 +42,7 @@ def test_every_command_of_a_run_of_an_mlp_works_without_torch(tmp_path: Path) ->
     ("arguments", "message"),
     [
         (["train", *TINY[:1], "network=torch", "network.module=a:B", "run_dir=run"], "network.name=torch needs the"),
-        (["export", "run", "-o", "policy.pt"], "export to .pt needs the"),
+        pytest.param(["export", "run", "-o", "policy.pt"], "export to .pt needs the", marks=pytest.mark.slow),
     ],
 )
 def test_what_torch_does_is_refused_in_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pyes import _core
 from pyes.cli import main
 from pyes.node import selftest
 
-DIGEST = "ad520e72fbfa8327"
+DIGEST = "180ed2e423c74f4d"
 
 
 @each_level

@@ -95,6 +95,7 @@ class Busy(Session):
         await asyncio.sleep(3600)
 
 
+@pytest.mark.slow
 def test_a_busy_node_reads_no_more_than_it_can_hold_and_does_not_take_that_for_silence(monkeypatch):
     monkeypatch.setattr(session_module, "SILENT_SECONDS", 0.2)
     lesson = wire.Learn(

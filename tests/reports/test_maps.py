@@ -122,6 +122,7 @@ def test_few_walks_do_where_two_directions_stand_out():
     assert individuals.walks <= 3
 
 
+@pytest.mark.slow
 def test_individuals_are_never_all_in_memory(monkeypatch):
     monkeypatch.setattr(maps, "_BUFFER", 2**20)
     thetas = _with_spectrum(np.array([10.0, 5.0, *np.ones(30)]), 3000, 2000, 0.0)[0].astype(np.float32)

@@ -120,6 +120,7 @@ def test_another_way_keeps_the_episodes_unless_their_settings_change(tmp_path):
     assert last(tmp_path / "run", generations=5, averaging={"agreement": 0.9}) == 2
 
 
+@pytest.mark.slow
 def test_halves_of_many_members_at_once_are_those_of_each_alone(tmp_path):
     pytest.importorskip("envpool")
     config = {

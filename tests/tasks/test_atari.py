@@ -113,6 +113,7 @@ def test_every_reset_is_a_clean_slate(env_id: str, sticky: float, length: int):
         assert episode(task, 77, 60) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env_id", "options", "quick"),
     [
@@ -145,6 +146,7 @@ def test_seeds_choose_the_number_of_noops_and_what_sticks():
 # Options
 
 
+@pytest.mark.slow
 def test_frame_skip_is_four_unless_given():
     with made(frame_skip=2, noop_max=0) as halved, made(frame_skip=4, noop_max=0) as task:
         assert (halved.max_timesteps, halved.render_fps) == (54_000, 30)
@@ -156,6 +158,7 @@ def test_frame_skip_is_four_unless_given():
             assert (halved.step(action)[0][3] == task.step(action)[0][3]).all()
 
 
+@pytest.mark.slow
 def test_game_is_truncated_at_its_limit_of_raw_frames():
     with made(noop_max=0, max_num_frames_per_episode=42) as task:
         assert task.max_timesteps == 11
@@ -164,6 +167,7 @@ def test_game_is_truncated_at_its_limit_of_raw_frames():
     assert ends == [(False, False)] * 10 + [(False, True)]
 
 
+@pytest.mark.slow
 def test_fire_start_begins_games_that_wait_for_it():
     def moves(**options: Any) -> bool:
         with made("ALE/Breakout-v5", noop_max=0, **options) as task:
@@ -173,6 +177,7 @@ def test_fire_start_begins_games_that_wait_for_it():
     assert (moves(), moves(fire_start=True)) == (False, True)
 
 
+@pytest.mark.slow
 def test_remade_games_are_the_same(task: Task):
     expected = episode(task, 5, 20)
     with tasks.make(GymnasiumConfig(env_id=PONG, remake=True)) as remade:

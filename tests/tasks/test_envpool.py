@@ -237,6 +237,7 @@ def test_workers_killed_in_the_middle_of_their_waves_change_nothing(table):
 # --- a run
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_for_every_vector_goes_on_and_plays_again(tmp_path: Path):
     settings: dict[str, Any] = {
         "task": {"name": "envpool", "env_id": "CartPole-v1", "normalize_observations": True},

@@ -130,8 +130,9 @@ def own_state(env: Any) -> Any:
     return np.array(env.unwrapped.state, np.float64)
 
 
+@pytest.mark.parametrize("episodes", [3, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("env_id", sorted(_core.own_environments()))
-def test_own_environment_follows_gymnasium_step_by_step(env_id: str):
+def test_own_environment_follows_gymnasium_step_by_step(env_id: str, episodes: int):
     """From the same state by the same action; ends are equal, too."""
     rng = np.random.default_rng(0)
     task, env = make(env_id=env_id), gymnasium.make(env_id, disable_env_checker=True)
@@ -140,7 +141,7 @@ def test_own_environment_follows_gymnasium_step_by_step(env_id: str):
     assert task.action_space == env.action_space
     assert task.observation_space == env.observation_space
     ends = 0
-    for episode in range(30):
+    for episode in range(episodes):
         env.reset(seed=episode)
         env.action_space.seed(episode)
         task.reset(episode)

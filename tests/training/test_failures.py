@@ -41,7 +41,7 @@ def _records(run, kind):
     return [recording[i] for i, entry in enumerate(recording.entries) if entry.kind == kind]
 
 
-@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_members_that_fail_often_are_all_counted_and_few_are_logged(tmp_path, capsys, workers):
     cluster = {"name": "local", "workers": workers} if workers else {"name": "inline"}
     run = tmp_path / "run"
@@ -177,6 +177,7 @@ def test_an_environment_that_ends_its_process_is_named(run, command, fault, stat
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault", ["close_raise", "close_sys_exit", "close_panic", pytest.param("close_hang", marks=pytest.mark.slow)]
 )

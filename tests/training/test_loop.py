@@ -76,6 +76,7 @@ print(*seen)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
 def test_the_workers_parent_is_forked_before_any_thread(tmp_path):
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # NumPy's own would count
