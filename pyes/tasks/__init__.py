@@ -3,7 +3,7 @@
     base        the interface between a rollout and a task
     wrapped     environments with Gymnasium's interface, made by gymnasium, gym and python
     bullet, mujoco, atari    families of Gymnasium's environments with an implementation of pyes
-    mujoco_timestep    timesteps of MuJoCo environments in C
+    mujoco_timestep             timesteps of MuJoCo environments in C
     envpool     many environments stepped in one call
     native      environments in C
     function    a plain function of theta

@@ -7,6 +7,7 @@ Must not know when it is used. Invariant: what cannot be described, or differs, 
 """
 
 import ctypes
+import logging
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,8 @@ from pyes.tasks.parity import random_actions
 
 Array = NDArray[np.float64]
 Description = dict[str, Any]
+
+_log = logging.getLogger(__name__)
 
 _INF = float("inf")
 _MOST = sys.float_info.max
@@ -54,8 +57,8 @@ def timestep_in_c(env: Any, task: Task, frame_skip: int, given: set[str]) -> Com
             native = CompiledEnvironment(*_described(env, given, fused, frame_skip))
             if _agree(task, native):
                 return native
-    except (_Unsuited, AttributeError, TypeError, ValueError, OSError):
-        pass  # a version with other names, or a platform that has its functions elsewhere
+    except Exception as error:  # other names in another version, functions elsewhere; what is wrong shows in Python
+        _log.debug("Python steps %s: %r", task, error)
     return None
 
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,31 @@ def test_journal_is_the_same_by_c_and_by_python(keys: dict[str, Any], tmp_path: 
     assert trained("python", name="inline") == in_c
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="kills processes")
+def test_fatal_error_of_the_engine_costs_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """MuJoCo ends the process: a model with too little memory for the contacts of some falls."""
+    monkeypatch.chdir(tmp_path)  # where MuJoCo writes what was wrong
+    model = (Path(gymnasium.__file__).parent / "envs/mujoco/assets/half_cheetah.xml").read_text()
+    text = model.replace('<size nstack="300000" nuser_geom="1"/>', '<size memory="8K" nuser_geom="1"/>')
+    assert text != model
+    (tmp_path / "cheetah.xml").write_text(text)
+    keys: dict[str, Any] = {"env_kwargs": {"xml_file": str(tmp_path / "cheetah.xml")}, "max_timesteps": 150}
+    with tasks.make(option("half_cheetah_mujoco", **keys)) as task:
+        assert task.native is not None  # nothing is wrong with its first timesteps
+    settings: dict[str, Any] = {
+        "task": to_mapping(option("half_cheetah_mujoco", **keys)),
+        "algorithm": {"population_size": 8, "sigma": 0.5},
+        "cluster": {"name": "local", "workers": 2, "attempts": 1},
+        "generations": 1,
+        "evaluation": {"every": 0},
+        "noise": {"entries": 100_000},
+    }
+    pyes.train({**settings, "run_dir": str(tmp_path / "run")}, display=False)
+    assert pyes.read(tmp_path / "run")[0]["failed_members"][-1] > 0
+    assert "out of memory" in (tmp_path / "MUJOCO_LOG.TXT").read_text()
+
+
 @pytest.mark.parametrize("name", FORCELESS)
 def test_forces_are_left_out_where_they_are_not_used(name: str, task: Task):
     """What the test of equal timesteps would not notice: that the short way is the one that is taken."""
@@ -267,12 +293,23 @@ def test_unstable_simulation_is_logged_once_and_leaves_nothing(
                 task.reset(seed)
                 task._env.unwrapped.data.qvel[:] = 1e12  # type: ignore[attr-defined]
                 (task if seed else task.native or task).step(np.zeros(6, np.float32))
-        assert [record.message.partition(" at ")[0] for record in caplog.records] == [
-            "MuJoCo: Nan, Inf or huge value in QVEL"
-        ]
+        message = "MuJoCo: Nan, Inf or huge value in QVEL"
+        assert [record.message.partition(" at ")[0] for record in caplog.records] == [message]
         assert episode(task, 5, 50) == expected
+        if task.native is not None:
+            mujoco._logged.clear()
+            monkeypatch.setattr(task._env, "reset", partial(launched, task._env, task._env.reset))  # type: ignore[attr-defined]
+            assert played(NativeRollout, task, 2, 5) == played(Rollout, task, 2, 5)
+            assert [record.message.partition(" at ")[0] for record in caplog.records] == [message, message]
     assert os.listdir(tmp_path) == []
     assert capfd.readouterr().err == ""
+
+
+def launched(env: Any, reset: Any, *, seed: int) -> Any:
+    """Reset an environment, and give its robot a speed that no simulation bears."""
+    reset(seed=seed)
+    env.data.qvel[:] = 1e12
+    return env._get_obs(), {}
 
 
 # Use
