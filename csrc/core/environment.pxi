@@ -3,6 +3,8 @@
 cdef extern from "environments/environments.h" nogil:
     const pyes_environment pyes_acrobot
     const pyes_environment pyes_cart_pole
+    const pyes_environment pyes_cart_pole_swing_up
+    const pyes_environment pyes_maze
     const pyes_environment pyes_mountain_car
     const pyes_environment pyes_mountain_car_continuous
     const pyes_environment pyes_pendulum
@@ -14,8 +16,8 @@ cdef uint64_t MOST_VALUES = 1 << 24  # values of an observation or action; integ
 def own_environments():
     """Return the addresses of the environments that come with pyes, by name."""
     cdef list found = [
-        <uintptr_t>&pyes_acrobot, <uintptr_t>&pyes_cart_pole, <uintptr_t>&pyes_mountain_car,
-        <uintptr_t>&pyes_mountain_car_continuous, <uintptr_t>&pyes_pendulum,
+        <uintptr_t>&pyes_acrobot, <uintptr_t>&pyes_cart_pole, <uintptr_t>&pyes_cart_pole_swing_up, <uintptr_t>&pyes_maze,
+        <uintptr_t>&pyes_mountain_car, <uintptr_t>&pyes_mountain_car_continuous, <uintptr_t>&pyes_pendulum,
     ]
     return {(<bytes>(<const pyes_environment *><uintptr_t>each).name).decode(): each for each in found}
 

@@ -24,6 +24,7 @@ from pyes.errors import ConfigError
 from pyes.system.lookup import check_allowed, find
 from pyes.system.text import reason
 from pyes.tasks.base import Step, Task
+from pyes.tasks.pictures import Picture
 
 _EXPECTED = "PACKAGE:OBJECT, for example 'my_tasks:point'"
 _FORMS = "a PyCapsule named 'pyes.environment', an address, or a ctypes pointer or struct"
@@ -77,8 +78,6 @@ class NativeTask(Task):
     Config = NativeConfig
 
     def __init__(self, config: NativeConfig, render_mode: str | None = None) -> None:
-        if render_mode is not None:
-            raise ConfigError(f"{config.title} is an environment in C, which draws no pictures; evaluate it instead")
         label, address, self._owner = _found(config)
         try:
             self.native = self._environment = _core.CompiledEnvironment(address, config.frame_skip)
@@ -87,6 +86,9 @@ class NativeTask(Task):
         self._describe(self._environment)
         self.max_timesteps = math.ceil(self._environment.time_limit / config.frame_skip) or None
         self.behaviour_size = self.observation_size if config.behaviour == "final_observation" else 0
+        self._picture = Picture(config.title) if render_mode is not None else None
+        if self._picture is not None:
+            self.render_fps = self._picture.fps / config.frame_skip
 
     def _describe(self, native: _core.CompiledEnvironment) -> None:
         self.observation_shape = (native.observation_size,)
@@ -101,6 +103,8 @@ class NativeTask(Task):
 
     def reset(self, seed: int) -> NDArray[Any]:
         """Begin the episode of ``seed``; returns the first observation."""
+        if self._picture is not None:
+            self._picture.begin()
         return self._environment.reset(seed)
 
     def step(self, action: Any) -> Step:
@@ -110,6 +114,15 @@ class NativeTask(Task):
     def behaviour(self, observation: Any) -> NDArray[Any]:
         """Return the last observation."""
         return np.ravel(observation)
+
+    def render(self) -> Any:
+        """Return the current frame, uint8 (height, width, 3); drawn by the environment that this one stands for."""
+        return super().render() if self._picture is None else self._picture.draw(self._environment.state)
+
+    def close(self) -> None:
+        """Close what draws."""
+        if self._picture is not None:
+            self._picture.close()
 
 
 def _found(config: NativeConfig) -> tuple[str, int, Any]:

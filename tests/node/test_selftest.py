@@ -9,7 +9,7 @@ from pyes import _core
 from pyes.cli import main
 from pyes.node import selftest
 
-DIGEST = "180ed2e423c74f4d"
+DIGEST = "f4d7a41f9e4f51e9"
 
 
 @each_level
