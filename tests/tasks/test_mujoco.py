@@ -98,7 +98,7 @@ def trace(player: Any, seed: int, chosen: list[Any]) -> list[Any]:
     return results
 
 
-def played(kind: Any, task: Task, episodes: int, limit: int = 100) -> Any:
+def played(kind: Any, task: Task, episodes: int, limit: int = 60) -> Any:
     """Return all that episodes of policies give, each of another one: some hardly move, some push with all force."""
     decoder = ActionDecoder.for_space(task.action_space)
     spec, theta = networks.build(MLPConfig(), task.observation_size, decoder, 0, 5.0)
