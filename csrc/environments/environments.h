@@ -14,5 +14,6 @@ extern const struct pyes_environment pyes_maze;
 extern const struct pyes_environment pyes_mountain_car;
 extern const struct pyes_environment pyes_mountain_car_continuous;
 extern const struct pyes_environment pyes_pendulum;
+extern const struct pyes_environment pyes_slime_volley;
 
 #endif

@@ -5,6 +5,7 @@ import math
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import gymnasium
 import native_sources
 import numpy as np
 import pytest
+import slime_volley_twin
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,7 +143,7 @@ def test_random_numbers_of_the_header_are_philox(seed: int):
 #: Environments in C that follow one in Python, by its id.
 TWINS = {name: name for name in _core.own_environments() if name in gymnasium.registry}
 TWINS["Maze"] = "pyes.tasks.maze:Maze-v0"
-OWN_RULES = ("CartPoleSwingUp",)
+OWN_RULES = ("CartPoleSwingUp", "SlimeVolley")
 
 
 def own_state(env: Any) -> Any:
@@ -225,6 +227,55 @@ def test_swing_up_obeys_the_laws_of_motion():
         np.testing.assert_allclose(observation, [x, speed, np.cos(angle), np.sin(angle), turn], rtol=1e-6, atol=1e-6)
         assert reward == pytest.approx((np.cos(angle) + 1) / 2 * np.cos(x / 2.4 * np.pi / 2), abs=1e-9)
         assert (terminated, truncated) == (abs(x) > 2.4, False)
+
+
+def slime_volley() -> tuple[tasks.Task, Callable[[], Any]]:
+    """Return the task, and a function that reads x, y, speeds and radius of ball and slimes from its state."""
+    task = make(env_id="SlimeVolley")
+    assert task.native is not None
+    return task, lambda: task.native.state[:120].view(np.float64).reshape(3, 5).copy()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("episodes", [3, pytest.param(12, marks=pytest.mark.slow)])
+def test_slime_volley_keeps_its_rules(episodes: int):
+    """A player like the opponent keeps the ball in the air, one that acts at random loses it."""
+    (task, read), rng = slime_volley(), np.random.default_rng(0)
+    assert task.max_timesteps == 3000
+    for seed in range(episodes):
+        task.reset(seed)
+        pause, lost, mirrored = 30, 0, seed % 3 < 2
+        for _ in range(1_500):
+            ball, left, right = map(slime_volley_twin.Disc, read())
+            choice = int(rng.integers(6))
+            if mirrored:  # the opponent's own way to play, seen from the other side
+                flipped = [slime_volley_twin.Disc(each.numbers()) for each in (ball, right)]
+                for each in flipped:
+                    each.x, each.vx = -each.x, -each.vx
+                run, jump = slime_volley_twin.opponent(*flipped)
+                choice = run % 3 + 3 * jump
+            met = slime_volley_twin.timestep(ball, left, right, pause, choice)
+            observation, reward, over, _, _ = task.step(choice)
+            assert reward == -met
+            pause = 30 if met else max(pause - 1, 0)
+            expected = [left.numbers(), right.numbers()] if met else [ball.numbers(), left.numbers(), right.numbers()]
+            np.testing.assert_allclose(read()[-len(expected) :], expected, rtol=0, atol=1e-9)
+            numbers = read()[[2, 0, 1], :4] * np.array([[1, 1, 1, 1], [1, 1, 1, 1], [-1, 1, -1, 1]]) / 10
+            np.testing.assert_array_equal(observation, numbers.astype(np.float32).ravel())
+            lost += met != 0
+            if over:
+                break
+        assert lost >= 5 if over else mirrored
+
+
+def test_slime_volley_ends_when_a_player_has_lost_five_times():
+    task, _ = slime_volley()
+    task.reset(0)
+    total, over, steps = 0.0, False, 0
+    while not over:
+        _, reward, over, _, _ = task.step(0)
+        total, steps = total + reward, steps + 1
+    assert -5 <= total <= -3
+    assert steps < 1_500
 
 
 @pytest.mark.parametrize("env_id", sorted(_core.own_environments()))
