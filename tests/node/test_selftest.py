@@ -24,7 +24,9 @@ def test_digest_is_that_of_the_best_level() -> None:
 COMPUTING = sorted(
     name
     for name, each in vars(_core).items()
-    if callable(each) and not name.startswith(("_", "board_")) and name not in ("levels", "PolicyBatch")
+    if callable(each)
+    and not name.startswith(("_", "board_"))
+    and name not in ("levels", "PolicyBatch", "MujocoTimestep")  # the last compares itself with Python
 )
 
 
