@@ -1,13 +1,14 @@
 """Environments in C as tasks: those of ``pyes_environment.h``, whatever language they were written in.
 
-Owns the ways to a ``struct pyes_environment``: a library, an object of Python, or one that comes with pyes. Must not
-know how an episode runs: `CompiledEnvironment` steps, and `pyes.episodes.native` runs whole episodes without Python.
-Invariant: both give the same bits.
+Owns the ways to a ``struct pyes_environment``: a library, an object of Python, or one that comes with pyes; and the
+same environment with Gymnasium's interface. Must not know how an episode runs: `CompiledEnvironment` steps, and
+`pyes.episodes.native` runs whole episodes without Python. Invariant: both give the same bits.
 """
 
 import ctypes
 import importlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,9 +25,13 @@ from pyes.errors import ConfigError
 from pyes.system.lookup import check_allowed, find
 from pyes.system.text import reason
 from pyes.tasks.base import Step, Task
+from pyes.tasks.environment import TaskEnvironment
+from pyes.tasks.numba_environment import Environment
 
 _EXPECTED = "PACKAGE:OBJECT, for example 'my_tasks:point'"
-_FORMS = "a PyCapsule named 'pyes.environment', an address, or a ctypes pointer or struct"
+_FORMS = (
+    "an environment of pyes.native, a PyCapsule named 'pyes.environment', an address, or a ctypes pointer or struct"
+)
 
 
 def include_dir() -> str:
@@ -77,9 +82,9 @@ class NativeTask(Task):
     Config = NativeConfig
 
     def __init__(self, config: NativeConfig, render_mode: str | None = None) -> None:
-        if render_mode is not None:
-            raise ConfigError(f"{config.title} is an environment in C, which draws no pictures; evaluate it instead")
-        label, address, self._owner = _found(config)
+        label, address, self._owner = self._found(config)
+        if render_mode is not None and self._draw is None:
+            raise ConfigError(f"{config.title} is an environment without render, which draws no pictures; evaluate it")
         try:
             self.native = self._environment = _core.CompiledEnvironment(address, config.frame_skip)
         except ValueError as error:
@@ -87,6 +92,13 @@ class NativeTask(Task):
         self._describe(self._environment)
         self.max_timesteps = math.ceil(self._environment.time_limit / config.frame_skip) or None
         self.behaviour_size = self.observation_size if config.behaviour == "final_observation" else 0
+
+    def _found(self, config: NativeConfig) -> tuple[str, int, Any]:
+        return _found(config)
+
+    @property
+    def _draw(self) -> Callable[[Any], Any] | None:
+        return self._owner.draw if isinstance(self._owner, Environment) else None
 
     def _describe(self, native: _core.CompiledEnvironment) -> None:
         self.observation_shape = (native.observation_size,)
@@ -106,6 +118,13 @@ class NativeTask(Task):
     def step(self, action: Any) -> Step:
         """Apply one action for one timestep."""
         return (*self._environment.step(action), {})
+
+    def render(self) -> Any:
+        """Return the picture that the environment's ``render`` makes of the state."""
+        if self._draw is None:
+            return super().render()
+        state = self._environment.state
+        return np.asarray(self._draw(self._owner.view(state) if isinstance(self._owner, Environment) else state))
 
     def behaviour(self, observation: Any) -> NDArray[Any]:
         """Return the last observation."""
@@ -151,6 +170,8 @@ def _in_library(library: str, symbol: str) -> tuple[str, int, Any]:
 
 def _address(label: str, found: Any) -> int:
     """Return the address that an object stands for."""
+    if isinstance(found, Environment):
+        found = found.struct
     if isinstance(found, int):
         return found
     if isinstance(found, ctypes.Structure):
@@ -165,3 +186,59 @@ def _address(label: str, found: Any) -> int:
         return int(get(found, b"pyes.environment"))
     except ValueError as error:
         raise ConfigError(f"{label} is a PyCapsule of another name, expected 'pyes.environment'") from error
+
+
+class _GivenTask(NativeTask):
+    """A task of an environment that is at hand, and of a function that draws it."""
+
+    def __init__(self, config: NativeConfig, given: Any, render: Callable[[Any], Any] | None) -> None:
+        self._given, self._render = given, render
+        super().__init__(config)
+
+    def _found(self, config: NativeConfig) -> tuple[str, int, Any]:
+        return (
+            super()._found(config)
+            if self._given is None
+            else (config.title, _address(config.title, self._given), self._given)
+        )
+
+    @property
+    def _draw(self) -> Callable[[Any], Any] | None:
+        return self._render or super()._draw
+
+    @property
+    def draws(self) -> bool:
+        """Whether there is a function that draws."""
+        return self._draw is not None
+
+
+def as_gymnasium(environment: Any, render: Callable[[Any], Any] | None = None) -> TaskEnvironment:
+    """Return an environment with Gymnasium's interface and the same episodes, to draw, test or use it elsewhere.
+
+    Parameters
+    ----------
+    environment : object
+        What `pyes.native.environment` has made or ``task.factory`` takes; the id of one that comes with pyes, such as
+        "CartPole-v1"; or a library and its symbol as "point.so:point".
+    render : callable or None
+        Called with the state, returns a frame, uint8 (height, width, 3): the record that ``self`` is in a class for
+        `pyes.native.environment`, whose own ``render`` is taken by default, else the bytes of the state.
+
+    Returns
+    -------
+    gymnasium.Env
+        Its ``step`` truncates an episode at the environment's time limit; ``reset(seed=...)`` begins the episode that
+        pyes plays under that seed.
+
+    Raises
+    ------
+    ConfigError
+        There is no such environment, or it cannot be used.
+    """
+    config = NativeConfig(factory=type(environment).__name__)
+    if isinstance(environment, str):
+        library, colon, symbol = environment.rpartition(":")
+        config = NativeConfig(library=library, symbol=symbol) if colon else NativeConfig(env_id=environment)
+        config.check()
+    task = _GivenTask(config, None if isinstance(environment, str) else environment, render)
+    return TaskEnvironment(task, "rgb_array" if task.draws else None)

@@ -298,4 +298,6 @@ def test_observing_leaves_statistics_in_the_torch_module() -> None:
     with torch.inference_mode():
         outputs = module[0](batch)
         torch.testing.assert_close(module[1].running_mean, outputs.mean(0))
-        torch.testing.assert_close(module(batch), (outputs - outputs.mean(0)) / (outputs.var(0, correction=0) + 1e-3).sqrt())
+        torch.testing.assert_close(
+            module(batch), (outputs - outputs.mean(0)) / (outputs.var(0, correction=0) + 1e-3).sqrt()
+        )
