@@ -4,10 +4,12 @@ pyes train task=native task.factory=cart_pole:CartPole generations=20
 """
 
 import numba
+import numpy as np
 
 from pyes import native
 
 MAX_ANGLE = 0.20943951023931953  # of the pole, in radians
+HIGH = np.array([4.8, np.inf, 2 * MAX_ANGLE, np.inf])
 
 
 @native.environment
@@ -19,6 +21,7 @@ class CartPole:
     turn: float
 
     observation_size = 4
+    observation_low, observation_high = -HIGH, HIGH
     choices = 2
     time_limit = 500
 

@@ -74,7 +74,7 @@ def _place(error: BaseException) -> str:
     own = installed = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = frame.f_code.co_filename
-        if path.startswith((_PYES, "<frozen ")) or os.path.basename(path) == "_core.pyx":
+        if path.startswith((_PYES, "<frozen ", "csrc")):
             continue
         package = _INSTALLED.search(path)
         text = f"{short(path)}:{line} in {frame.f_code.co_name}"

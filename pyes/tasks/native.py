@@ -8,7 +8,7 @@ same environment with Gymnasium's interface. Must not know how an episode runs: 
 import ctypes
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -118,6 +118,10 @@ class NativeTask(Task):
     def step(self, action: Any) -> Step:
         """Apply one action for one timestep."""
         return (*self._environment.step(action), {})
+
+    def explain(self, seed: int, actions: Sequence[Any]) -> BaseException | None:
+        """Return what the episode of these actions raises in Python, where Numba has compiled it from that."""
+        return self._owner.explain(seed, actions) if isinstance(self._owner, Environment) else None
 
     def render(self) -> Any:
         """Return the picture that the environment's ``render`` makes of the state."""

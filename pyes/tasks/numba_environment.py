@@ -13,7 +13,7 @@ import hashlib
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,6 +123,20 @@ class Environment:
         made.reset, made.step = (each.address for each in callbacks)
         made.kept = [*arrays, *callbacks]
         return made
+
+    def explain(self, seed: int, actions: Sequence[Any]) -> BaseException | None:
+        """Run an episode in Python alone, without Numba; return what it raises, if anything."""
+        functions, struct = vars(self._definition), self.struct
+        now = self.view(np.zeros(self.state.itemsize, np.uint8))
+        now.random.key = seed
+        observation = np.zeros(struct.observation_size, float if struct.observation_type else np.float32)
+        try:
+            functions["reset"](now, observation)
+            for action in actions:
+                functions["step"](now, int(action) if struct.choices else np.asarray(action, np.float32), observation)
+        except Exception as error:
+            return error
+        return None
 
     def view(self, state: NDArray[np.uint8]) -> Any:
         """Return the bytes of a state as the record that the functions of the class call ``self``."""
