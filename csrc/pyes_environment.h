@@ -273,4 +273,12 @@ static inline double pyes_tanh(double x)
     return x != x ? x : x < 0.0 ? -value : value;
 }
 
+/* A standard normal number (Box & Muller 1958), of four words of 32 bits. */
+static inline double pyes_random_normal(struct pyes_random *random)
+{
+    const double share = 1.0 - pyes_random_uniform(random, 0.0, 1.0); /* not 0 */
+    const double angle = pyes_random_uniform(random, 0.0, 6.283185307179586);
+    return pyes_sqrt(-2.0 * pyes_log(share)) * pyes_cos(angle);
+}
+
 #endif

@@ -422,6 +422,16 @@ int pyes_episode_observe(struct pyes_episode *episode);
  *        float64 sum is in the order of timesteps. */
 int pyes_episode_run(struct pyes_episode *episode, int64_t timesteps);
 
+/* ---- Rays (kernels/rays.c) ---------------------------------------------------------------------------------------
+ *
+ * Where each ray from (x, y) first meets a terrain, as Box2D's b2World::RayCast has it, with equal bits.
+ * @param offsets (rays, 2)  end of each ray, relative to (x, y)
+ * @param segment (segments, 4)  x and y of one end, and of the other
+ * @param quad (quads, 4, 4)  convex: x and y of each corner, and of the outward normal of the side that begins there
+ * @param out (rays)  the fraction of the ray, 1 where it meets nothing. O(rays * (segments + quads)). */
+void pyes_ray_fractions(int64_t rays, const double *offsets, float x, float y, int64_t segments, const float *segment,
+                        int64_t quads, const float *quad, float *out);
+
 /* ---- Board (kernels/board.c) -------------------------------------------------------------------------------------
  *
  * Which worker holds which member of a generation, in memory shared by processes: one int32 per member (0 free,

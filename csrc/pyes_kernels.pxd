@@ -172,6 +172,9 @@ cdef extern from "pyes_kernels.h" nogil:
     int pyes_episode_observe(pyes_episode *episode)
     int pyes_episode_run(pyes_episode *episode, int64_t timesteps)
 
+    void pyes_ray_fractions(int64_t rays, const double *offsets, float x, float y, int64_t segments, const float *segment,
+                            int64_t quads, const float *quad, float *out)
+
     void pyes_board_open(int64_t count, int64_t *cursor, int32_t *states)
     int64_t pyes_board_claim(int64_t count, int32_t worker, int64_t *cursor, int32_t *states)
     int pyes_board_finish(int64_t member, int32_t worker, int32_t *states)

@@ -131,6 +131,13 @@ class Network(Protocol):
 def own_environments() -> dict[str, int]: ...
 
 @final
+class Rays:
+    def __init__(
+        self, offsets: NDArray[np.float64], segments: NDArray[np.float32], quads: NDArray[np.float32]
+    ) -> None: ...
+    def cast(self, x: float, y: float, out: NDArray[np.float32]) -> None: ...
+
+@final
 class CompiledEnvironment:
     @property
     def name(self) -> str: ...

@@ -3,6 +3,7 @@
     environment                          decorator: Numba compiles a class with reset and step to an environment
     as_gymnasium(environment, render)    any environment behind pyes_environment.h as a gymnasium.Env
     uniform(random, low, high)           the next number of an episode: uniform(self.random, -1.0, 1.0)
+    normal(random)                       the next standard normal number
     bits(random)                         the next 32 random bits
     sin cos exp log tanh sqrt floor      functions of a float with the same bits on every machine
     TERMINATED, TRUNCATED                what a step may return beside the reward, for True: the two ways to end
@@ -18,11 +19,11 @@ from pyes.tasks.native import as_gymnasium
 from pyes.tasks.numba_environment import environment
 
 if TYPE_CHECKING:
-    from pyes.numerics.compiled import bits, cos, exp, floor, log, sin, sqrt, tanh, uniform
+    from pyes.numerics.compiled import bits, cos, exp, floor, log, normal, sin, sqrt, tanh, uniform
 
 __all__ = [
-    "TERMINATED", "TRUNCATED", "as_gymnasium", "bits", "cos", "environment", "exp", "floor", "log", "sin", "sqrt",
-    "tanh", "uniform",
+    "TERMINATED", "TRUNCATED", "as_gymnasium", "bits", "cos", "environment", "exp", "floor", "log", "normal", "sin",
+    "sqrt", "tanh", "uniform",
 ]  # fmt: skip
 
 TERMINATED, TRUNCATED = 1, 2

@@ -64,6 +64,7 @@ RANDOM = """
 #include "pyes_environment.h"
 PYES_EXPORT void bits(int64_t n, uint64_t seed, uint32_t *out);
 PYES_EXPORT void uniform(int64_t n, uint64_t seed, double *out);
+PYES_EXPORT void normal(int64_t n, uint64_t seed, double *out);
 void bits(int64_t n, uint64_t seed, uint32_t *out)
 {
     struct pyes_random random;
@@ -77,6 +78,13 @@ void uniform(int64_t n, uint64_t seed, double *out)
     pyes_random_begin(&random, seed);
     for (int64_t i = 0; i < n; i++)
         out[i] = pyes_random_uniform(&random, -2.0, 3.0);
+}
+void normal(int64_t n, uint64_t seed, double *out)
+{
+    struct pyes_random random;
+    pyes_random_begin(&random, seed);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = pyes_random_normal(&random);
 }
 """
 #: Members of the struct, as the header has them; for environments that Python fills in.

@@ -38,7 +38,7 @@ class Walk:
         self.time += 1
         self.tired = self.time > 20
         for i in range(3):
-            self.places[i] = native.tanh(self.places[i]) + 0.1 * native.exp(-native.log(2.0 + action[0] * action[1]))
+            self.places[i] = native.tanh(self.places[i]) + 0.1 * native.exp(-native.log(4.0 + action[0] * action[1]))
         if self.bad == 1.0 and self.time == 5:
             raise ValueError("tripped")
         if self.bad == 2.0 and self.time == 5:

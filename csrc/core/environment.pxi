@@ -3,9 +3,12 @@
 cdef extern from "environments/environments.h" nogil:
     const pyes_environment pyes_acrobot
     const pyes_environment pyes_cart_pole
+    const pyes_environment pyes_cart_pole_swing_up
+    const pyes_environment pyes_maze
     const pyes_environment pyes_mountain_car
     const pyes_environment pyes_mountain_car_continuous
     const pyes_environment pyes_pendulum
+    const pyes_environment pyes_slime_volley
 
 cdef uint64_t MOST_STATE = 1 << 32  # bytes of a state; more is a size that was never set
 cdef uint64_t MOST_VALUES = 1 << 24  # values of an observation or action; integers below are floats exactly
@@ -14,8 +17,9 @@ cdef uint64_t MOST_VALUES = 1 << 24  # values of an observation or action; integ
 def own_environments():
     """Return the addresses of the environments that come with pyes, by name."""
     cdef list found = [
-        <uintptr_t>&pyes_acrobot, <uintptr_t>&pyes_cart_pole, <uintptr_t>&pyes_mountain_car,
-        <uintptr_t>&pyes_mountain_car_continuous, <uintptr_t>&pyes_pendulum,
+        <uintptr_t>&pyes_acrobot, <uintptr_t>&pyes_cart_pole, <uintptr_t>&pyes_cart_pole_swing_up, <uintptr_t>&pyes_maze,
+        <uintptr_t>&pyes_mountain_car, <uintptr_t>&pyes_mountain_car_continuous, <uintptr_t>&pyes_pendulum,
+        <uintptr_t>&pyes_slime_volley,
     ]
     return {(<bytes>(<const pyes_environment *><uintptr_t>each).name).decode(): each for each in found}
 

@@ -54,6 +54,7 @@ void test_networks(enum pyes_level level);
 void test_float_control(enum pyes_level level);
 void test_actions(void);
 void test_board(void);
+void test_rays(void);
 void test_episodes(void);
 
 #endif

@@ -9,6 +9,7 @@ int main(void)
     test_centered_ranks();
     test_actions();
     test_board();
+    test_rays();
     test_episodes();
     for (int l = 0; l < PYES_LEVELS; l++) {
         const enum pyes_level level = (enum pyes_level)l;

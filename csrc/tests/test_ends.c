@@ -1,4 +1,4 @@
-/* Actions, and the board that assigns members to workers. */
+/* Actions, the board that assigns members to workers, and rays. */
 #include "checks.h"
 
 void test_actions(void)
@@ -46,4 +46,19 @@ void test_board(void)
     CHECK(pyes_board_claim(3, 0, &cursor, states) == 1 && pyes_board_withdraw(0, 3, states) == 1);
     CHECK(pyes_board_claim(3, 0, &cursor, states) == -1 && pyes_board_remaining(3, states) == 1);
     free(states);
+}
+
+void test_rays(void)
+{
+    const double offsets[8] = {0.0, -8.0, 8.0, 0.0, -8.0, 0.0, 0.0, 0.0};
+    /* a floor at y = -2; the same from the other side; no longer than a point; another one behind it */
+    const float segments[16] = {-9, -2, 9, -2, 9, -2, -9, -2, 1, 1, 1, 1, -9, -4, 9, -4};
+    const float square[16] = {4, -1, 0, -1, 6, -1, 1, 0, 6, 1, 0, 1, 4, 1, -1, 0}; /* x from 4 to 6 */
+    float out[4];
+    pyes_ray_fractions(4, offsets, 0.0f, 0.0f, 4, segments, 1, square, out);
+    CHECK(out[0] == 0.25f && out[1] == 0.5f && out[2] == 1.0f && out[3] == 1.0f);
+    pyes_ray_fractions(4, offsets, 5.0f, 0.0f, 0, segments, 1, square, out); /* from inside nothing is met */
+    CHECK(out[0] == 1.0f && out[1] == 1.0f && out[2] == 1.0f);
+    pyes_ray_fractions(1, offsets, NAN, 0.0f, 4, segments, 1, square, out);
+    CHECK(out[0] == 1.0f || out[0] != out[0]);
 }

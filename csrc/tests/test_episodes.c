@@ -77,7 +77,7 @@ static struct pyes_episode played(const struct pyes_world *world, int64_t chunk,
     float *mean = noise(observed, 2), *inverse = buffer(observed, sizeof(float));
     for (int64_t i = 0; i < observed; i++)
         inverse[i] = 0.5f;
-    const float low[1] = {-2.0f}, high[1] = {2.0f};
+    const float low[2] = {-2.0f, -2.0f}, high[2] = {2.0f, 2.0f};
     struct pyes_episode episode = {
         .world = world, .observed = observed, .seen = seen, .mean = mean, .inverse_std = inverse, .limit = 5.0f,
         .observation = buffer(observed, sizeof(float)),
@@ -104,8 +104,10 @@ static struct pyes_episode played(const struct pyes_world *world, int64_t chunk,
 
 void test_episodes(void)
 {
-    static const struct pyes_environment *const own[] = {&pyes_acrobot, &pyes_cart_pole, &pyes_mountain_car,
-                                                      &pyes_mountain_car_continuous, &pyes_pendulum};
+    static const struct pyes_environment *const own[] = {
+        &pyes_acrobot,      &pyes_cart_pole,               &pyes_cart_pole_swing_up, &pyes_maze,
+        &pyes_mountain_car, &pyes_mountain_car_continuous, &pyes_pendulum,           &pyes_slime_volley,
+    };
     const int64_t seen[2] = {1, -1};
     test_world();
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {

@@ -33,6 +33,10 @@ STEPS = 1_000  # of an episode, at most
 SECONDS = 0.5  # that a speed is measured for
 
 
+#: Further checks of a task: each name, and a function that returns what it has found.
+More = Callable[[Task], list[tuple[str, Callable[[], str]]]]
+
+
 class CheckError(Exception):
     """A check that fails; its text says what is wrong and what to do."""
 
@@ -58,14 +62,14 @@ class Episode:
         return found.hexdigest()
 
 
-def run(config: EnvironmentConfig, against: str | None, tell: Callable[[str], None]) -> int:
+def run(config: EnvironmentConfig, more: More, tell: Callable[[str], None]) -> int:
     """Check a task; say a line for each check, and return how many have failed.
 
     Parameters
     ----------
     config : EnvironmentConfig
-    against : str or None
-        The id of a Gymnasium environment that it should equal, MODULE:ID where a module registers it.
+    more : callable
+        Returns further checks of the task, with their names.
     tell : callable
         Takes each line.
 
@@ -78,11 +82,7 @@ def run(config: EnvironmentConfig, against: str | None, tell: Callable[[str], No
     with tasks.make(config) as task:
         checks = Checks(config, task)
         named = [(name, getattr(checks, name.replace(" ", "_"))) for name in NAMES]
-        if against is not None:
-            from pyes.bench import twins
-
-            named += twins.checks(task, against)
-        for name, check in named:
+        for name, check in [*named, *more(task)]:
             word, text = "ok", ""
             try:
                 text = check()

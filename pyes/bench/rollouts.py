@@ -22,12 +22,12 @@ from pyes.tasks.gymnasium import GymnasiumConfig
 
 LINEAR, MLP, LSTM = LinearConfig(), MLPConfig(), LSTMConfig(double_bias=True)
 CASES = {
-    "LunarLander-v3, 64-64, observations normalised": ("LunarLander-v3", MLP, True, 0.90),
-    "LunarLanderContinuous-v3, linear": ("LunarLanderContinuous-v3", LINEAR, False, 0.90),
+    "LunarLander-v3, 64-64, observations normalised": ("LunarLander-v3", MLP, True, 1.30),
+    "LunarLanderContinuous-v3, linear": ("LunarLanderContinuous-v3", LINEAR, False, 1.30),
     "CartPole-v1, linear": ("CartPole-v1", LINEAR, False, 0.70),
     "Pendulum-v1, 64-64": ("Pendulum-v1", MLP, False, None),
     "Pendulum-v1, LSTM-16": ("Pendulum-v1", LSTM, False, 0.75),
-    "BipedalWalker-v3, 64-64, observations normalised": ("BipedalWalker-v3", MLP, True, None),
+    "BipedalWalker-v3, 64-64, observations normalised": ("BipedalWalker-v3", MLP, True, 1.30),
 }
 ROUNDS, SECONDS = 15, 0.25
 

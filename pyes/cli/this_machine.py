@@ -64,13 +64,13 @@ def _check_environment(options: argparse.Namespace) -> None:
     from pyes.cli import train
 
     task = train.settings(options.overrides).task  # before what takes long
-    from pyes.bench import checks
+    from pyes.bench import checks, twins
     from pyes.system.user_code import witnessed
 
     config = checks.only_environments(task)
     lines: list[str] = []
     with running_environments(), witnessed(f"while {config.title} was checked"):
-        failures = checks.run(config, options.against, lines.append)
+        failures = checks.run(config, lambda task: twins.checks(task, options.against), lines.append)
     print("\n".join(lines))
     if failures:
         raise PyesError(f"{counted(failures, 'check')} of {config.title} failed")

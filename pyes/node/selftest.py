@@ -49,6 +49,7 @@ def _outputs(level: str | None) -> Iterator[NDArray[Any]]:
     yield from _updates(level)
     yield from _policies(level)
     yield from _episodes(level)
+    yield _rays()
 
 
 def _normals(size: int, start: int = 0) -> Float32Array:
@@ -191,3 +192,14 @@ def _episodes(level: str | None) -> Iterator[NDArray[Any]]:
         runner.begin_episode(_SEED, 1, 2, 3)
         total, length, observation = runner.run(environment, _SEED, 100)
         yield np.array([total, length, *observation], np.float64)
+
+
+def _rays() -> Float32Array:
+    """Return where rays meet segments and squares that stand on their corners."""
+    square = np.array([(0, -1, 0.6, -0.8), (1, 0, 0.6, 0.8), (0, 1, -0.6, 0.8), (-1, 0, -0.6, -0.8)], np.float32)
+    squares = np.tile(square, (7, 1, 1))
+    squares[:, :, :2] += 5 * _normals(14, 600).reshape(7, 1, 2)
+    rays = _core.Rays(_normals(202, 400).reshape(101, 2).astype(np.float64), 5 * _normals(84).reshape(21, 4), squares)
+    out = np.empty(101, np.float32)
+    rays.cast(0.25, -0.5, out)
+    return out

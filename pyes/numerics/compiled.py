@@ -213,6 +213,14 @@ def log(x: float) -> float:
 
 
 @_compiled
+def normal(random: Any) -> float:
+    """Return a standard normal number (Box & Muller 1958)."""
+    share = 1.0 - uniform(random, 0.0, 1.0)
+    angle = uniform(random, 0.0, 6.283185307179586)
+    return sqrt(-2.0 * log(share)) * cos(angle)
+
+
+@_compiled
 def tanh(x: float) -> float:
     """Return the hyperbolic tangent."""
     size = -x if x < 0.0 else x

@@ -45,6 +45,8 @@ class Maze(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
     ----------
     position : tuple of float
         x and y.
+    path : list of tuple
+        Positions so far in the episode.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
@@ -55,7 +57,7 @@ class Maze(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.observation_space = spaces.Box(low, high, (2,), np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.position = (0.0, 0.0)
-        self._path: list[tuple[float, float]] = []
+        self.path: list[tuple[float, float]] = []
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -64,7 +66,7 @@ class Maze(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         super().reset(seed=seed)
         x, y = self.np_random.uniform(-_START_RADIUS, _START_RADIUS, 2).tolist()
         self.position = (x, y)
-        self._path = [self.position]
+        self.path = [self.position]
         return self._observe(), {}
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
@@ -75,7 +77,7 @@ class Maze(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         x = _moved(x, dx, y, ACROSS, _LOW[0], _HIGH[0])
         y = _moved(y, dy, x, ALONG, _LOW[1], _HIGH[1])
         self.position = (x, y)
-        self._path.append(self.position)
+        self.path.append(self.position)
         left = _distance(self.position)
         return self._observe(), before - left, left < _GOAL_RADIUS, False, {}
 
@@ -93,7 +95,7 @@ class Maze(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         for y, *ends in ALONG:
             for x in np.arange(ends[0], ends[1], 0.05):
                 _paint(frame, (float(x), y), 0.05, _BLACK)
-        for place in self._path:
+        for place in self.path:
             _paint(frame, place, 0.05, _GREY)
         _paint(frame, self.position, 0.15, _RED)
         return frame

@@ -27,6 +27,7 @@ from pyes.system.text import reason
 from pyes.tasks.base import Step, Task
 from pyes.tasks.environment import TaskEnvironment
 from pyes.tasks.numba_environment import Environment
+from pyes.tasks.pictures import Picture
 
 _EXPECTED = "PACKAGE:OBJECT, for example 'my_tasks:point'"
 _FORMS = (
@@ -83,8 +84,6 @@ class NativeTask(Task):
 
     def __init__(self, config: NativeConfig, render_mode: str | None = None) -> None:
         label, address, self._owner = self._found(config)
-        if render_mode is not None and self._draw is None:
-            raise ConfigError(f"{config.title} is an environment without render, which draws no pictures; evaluate it")
         try:
             self.native = self._environment = _core.CompiledEnvironment(address, config.frame_skip)
         except ValueError as error:
@@ -92,6 +91,9 @@ class NativeTask(Task):
         self._describe(self._environment)
         self.max_timesteps = math.ceil(self._environment.time_limit / config.frame_skip) or None
         self.behaviour_size = self.observation_size if config.behaviour == "final_observation" else 0
+        self._picture = Picture(config.title) if render_mode is not None and self._draw is None else None
+        if self._picture is not None:
+            self.render_fps = self._picture.fps / config.frame_skip
 
     def _found(self, config: NativeConfig) -> tuple[str, int, Any]:
         return _found(config)
@@ -113,6 +115,8 @@ class NativeTask(Task):
 
     def reset(self, seed: int) -> NDArray[Any]:
         """Begin the episode of ``seed``; returns the first observation."""
+        if self._picture is not None:
+            self._picture.begin()
         return self._environment.reset(seed)
 
     def step(self, action: Any) -> Step:
@@ -124,15 +128,16 @@ class NativeTask(Task):
         return self._owner.explain(seed, actions) if isinstance(self._owner, Environment) else None
 
     def render(self) -> Any:
-        """Return the picture that the environment's ``render`` makes of the state."""
-        if self._draw is None:
-            return super().render()
+        """Return the current frame, uint8 (height, width, 3); drawn by itself, or by the environment it stands for."""
         state = self._environment.state
-        return np.asarray(self._draw(self._owner.view(state) if isinstance(self._owner, Environment) else state))
+        if self._draw is not None:
+            return np.asarray(self._draw(self._owner.view(state) if isinstance(self._owner, Environment) else state))
+        return super().render() if self._picture is None else self._picture.draw(state)
 
-    def behaviour(self, observation: Any) -> NDArray[Any]:
-        """Return the last observation."""
-        return np.ravel(observation)
+    def close(self) -> None:
+        """Close what draws."""
+        if self._picture is not None:
+            self._picture.close()
 
 
 def _found(config: NativeConfig) -> tuple[str, int, Any]:
@@ -197,7 +202,7 @@ class _GivenTask(NativeTask):
 
     def __init__(self, config: NativeConfig, given: Any, render: Callable[[Any], Any] | None) -> None:
         self._given, self._render = given, render
-        super().__init__(config)
+        super().__init__(config, "rgb_array" if config.env_id else None)
 
     def _found(self, config: NativeConfig) -> tuple[str, int, Any]:
         return (
@@ -213,7 +218,7 @@ class _GivenTask(NativeTask):
     @property
     def draws(self) -> bool:
         """Whether there is a function that draws."""
-        return self._draw is not None
+        return self._draw is not None or self._picture is not None
 
 
 def as_gymnasium(environment: Any, render: Callable[[Any], Any] | None = None) -> TaskEnvironment:
@@ -226,7 +231,8 @@ def as_gymnasium(environment: Any, render: Callable[[Any], Any] | None = None) -
         "CartPole-v1"; or a library and its symbol as "point.so:point".
     render : callable or None
         Called with the state, returns a frame, uint8 (height, width, 3): the record that ``self`` is in a class for
-        `pyes.native.environment`, whose own ``render`` is taken by default, else the bytes of the state.
+        `pyes.native.environment`, whose own ``render`` is taken by default, else the bytes of the state. What comes
+        with pyes is drawn without.
 
     Returns
     -------

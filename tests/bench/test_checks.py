@@ -6,7 +6,7 @@ from typing import Any
 import native_sources
 import pytest
 
-from pyes.bench import checks
+from pyes.bench import checks, twins
 from pyes.config import from_mapping
 from pyes.errors import ConfigError
 
@@ -15,7 +15,7 @@ def found(against: str | None = None, **task: Any) -> dict[str, tuple[str, str]]
     """Return the result and the text of each check."""
     lines: list[str] = []
     config = checks.only_environments(from_mapping({"task": task}).task)
-    failures = checks.run(config, against, lines.append)
+    failures = checks.run(config, lambda task: twins.checks(task, against), lines.append)
     results = {line[:16].rstrip(): (line[16:24].rstrip(), line[24:]) for line in lines}
     assert failures == sum(word == "FAILED" for word, _ in results.values())
     return results

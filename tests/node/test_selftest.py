@@ -9,7 +9,7 @@ from pyes import _core
 from pyes.cli import main
 from pyes.node import selftest
 
-DIGEST = "ad520e72fbfa8327"
+DIGEST = "1d309d7f792ccf86"
 
 
 @each_level

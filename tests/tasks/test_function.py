@@ -139,7 +139,8 @@ def test_resumed_run_is_the_whole_run(tmp_path, capsys):
     assert files[0] == files[1]
 
 
-def test_command_line_sets_the_plain_network(tmp_path, capsys):
+def test_command_line_sets_the_plain_network(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the last run has no name
     arguments = ["task=function", "task.factory=user_functions:sphere", "task.dim=5", "debug=default"]
     run = str(tmp_path / "run")
     assert cli.main(["train", *arguments, f"run_dir={run}"]) == 0

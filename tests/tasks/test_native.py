@@ -5,6 +5,7 @@ import math
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import gymnasium
 import native_sources
 import numpy as np
 import pytest
+import slime_volley_twin
 from hypothesis import given
 from hypothesis import strategies as st
 from native_sources import FUNCTIONS, RANDOM, computed
@@ -27,8 +29,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def make(**keys: Any) -> tasks.Task:
-    return tasks.make(from_mapping({"task": {"name": "native", **keys}}).task)
+def make(render_mode: str | None = None, **keys: Any) -> tasks.Task:
+    return tasks.make(from_mapping({"task": {"name": "native", **keys}}).task, render_mode)
 
 
 def test_header_is_where_include_dir_says():
@@ -85,21 +87,36 @@ def test_random_numbers_of_the_header_are_philox(seed: int):
     pairs = words[:10].astype(np.uint64).reshape(5, 2)
     shares = ((pairs[:, 0] << np.uint64(32) | pairs[:, 1]) >> np.uint64(11)).astype(float) / 2**53
     np.testing.assert_array_equal(numbers, -2.0 + 5.0 * shares)
+    normals = np.empty(2)
+    library.normal(ctypes.c_int64(2), ctypes.c_uint64(seed), ctypes.c_void_p(normals.ctypes.data))
+    expected = np.sqrt(-2 * np.log(1 - shares[:4:2])) * np.cos(2 * np.pi * shares[1:4:2])
+    np.testing.assert_allclose(normals, expected, rtol=1e-12, atol=1e-12)
 
 
 # Those that come with pyes
 
 
+#: Environments in C that follow one in Python, by its id.
+TWINS = {name: name for name in _core.own_environments() if name in gymnasium.registry}
+TWINS["Maze"] = "pyes.tasks.maze:Maze-v0"
+OWN_RULES = ("CartPoleSwingUp", "SlimeVolley")
+
+
 def own_state(env: Any) -> Any:
-    return np.array(env.unwrapped.state, np.float64)
+    env = env.unwrapped
+    return np.array(env.state if hasattr(env, "state") else env.position, np.float64)
 
 
-@pytest.mark.parametrize("episodes", [3, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
-@pytest.mark.parametrize("env_id", sorted(_core.own_environments()))
-def test_own_environment_follows_gymnasium_step_by_step(env_id: str, episodes: int):
+def test_every_environment_in_c_is_compared():
+    assert {*TWINS, *OWN_RULES} == set(_core.own_environments())
+
+
+@pytest.mark.parametrize("episodes", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("env_id", sorted(TWINS))
+def test_environment_in_c_follows_its_twin_step_by_step(env_id: str, episodes: int):
     """From the same state by the same action; ends are equal, too."""
     rng = np.random.default_rng(0)
-    task, env = make(env_id=env_id), gymnasium.make(env_id, disable_env_checker=True)
+    task, env = make(env_id=env_id), gymnasium.make(TWINS[env_id], disable_env_checker=True)
     assert task.native is not None
     assert task.max_timesteps == env.spec.max_episode_steps
     assert task.action_space == env.action_space
@@ -128,16 +145,115 @@ def test_own_environment_follows_gymnasium_step_by_step(env_id: str, episodes: i
     env.close()
 
 
-@pytest.mark.parametrize("env_id", sorted(_core.own_environments()))
-def test_own_environment_starts_where_gymnasium_does(env_id: str):
+@pytest.mark.parametrize("env_id", sorted(TWINS))
+def test_environment_in_c_starts_where_its_twin_does(env_id: str):
     """Its starts are other ones, from the same distribution."""
-    task, env = make(env_id=env_id), gymnasium.make(env_id, disable_env_checker=True)
+    task, env = make(env_id=env_id), gymnasium.make(TWINS[env_id], disable_env_checker=True)
     ours = np.array([task.reset(seed) for seed in range(2_000)])
     theirs = np.array([env.reset(seed=seed)[0] for seed in range(2_000)])
     env.close()
     np.testing.assert_allclose(ours.mean(0), theirs.mean(0), atol=0.1 * theirs.std(0).max())
     np.testing.assert_allclose(ours.std(0), theirs.std(0), rtol=0.1)
     assert len(np.unique(ours, axis=0)) > 1_900
+
+
+def test_swing_up_obeys_the_laws_of_motion():
+    """Accelerations solve Lagrange's equations of a cart and a rod, with the angle from upright to the left."""
+    task, rng = make(env_id="CartPoleSwingUp"), np.random.default_rng(0)
+    assert task.max_timesteps == 1000
+    starts = np.array([task.reset(seed) for seed in range(2_000)])
+    assert abs(starts.mean(0) - [0, 0, -np.exp(-0.02), 0, 0]).max() < 0.03  # the mean cosine of a normal angle
+    np.testing.assert_allclose(starts.std(0)[[0, 1, 3, 4]], 0.2, rtol=0.1)
+    cart, pole, length, gravity, friction, tau = 0.5, 0.5, 0.6, 9.82, 0.1, 0.01
+    for _ in range(300):
+        x, speed, angle, turn = begun = rng.normal(0, (1.2, 1, 3, 4))
+        task.native.state[:] = np.frombuffer(begun.tobytes(), np.uint8)
+        push = float(np.float32(rng.uniform(-2, 2)))
+        coupling = pole * length / 2 * np.cos(angle)
+        inertia = np.array([[cart + pole, -coupling], [-coupling, pole * length**2 / 3]])
+        forces = [
+            10 * np.clip(push, -1, 1) - friction * speed - pole * length / 2 * np.sin(angle) * turn**2,
+            pole * gravity * length / 2 * np.sin(angle),
+        ]
+        speeds = np.array([speed, turn])
+        x, angle = np.array([x, angle]) + tau * speeds
+        speed, turn = speeds + tau * np.linalg.solve(inertia, forces)
+        observation, reward, terminated, truncated, _ = task.step([push])
+        np.testing.assert_allclose(task.native.state.view(np.float64), [x, speed, angle, turn], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(observation, [x, speed, np.cos(angle), np.sin(angle), turn], rtol=1e-6, atol=1e-6)
+        assert reward == pytest.approx((np.cos(angle) + 1) / 2 * np.cos(x / 2.4 * np.pi / 2), abs=1e-9)
+        assert (terminated, truncated) == (abs(x) > 2.4, False)
+
+
+def slime_volley() -> tuple[tasks.Task, Callable[[], Any]]:
+    """Return the task, and a function that reads x, y, speeds and radius of ball and slimes from its state."""
+    task = make(env_id="SlimeVolley")
+    assert task.native is not None
+    return task, lambda: task.native.state[:120].view(np.float64).reshape(3, 5).copy()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("episodes", [3, pytest.param(12, marks=pytest.mark.slow)])
+def test_slime_volley_keeps_its_rules(episodes: int):
+    """A player like the opponent keeps the ball in the air, one that acts at random loses it."""
+    (task, read), rng = slime_volley(), np.random.default_rng(0)
+    assert task.max_timesteps == 3000
+    for seed in range(episodes):
+        task.reset(seed)
+        pause, lost, mirrored = 30, 0, seed % 3 < 2
+        for _ in range(1_500):
+            ball, left, right = map(slime_volley_twin.Disc, read())
+            choice = int(rng.integers(6))
+            if mirrored:  # the opponent's own way to play, seen from the other side
+                flipped = [slime_volley_twin.Disc(each.numbers()) for each in (ball, right)]
+                for each in flipped:
+                    each.x, each.vx = -each.x, -each.vx
+                run, jump = slime_volley_twin.opponent(*flipped)
+                choice = run % 3 + 3 * jump
+            met = slime_volley_twin.timestep(ball, left, right, pause, choice)
+            observation, reward, over, _, _ = task.step(choice)
+            assert reward == -met
+            pause = 30 if met else max(pause - 1, 0)
+            expected = [left.numbers(), right.numbers()] if met else [ball.numbers(), left.numbers(), right.numbers()]
+            np.testing.assert_allclose(read()[-len(expected) :], expected, rtol=0, atol=1e-9)
+            numbers = read()[[2, 0, 1], :4] * np.array([[1, 1, 1, 1], [1, 1, 1, 1], [-1, 1, -1, 1]]) / 10
+            np.testing.assert_array_equal(observation, numbers.astype(np.float32).ravel())
+            lost += met != 0
+            if over:
+                break
+        assert lost >= 5 if over else mirrored
+
+
+def test_slime_volley_ends_when_a_player_has_lost_five_times():
+    task, _ = slime_volley()
+    task.reset(0)
+    total, over, steps = 0.0, False, 0
+    while not over:
+        _, reward, over, _, _ = task.step(0)
+        total, steps = total + reward, steps + 1
+    assert -5 <= total <= -3
+    assert steps < 1_500
+
+
+@pytest.mark.parametrize("env_id", sorted(_core.own_environments()))
+def test_environment_that_comes_with_pyes_is_drawn(env_id: str):
+    """What is drawn follows the state."""
+    with make(env_id=env_id, render_mode="rgb_array") as task:
+        frames = []
+        for seed in (0, 1, 0):
+            task.reset(seed)
+            for _ in range(12):
+                task.step(task.action_space.sample() if seed else 0 if task.native.choices else task.action_space.high)
+            frames.append(task.render())
+    assert frames[0].dtype == np.uint8
+    assert frames[0].ndim == 3
+    assert frames[0].std() > 0
+    np.testing.assert_array_equal(frames[0], frames[2])
+    assert (frames[0] != frames[1]).any()
+
+
+def test_environment_of_ones_own_draws_nothing():
+    with pytest.raises(ConfigError, match="point is an environment in C, which draws no pictures; evaluate it instead"):
+        make(library=native_sources.point(), symbol="point", render_mode="rgb_array")
 
 
 # The ways to one

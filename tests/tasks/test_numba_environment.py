@@ -81,10 +81,13 @@ def test_random_numbers_are_those_of_the_header(seed: int):
     words, numbers = np.empty(11, np.uint32), np.empty(5)
     library.bits(ctypes.c_int64(11), ctypes.c_uint64(seed), ctypes.c_void_p(words.ctypes.data))
     library.uniform(ctypes.c_int64(5), ctypes.c_uint64(seed), ctypes.c_void_p(numbers.ctypes.data))
-    state = np.zeros(2, numba_environment.RANDOM)
+    normals = np.empty(5)
+    library.normal(ctypes.c_int64(5), ctypes.c_uint64(seed), ctypes.c_void_p(normals.ctypes.data))
+    state = np.zeros(3, numba_environment.RANDOM)
     state["key"] = seed
     assert [compiled.bits(state[0]) for _ in words] == words.tolist()
     assert [compiled.uniform(state[1], -2.0, 3.0) for _ in numbers] == numbers.tolist()
+    assert [compiled.normal(state[2]) for _ in normals] == normals.tolist()
 
 
 def test_class_is_described_as_it_says():

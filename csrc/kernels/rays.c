@@ -1,0 +1,97 @@
+/* Where rays first meet a terrain, as b2World::RayCast of Box2D 2.3 has it, bit for bit: the same float operations in the
+ * same order for each shape. Its tree only leaves out shapes that a ray does not come near, and so does `apart`. */
+#include "float_control.h"
+#include "wide.h"
+
+#include <float.h>
+
+enum { CORNERS = 4 };
+
+#define REACH 0.1f /* at least this far apart: much more than any rounding, and what Box2D's own tree allows */
+
+/* Whether a ray does not come near the span from low to high along an axis. */
+PYES_INLINE int apart(float start, float end, float low, float high)
+{
+    const float least = start < end ? start : end, most = start < end ? end : start;
+    return most + REACH < low || high + REACH < least;
+}
+
+/* The fraction of the ray from (x, y) by (dx, dy) at which it meets a segment; 1 if it does not. */
+static float meet_segment(float x, float y, float dx, float dy, const float *segment)
+{
+    const float rx = segment[2] - segment[0], ry = segment[3] - segment[1];
+    float nx = ry, ny = -rx;
+    const float length = sqrtf(nx * nx + ny * ny);
+    if (length >= FLT_EPSILON) {
+        const float inverse = 1.0f / length;
+        nx *= inverse;
+        ny *= inverse;
+    }
+    const float numerator = nx * (segment[0] - x) + ny * (segment[1] - y);
+    const float denominator = nx * dx + ny * dy;
+    if (denominator == 0.0f)
+        return 1.0f;
+    const float t = numerator / denominator;
+    if (t < 0.0f || 1.0f < t)
+        return 1.0f;
+    const float squared = rx * rx + ry * ry;
+    if (squared == 0.0f)
+        return 1.0f;
+    const float qx = x + t * dx, qy = y + t * dy;
+    const float s = ((qx - segment[0]) * rx + (qy - segment[1]) * ry) / squared;
+    return s < 0.0f || 1.0f < s ? 1.0f : t;
+}
+
+/* The same for a convex quadrilateral: corners (4), each x, y and the outward normal of the side that begins there. */
+static float meet_quad(float x, float y, float dx, float dy, const float *corners)
+{
+    float lower = 0.0f, upper = 1.0f;
+    int entered = 0;
+    for (int i = 0; i < CORNERS; i++) {
+        const float *corner = corners + 4 * i;
+        const float numerator = corner[2] * (corner[0] - x) + corner[3] * (corner[1] - y);
+        const float denominator = corner[2] * dx + corner[3] * dy;
+        if (denominator == 0.0f) {
+            if (numerator < 0.0f)
+                return 1.0f;
+        } else if (denominator < 0.0f && numerator < lower * denominator) {
+            lower = numerator / denominator;
+            entered = 1;
+        } else if (denominator > 0.0f && numerator < upper * denominator) {
+            upper = numerator / denominator;
+        }
+        if (upper < lower)
+            return 1.0f;
+    }
+    return entered ? lower : 1.0f;
+}
+
+static float nearest(float x, float y, float end_x, float end_y, int64_t segments, const float *segment, int64_t quads,
+                     const float *quad)
+{
+    const float dx = end_x - x, dy = end_y - y;
+    float found = 1.0f;
+    for (int64_t i = 0; i < segments; i++, segment += 4) {
+        const int ordered = segment[0] < segment[2];
+        if (apart(x, end_x, segment[ordered ? 0 : 2], segment[ordered ? 2 : 0]))
+            continue;
+        const float t = meet_segment(x, y, dx, dy, segment);
+        found = t < found ? t : found;
+    }
+    for (int64_t i = 0; i < quads; i++, quad += 4 * CORNERS) {
+        const float t = meet_quad(x, y, dx, dy, quad);
+        found = t < found ? t : found;
+    }
+    return found;
+}
+
+void pyes_ray_fractions(int64_t rays, const double *offsets, float x, float y, int64_t segments, const float *segment,
+                        int64_t quads, const float *quad, float *out)
+{
+    const uint64_t found = standard_arithmetic();
+    for (int64_t i = 0; i < rays; i++) {
+        const float end_x = (float)((double)x + offsets[2 * i]), end_y = (float)((double)y + offsets[2 * i + 1]);
+        out[i] = nearest(x, y, end_x, end_y, segments, segment, quads, quad);
+    }
+    restore_arithmetic(found);
+}

@@ -1,0 +1,202 @@
+"""Timesteps of LunarLander and BipedalWalker with as few calls of the engine as possible.
+
+Half of a timestep, and more of the walker's, is Python around ``b2World.Step``: NumPy on single numbers, attributes
+that are read several times, and ten rays that call Python back for each shape that they meet. Invariant: results equal
+those of the environment's own ``step`` bit for bit, and it can take the next timestep.
+"""
+
+import math
+from typing import Any
+
+import gymnasium.envs.box2d.bipedal_walker as walking
+import gymnasium.envs.box2d.lunar_lander as landing
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import _core
+from pyes.tasks.base import Step
+
+_DRAWN = 128  # random numbers at once
+
+
+class Lander:
+    """LunarLander, with discrete or continuous actions, without wind."""
+
+    _HALF_WIDTH = landing.VIEWPORT_W / landing.SCALE / 2
+    _HALF_HEIGHT = landing.VIEWPORT_H / landing.SCALE / 2
+    _ENGINE_Y = landing.MAIN_ENGINE_Y_LOCATION / landing.SCALE
+    _TIME = (1.0 / landing.FPS, 6 * 30, 2 * 30)
+
+    def __init__(self, env: Any) -> None:
+        self._env, self._own_step = env, env.step
+        self._begun = False
+
+    def stop(self) -> None:
+        """Leave timesteps to the environment, whose reset takes one."""
+        self._begun = False
+
+    def begin(self) -> None:
+        """Take over after the environment's own reset."""
+        self._begun = True
+        env = self._env
+        self._lander, (self._left, self._right) = env.lander, env.legs
+        self._advance = env.world.Step
+        self._ground = env.helipad_y + landing.LEG_DOWN / landing.SCALE
+        self._random: list[float] = []
+
+    def step(self, action: Any) -> Step:
+        """Apply one action for one timestep."""
+        if not self._begun:
+            return self._own_step(action)  # type: ignore[no-any-return]
+        main, direction, side = self._engines(action)
+        self._fire(main, direction, side)
+        self._advance(*self._TIME)
+        return self._outcome(main, side)
+
+    def _engines(self, action: Any) -> tuple[float, float, float]:
+        """Return the power of the main engine, and the direction and power of those at the sides."""
+        if not self._env.continuous:
+            choice = int(action)
+            return float(choice == 2), float(choice - 2), float(choice in (1, 3))
+        main, turn = action.tolist()
+        power = (min(main, 1.0) + 1.0) * 0.5 if main > 0.0 else 0.0
+        strength = abs(turn)
+        return power, math.copysign(1.0, turn), min(strength, 1.0) if strength > 0.5 else 0.0
+
+    def _fire(self, main: float, direction: float, side: float) -> None:
+        """Draw the dispersion and apply the impulses of the engines."""
+        if not self._random:
+            self._random = self._env.np_random.random(_DRAWN).tolist()[::-1]
+        draw = self._random.pop
+        first, second = (-1.0 + 2.0 * draw()) / landing.SCALE, (-1.0 + 2.0 * draw()) / landing.SCALE
+        if not main and not side:
+            return
+        lander = self._lander
+        angle, position = lander.angle, lander.position
+        x, y, sine, cosine = position.x, position.y, math.sin(angle), math.cos(angle)
+        if main:
+            along = self._ENGINE_Y + 2 * first
+            ox, oy = sine * along + -cosine * second, -cosine * along - sine * second
+            power = landing.MAIN_ENGINE_POWER
+            lander.ApplyLinearImpulse((-ox * power * main, -oy * power * main), (x + ox, y + oy), True)
+        if side:
+            across = 3 * second + direction * landing.SIDE_ENGINE_AWAY / landing.SCALE
+            ox, oy = sine * first + -cosine * across, -cosine * first - sine * across
+            place = (
+                x + ox - sine * 17 / landing.SCALE,
+                y + oy + cosine * landing.SIDE_ENGINE_HEIGHT / landing.SCALE,
+            )
+            power = landing.SIDE_ENGINE_POWER
+            lander.ApplyLinearImpulse((-ox * power * side, -oy * power * side), place, True)
+
+    def _outcome(self, main: float, side: float) -> Step:
+        env, lander = self._env, self._lander
+        position, velocity = lander.position, lander.linearVelocity
+        x, y = (position.x - self._HALF_WIDTH) / self._HALF_WIDTH, (position.y - self._ground) / self._HALF_HEIGHT
+        vx = velocity.x * self._HALF_WIDTH / landing.FPS
+        vy = velocity.y * self._HALF_HEIGHT / landing.FPS
+        angle = lander.angle
+        left, right = float(self._left.ground_contact), float(self._right.ground_contact)
+        state = (x, y, vx, vy, angle, 20.0 * lander.angularVelocity / landing.FPS, left, right)
+        far, fast = math.sqrt(x * x + y * y), math.sqrt(vx * vx + vy * vy)
+        shaping = -100 * far - 100 * fast - 100 * abs(angle) + 10 * left + 10 * right
+        reward = shaping - env.prev_shaping - main * 0.30 - side * 0.03
+        env.prev_shaping = shaping
+        terminated = env.game_over or abs(x) >= 1.0
+        if terminated:
+            reward = -100.0
+        if not lander.awake:
+            terminated, reward = True, 100.0
+        return np.array(state, np.float32), reward, terminated, False, {}
+
+
+class Walker:
+    """BipedalWalker, also hardcore."""
+
+    _RAYS = tuple(
+        (math.sin(1.5 * i / 10.0) * walking.LIDAR_RANGE, -math.cos(1.5 * i / 10.0) * walking.LIDAR_RANGE)
+        for i in range(10)
+    )
+    _WIDTH, _HEIGHT = walking.VIEWPORT_W / walking.SCALE, walking.VIEWPORT_H / walking.SCALE
+    _END = (walking.TERRAIN_LENGTH - walking.TERRAIN_GRASS) * walking.TERRAIN_STEP
+    _SPEEDS = (walking.SPEED_HIP, walking.SPEED_KNEE, walking.SPEED_HIP, walking.SPEED_KNEE)
+    _EFFORT = np.float32(0.00035 * walking.MOTORS_TORQUE)
+    _TIME = (1.0 / walking.FPS, 6 * 30, 2 * 30)
+
+    def __init__(self, env: Any) -> None:
+        self._env, self._own_step = env, env.step
+        self._begun = False
+
+    def stop(self) -> None:
+        """Leave timesteps to the environment, whose reset takes one."""
+        self._begun = False
+
+    def begin(self) -> None:
+        """Take over after the environment's own reset."""
+        self._begun = True
+        env = self._env
+        self._hull, self._joints = env.hull, env.joints
+        _, self._left, _, self._right = env.legs
+        self._advance = env.world.Step
+        self._rays = _core.Rays(np.array(self._RAYS), _segments(env), _quads(env))
+
+    def step(self, action: NDArray[Any]) -> Step:
+        """Apply one action for one timestep."""
+        if (
+            not self._begun or action.dtype != np.float32 or not np.isfinite(action).all()
+        ):  # rewards have the action's type
+            return self._own_step(action)  # type: ignore[no-any-return]
+        efforts = np.minimum(np.abs(action), np.float32(1.0))
+        for joint, speed, torque, number in zip(
+            self._joints, self._SPEEDS, efforts.tolist(), action.tolist(), strict=True
+        ):
+            joint.motorSpeed = math.copysign(speed, number) if number else 0.0
+            joint.maxMotorTorque = walking.MOTORS_TORQUE * torque
+        self._advance(*self._TIME)
+        return self._outcome(efforts)
+
+    def _outcome(self, efforts: NDArray[np.float32]) -> Step:
+        env, hull = self._env, self._hull
+        position, velocity = hull.position, hull.linearVelocity
+        x, angle = position.x, hull.angle
+        hip, knee, other_hip, other_knee = self._joints
+        observation = np.empty(24, np.float32)
+        observation[:14] = (
+            angle,
+            2.0 * hull.angularVelocity / walking.FPS,
+            0.3 * velocity.x * self._WIDTH / walking.FPS,
+            0.3 * velocity.y * self._HEIGHT / walking.FPS,
+            hip.angle,
+            hip.speed / walking.SPEED_HIP,
+            knee.angle + 1.0,
+            knee.speed / walking.SPEED_KNEE,
+            self._left.ground_contact,
+            other_hip.angle,
+            other_hip.speed / walking.SPEED_HIP,
+            other_knee.angle + 1.0,
+            other_knee.speed / walking.SPEED_KNEE,
+            self._right.ground_contact,
+        )
+        self._rays.cast(x, position.y, observation[14:])
+        shaping = 130 * x / walking.SCALE - 5.0 * abs(angle)
+        reward: Any = np.float32(shaping - env.prev_shaping)
+        for cost in self._EFFORT * efforts:  # float32 from here on, as in the environment
+            reward -= cost
+        env.prev_shaping = shaping
+        terminated = env.game_over or x < 0
+        if terminated:
+            reward = -100
+        return observation, reward, terminated or x > self._END, False, {}
+
+
+def _segments(env: Any) -> NDArray[np.float32]:
+    """Return the ground of the walker: x and y of both ends of each part, float32 (n, 4)."""
+    points = np.array([env.terrain_x, env.terrain_y]).T.astype(np.float32)
+    return np.concatenate([points[:-1], points[1:]], axis=1)
+
+
+def _quads(env: Any) -> NDArray[np.float32]:
+    """Return what stands on it, or is a hole in it, as `pyes._core.Rays` takes it: float32 (m, 4, 4)."""
+    shapes = [body.fixtures[0].shape for body in env.terrain[len(env.terrain_x) - 1 :]]
+    corners = [[(*corner, *normal) for corner, normal in zip(s.vertices, s.normals, strict=True)] for s in shapes]
+    return np.array(corners, np.float32).reshape(-1, 4, 4)

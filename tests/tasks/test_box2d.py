@@ -1,0 +1,178 @@
+"""Box2D tasks: the episodes of Gymnasium's environments, bit for bit, whatever went before."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from pyes import _core, cli, tasks
+from pyes.errors import ConfigError
+from pyes.tasks import Task
+from pyes.tasks.gymnasium import GymnasiumConfig
+from pyes.tasks.parity import first_difference
+from tests.conformance.test_tasks import actions
+
+pytest.importorskip("Box2D")
+
+from pyes.tasks import box2d
+
+IDS = ("LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "BipedalWalkerHardcore-v3")
+
+
+@pytest.fixture(params=IDS)
+def env_id(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def task(env_id: str) -> Iterator[Task]:
+    with tasks.make(GymnasiumConfig(env_id=env_id)) as made:
+        yield made
+
+
+def original_of(env_id: str, **arguments: Any) -> Any:
+    """Each episode in a world of its own, as the task has it."""
+    return gymnasium.make(env_id, disable_env_checker=True, **arguments).unwrapped
+
+
+def upright(observation: Any, space: Any, rng: np.random.Generator) -> Any:
+    """Return an action that lands softly, or stands for a while, so that legs touch the ground."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return 2 if observation[3] < -0.1 else int(rng.integers(4)) if observation[6] == 0 else 0
+    if len(observation) == 8:
+        return np.array([-4 * observation[3] - 0.2, -3 * observation[4]], np.float32)
+    return (0.4 * rng.standard_normal(4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("episodes", [2, pytest.param(30, marks=pytest.mark.slow)])
+def test_every_timestep_is_the_environments(env_id: str, task: Task, episodes: int):
+    """Also of walkers that lie on the ground, and of landers that stand on it."""
+    assert type(task) is box2d.Box2DTask
+    assert task.step == task._stepper.step
+    for seed in range(episodes):
+        if seed % 2:
+            assert first_difference(task, original_of(env_id), seed, actions(task.action_space, seed, 200)) is None
+            continue
+        original, rng = original_of(env_id), np.random.default_rng(seed)
+        observation, over = task.reset(seed), False
+        assert observation.tobytes() == original.reset(seed=seed)[0].tobytes()
+        for _ in range(300):
+            action = upright(observation, task.action_space, rng)
+            observation, reward, over, _, _ = task.step(action)
+            other = original.step(action)
+            assert observation.tobytes() == other[0].tobytes()
+            assert (float(reward), over) == (float(other[1]), other[2])
+            if over:
+                break
+
+
+@pytest.mark.parametrize(
+    ("env_id", "arguments"),
+    [
+        ("LunarLander-v3", {"gravity": -3.0, "continuous": True}),
+        ("LunarLander-v3", {"enable_wind": True}),  # steps by itself
+        ("BipedalWalker-v3", {"hardcore": True}),
+    ],
+)
+def test_arguments_of_the_environment_are_kept(env_id: str, arguments: dict[str, Any]):
+    with tasks.make(GymnasiumConfig(env_id=env_id, env_kwargs=arguments)) as task:
+        for seed in range(2):
+            original = original_of(env_id, **arguments)
+            assert first_difference(task, original, seed, actions(task.action_space, seed, 80)) is None
+
+
+@pytest.mark.parametrize(
+    ("env_id", "wrong"),
+    [("LunarLanderContinuous-v3", np.nan), ("LunarLanderContinuous-v3", np.inf), ("BipedalWalker-v3", np.inf)],
+)
+def test_actions_that_are_not_finite_do_what_they_do_in_the_environment(env_id: str, wrong: float):
+    action = np.full(4 if env_id == "BipedalWalker-v3" else 2, wrong, np.float32)
+    with tasks.make(GymnasiumConfig(env_id=env_id)) as task:
+        original = original_of(env_id)
+        task.reset(0)
+        original.reset(seed=0)
+        ours, theirs = task.step(action), original.step(action)
+    np.testing.assert_array_equal(ours[0], theirs[0])
+    np.testing.assert_array_equal(ours[1:3], theirs[1:3])
+
+
+@pytest.mark.parametrize("env_id", ["LunarLanderContinuous-v3", "BipedalWalker-v3"])
+def test_environment_steps_itself_where_it_draws(env_id: str):
+    with (
+        tasks.make(GymnasiumConfig(env_id=env_id), "rgb_array") as drawn,
+        tasks.make(GymnasiumConfig(env_id=env_id)) as plain,
+    ):
+        assert drawn.reset(3).tobytes() == plain.reset(3).tobytes()
+        for action in actions(plain.action_space, 3, 40):
+            ours, theirs = plain.step(action), drawn.step(action)
+            assert ours[0].tobytes() == theirs[0].tobytes()
+            assert float(ours[1]) == float(theirs[1])
+        assert drawn.render().std() > 0
+
+
+def test_missing_box2d_is_one_line_with_a_way_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    with pytest.raises(ConfigError) as caught:
+        tasks.make(GymnasiumConfig())
+    assert "'LunarLanderContinuous-v3' needs the package Box2D: pip install 'pyes-rl[box2d]'; without it: " in str(
+        caught.value
+    )
+    assert "task=cart_pole" in str(caught.value)
+
+
+def test_gymnasium_without_these_environments_is_one_line_with_a_way_out(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Any
+):
+    monkeypatch.delitem(gymnasium.registry, "LunarLanderContinuous-v3")
+    assert cli.main(["train", f"run_dir={tmp_path / 'run'}", "cluster=inline"]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"'LunarLanderContinuous-v3' is not in gymnasium {gymnasium.__version__} any more; pip install" in line
+    assert "task=cart_pole" in line
+
+
+def test_rays_meet_what_they_meet_in_box2d():
+    """Against ``b2World.RayCast``, in worlds of random segments and boxes, on the last bit."""
+    import Box2D
+
+    class Nearest(Box2D.b2.rayCastCallback):
+        def ReportFixture(self, fixture: Any, point: Any, normal: Any, fraction: float) -> float:
+            self.fraction = fraction
+            return fraction
+
+    rng, callback, met = np.random.default_rng(0), Nearest(), 0
+    for _ in range(60):
+        world = Box2D.b2World()
+        segments = rng.uniform(-5, 5, (20, 4)).astype(np.float32)
+        for x, y, *end in segments.tolist():
+            world.CreateStaticBody(fixtures=Box2D.b2FixtureDef(shape=Box2D.b2EdgeShape(vertices=[(x, y), tuple(end)])))
+        quads = []
+        for x, y, width, height in rng.uniform(0.2, 4, (5, 4)).tolist():
+            corners = [(x, y), (x + width, y), (x + width, y + height), (x, y + height)]
+            body = world.CreateStaticBody(fixtures=Box2D.b2FixtureDef(shape=Box2D.b2PolygonShape(vertices=corners)))
+            shape = body.fixtures[0].shape
+            quads.append([(*c, *n) for c, n in zip(shape.vertices, shape.normals, strict=True)])
+        offsets = rng.uniform(-6, 6, (20, 2))
+        offsets[0] = 0.0, -6.0  # straight down, as the walker's first ray
+        rays = _core.Rays(offsets, segments, np.array(quads, np.float32))
+        for point in rng.uniform(-5, 5, (5, 2)).astype(np.float32).tolist():
+            found = np.empty(20, np.float32)
+            rays.cast(*point, found)
+            for fraction, (dx, dy) in zip(found.tolist(), offsets.tolist(), strict=True):
+                callback.fraction = 1.0
+                world.RayCast(callback, point, (point[0] + dx, point[1] + dy))
+                assert fraction == callback.fraction
+                met += fraction < 1
+    assert met > 1000
+
+
+def test_rays_refuse_other_shapes():
+    offsets, segments, quads = np.zeros((2, 2)), np.zeros((1, 4), np.float32), np.zeros((0, 4, 4), np.float32)
+    with pytest.raises(ValueError, match=r"segments: got the shape \(1, 3\), expected \(n, 4\)"):
+        _core.Rays(offsets, segments[:, :3].copy(), quads)
+    with pytest.raises(TypeError, match="offsets: got dtype float32, expected float64"):
+        _core.Rays(offsets.astype(np.float32), segments, quads)
+    with pytest.raises(ValueError, match=r"out: got length 3, expected 2"):
+        _core.Rays(offsets, segments, quads).cast(0.0, 0.0, np.empty(3, np.float32))
