@@ -2,14 +2,16 @@
 
     python benchmarks/native.py
 
-In turn, on one core: Gymnasium's environment stepped bare with recorded actions; the episodes of a policy, stepped by
-Python and in C; and in plain C, the same physics by itself and the same network by itself. Observations are normalised
-and summed. CartPole's policies balance the pole. All is processor time; a figure is the median over rounds of one run.
+In turn, on one core: Gymnasium's environment stepped bare with recorded actions; 64 of EnvPool stepped together with
+random ones; the episodes of a policy, stepped by Python, in C, and of CartPole in the example that Numba compiles; and
+in plain C, the same physics by itself and the same network by itself. Observations are normalised and summed.
+CartPole's policies balance the pole. All is processor time; a figure is the median over rounds of one run.
 """
 
 import ctypes
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -66,8 +68,11 @@ def report(env_id: str, network: dict[str, Any], loops: ctypes.CDLL) -> None:
     theirs = Rollout(other, prepared(spec, theta))
     episodes = record(theirs, other.max_timesteps)
     bare = gymnasium.make(env_id, disable_env_checker=True).unwrapped
+    if env_id.startswith("CartPole"):
+        players["Numba"] = NativeRollout(numba_task(), prepared(spec, theta))
     ways: dict[str, Callable[[], int]] = {
         "Gymnasium bare": lambda: step_bare(bare, episodes),
+        "EnvPool": envpool(env_id),
         **{name: lambda player=player: play(player) for name, player in players.items()},
         "physics": physics(loops, task, players["Python"]),
         "network": forward(loops, spec, theta),
@@ -75,10 +80,35 @@ def report(env_id: str, network: dict[str, Any], loops: ctypes.CDLL) -> None:
     rounds = [{way: seconds(work) for way, work in ways.items()} for _ in range(ROUNDS)]
     speeds = {way: 1e-6 / statistics.median(each[way] for each in rounds) for way in ways}
     outside = statistics.median(1 - (each["physics"] + each["network"]) / each["C"] for each in rounds)
-    ratios = [statistics.median(each[way] / each["C"] for each in rounds) for way in ("Gymnasium bare", "Python")]
+    ratios = {way: statistics.median(each[way] / each["C"] for each in rounds) for way in ways}
     title = f"{env_id} {network['name']} {'-'.join(map(str, network.get('hidden', [])))}"
     print(f"{title:24}" + " ".join(f"{way} {speed:.3g}" for way, speed in speeds.items()))
-    print(f"{'':24}C is {ratios[0]:.0f} times Gymnasium bare, {ratios[1]:.0f} times Python; outside {outside:.0%}")
+    beside = ", ".join(f"{ratios[way]:.0f} times {way}" for way in ("Gymnasium bare", "EnvPool", "Python"))
+    numba = f"; Numba is {1 / ratios['Numba']:.2f} of C" if "Numba" in ratios else ""
+    print(f"{'':24}C is {beside}; outside {outside:.0%}{numba}")
+
+
+def numba_task() -> tasks.Task:
+    """Return CartPole of the example, compiled by Numba."""
+    sys.path.insert(0, str(ROOT / "examples"))
+    return tasks.make(from_mapping({"task": {"name": "native", "factory": "cart_pole:CartPole"}}).task)
+
+
+def envpool(env_id: str) -> Callable[[], int]:
+    """Return a function that steps 64 environments of EnvPool in one thread, with random actions drawn before."""
+    import envpool
+
+    envs = envpool.make_gymnasium(env_id, num_envs=64, num_threads=1)
+    envs.reset()
+    envs.action_space.seed(0)
+    actions = [np.stack([envs.action_space.sample() for _ in range(64)]) for _ in range(100)]
+
+    def work() -> int:
+        for each in actions:
+            envs.step(each)
+        return 64 * len(actions)
+
+    return work
 
 
 def balance(theta: Any) -> None:

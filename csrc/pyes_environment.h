@@ -34,7 +34,7 @@
 #define PYES_ENVIRONMENT_ABI 1u
 
 enum { PYES_OBSERVE_FLOAT32 = 0, PYES_OBSERVE_FLOAT64 = 1 };
-enum { PYES_TERMINATED = 1, PYES_TRUNCATED = 2 };
+enum { PYES_TERMINATED = 1, PYES_TRUNCATED = 2, PYES_FAILED = 4 };
 
 struct pyes_environment {
     uint32_t abi;     /* PYES_ENVIRONMENT_ABI */
@@ -45,7 +45,8 @@ struct pyes_environment {
     void (*reset)(void *state, uint64_t seed, void *observation, const void *user);
 
     /* Applies an action for one timestep; writes the next observation and the reward. Returns 0, PYES_TERMINATED,
-     * PYES_TRUNCATED or both. action[0] is the choice (0, 1, 2, ...) where actions are discrete. */
+     * PYES_TRUNCATED or both; or PYES_FAILED where it cannot go on, which fails the member. action[0] is the choice
+     * (0, 1, 2, ...) where actions are discrete. */
     int (*step)(void *state, const float *action, void *observation, double *reward, const void *user);
 
     const void *user;     /* handed to both; may be NULL */

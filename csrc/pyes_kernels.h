@@ -359,7 +359,7 @@ struct pyes_world {
 enum { PYES_GUARD_BYTE = 0xA5 };
 
 /* What can be wrong with a step; the others return what the environment's step does, PYES_TERMINATED and so on. */
-enum { PYES_WRONG_FLAGS = -1, PYES_WRONG_REWARD = -2, PYES_NAN_OBSERVED = -3 };
+enum { PYES_WRONG_FLAGS = -1, PYES_WRONG_REWARD = -2, PYES_NAN_OBSERVED = -3, PYES_STEP_FAILED = -4 };
 
 /* Begins the episode of a seed: clears the state, and writes the first observation. */
 void pyes_world_reset(const struct pyes_world *world, uint64_t seed);
@@ -368,7 +368,8 @@ void pyes_world_reset(const struct pyes_world *world, uint64_t seed);
  * @param action (action_size), or (1) with the choice
  * @param reward (1)    sum of the rewards, from +0; where the result is PYES_WRONG_REWARD, the one that is wrong
  * @return the environment's flags. PYES_WRONG_FLAGS: they are neither 0 nor PYES_TERMINATED, PYES_TRUNCATED or both.
- *         PYES_WRONG_REWARD: the reward is not within reward_low and reward_high. */
+ *         PYES_WRONG_REWARD: the reward is not within reward_low and reward_high.
+ *         PYES_STEP_FAILED: it has returned PYES_FAILED. */
 int pyes_world_step(const struct pyes_world *world, const float *action, double *reward);
 
 /* 0; 1 if the environment wrote behind its state, 2 if behind its observation. */

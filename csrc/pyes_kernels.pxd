@@ -133,6 +133,7 @@ cdef extern from "pyes_kernels.h" nogil:
         PYES_WRONG_FLAGS
         PYES_WRONG_REWARD
         PYES_NAN_OBSERVED
+        PYES_STEP_FAILED
     struct pyes_world:
         const pyes_environment *environment
         void *state

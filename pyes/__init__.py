@@ -9,6 +9,7 @@
     pyes.OpenAIES(theta, ...)                  ask / tell; so every other algorithm: pyes.ARS, pyes.CMAES ...
     pyes.Algorithm, pyes.AlgorithmConfig       for an algorithm of your own; its members are a pyes.Population
     pyes.include_dir() -> str                  where the header of environments in C is
+    pyes.native                                environments in Python that Numba compiles
     pyes.NoiseTable(entries, seed, dtype)      the shared noise table
 
 Names are imported when first used, so that ``import pyes`` is quick and needs neither torch nor a simulator.
@@ -74,6 +75,8 @@ logging.getLogger("pyes").addHandler(logging.NullHandler())
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return __dir__()
+    if name == "native":
+        return import_module("pyes.native")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     algorithms = {} if name.startswith("_") else _algorithms()

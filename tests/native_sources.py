@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import pyes
@@ -51,6 +53,40 @@ PYES_EXPORT struct pyes_environment point = {
 };
 PYES_EXPORT const struct pyes_environment *where = &point;
 """
+#: Functions of the header, over arrays.
+FUNCTIONS = ("sin", "cos", "exp", "log", "tanh", "sqrt")
+MATH = '#include "pyes_environment.h"\n' + "".join(
+    f"PYES_EXPORT void {name}_all(int64_t n, const double *x, double *y);\n"
+    f"void {name}_all(int64_t n, const double *x, double *y) {{ while (n--) y[n] = pyes_{name}(x[n]); }}\n"
+    for name in (*FUNCTIONS, "floor")
+)
+RANDOM = """
+#include "pyes_environment.h"
+PYES_EXPORT void bits(int64_t n, uint64_t seed, uint32_t *out);
+PYES_EXPORT void uniform(int64_t n, uint64_t seed, double *out);
+PYES_EXPORT void normal(int64_t n, uint64_t seed, double *out);
+void bits(int64_t n, uint64_t seed, uint32_t *out)
+{
+    struct pyes_random random;
+    pyes_random_begin(&random, seed);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = pyes_random_bits(&random);
+}
+void uniform(int64_t n, uint64_t seed, double *out)
+{
+    struct pyes_random random;
+    pyes_random_begin(&random, seed);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = pyes_random_uniform(&random, -2.0, 3.0);
+}
+void normal(int64_t n, uint64_t seed, double *out)
+{
+    struct pyes_random random;
+    pyes_random_begin(&random, seed);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = pyes_random_normal(&random);
+}
+"""
 #: Members of the struct, as the header has them; for environments that Python fills in.
 FIELDS = [
     ("abi", ctypes.c_uint32), ("size", ctypes.c_uint32), ("name", ctypes.c_char_p), ("reset", ctypes.c_void_p),
@@ -79,6 +115,17 @@ def compiled(source: str, name: str = "point") -> str:
     path.write_text(source)
     subprocess.run(["cc", *FLAGS, f"-I{pyes.include_dir()}", str(path), "-o", str(library), "-lm"], check=True)
     return str(library)
+
+
+def computed(name: str, values: Any) -> Any:
+    """Return a function of the header at values."""
+    x = np.ascontiguousarray(values, np.float64)
+    y = np.empty_like(x)
+    library = ctypes.CDLL(compiled(MATH, "math"))
+    getattr(library, f"{name}_all")(
+        ctypes.c_int64(x.size), ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data)
+    )
+    return y
 
 
 def point(step: str = "", more: str = "") -> str:

@@ -46,7 +46,19 @@ RUNS = (
     "runs/lander", "runs/walker", "runs/again", "runs/cart_pole", "runs/sigma/0", "runs/sigma/1",
     "multirun/2026-11-21/10-00-00/0",
 )  # fmt: skip
-COMMANDS_THAT_RUN = ("evaluate", "replay", "plot", "table", "diff", "map", "export", "video", "keygen", "info")
+COMMANDS_THAT_RUN = (
+    "evaluate",
+    "replay",
+    "plot",
+    "table",
+    "diff",
+    "map",
+    "export",
+    "video",
+    "keygen",
+    "info",
+    "check-environment",
+)
 
 Block = tuple[str, str, str]  # page and line, language, text
 
@@ -122,6 +134,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_page_of_an_own_algorithm_shows_its_example():
     shown = block_that("# own_algorithm.py", "docs/howto/own_algorithm.md").partition("\n")[2]
     assert (ROOT / "examples" / "own_algorithm.py").read_text(encoding="utf-8").endswith(f'"""\n\n{shown}')
+
+
+def test_page_of_environments_shows_its_example():
+    shown = block_that("# cart_pole.py", "docs/howto/native_environment.md").partition("\n")[2]
+    assert (ROOT / "examples" / "cart_pole.py").read_text(encoding="utf-8").endswith(f'"""\n\n{shown}')
 
 
 def block_that(contains: str, page: str) -> str:
@@ -428,7 +445,21 @@ def test_page_has_every_option_of_every_group(page: str):
 
 
 @pytest.mark.parametrize(
-    "command", ["evaluate", "replay", "plot", "table", "diff", "map", "video", "export", "keygen", "info", "bench"]
+    "command",
+    [
+        "evaluate",
+        "replay",
+        "plot",
+        "table",
+        "diff",
+        "map",
+        "video",
+        "export",
+        "keygen",
+        "info",
+        "bench",
+        "check-environment",
+    ],
 )
 def test_commands_page_has_every_option(command: str, capsys: pytest.CaptureFixture[str]):
     page = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
@@ -438,9 +469,9 @@ def test_commands_page_has_every_option(command: str, capsys: pytest.CaptureFixt
 
 
 def test_every_command_has_a_section_and_a_row(capsys: pytest.CaptureFixture[str]):
-    commands = set(re.findall(r"^    (\w+) ", help_text([], capsys), re.MULTILINE)) - {"COMMAND"}
+    commands = set(re.findall(r"^    ([\w-]+)(?: |$)", help_text([], capsys), re.MULTILINE)) - {"COMMAND"}
     page = (DOCS / "reference" / "commands.md").read_text(encoding="utf-8")
-    assert commands == set(re.findall(r"^## pyes (\w+)$", page, re.MULTILINE))
+    assert commands == set(re.findall(r"^## pyes ([\w-]+)$", page, re.MULTILINE))
     table = rows(ROOT / "README.md")
     assert commands == {words[1] for words in map(str.split, table) if words[0] == "pyes" and len(words) > 1}
 

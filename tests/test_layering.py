@@ -13,8 +13,9 @@ PACKAGE = Path(__file__).parent.parent / "pyes"
 
 # From the top to the ground: a folder (or module) imports from itself and from those after it, never from one before.
 LAYERS = (
-    "__main__", "cli", "bench", "launch", "blackbox", "training", "reports", "cluster", "remote", "node", "run",
-    "episodes", "algorithms", "tasks", "networks", "numerics", "config", "system", "reference", "_core", "errors",
+    "__main__", "cli", "bench", "launch", "blackbox", "native", "training", "reports", "cluster", "remote", "node",
+    "run", "episodes", "algorithms", "tasks", "networks", "numerics", "config", "system", "reference", "_core",
+    "errors",
 )  # fmt: skip
 RANKS = {name: len(LAYERS) - index for index, name in enumerate(LAYERS)}
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -70,7 +71,7 @@ def test_imports_run_downward():
 
 def test_top_level_holds_what_users_import_and_the_folders():
     top = {path.stem for path in PACKAGE.glob("*.py")}
-    assert top == {"__init__", "__main__", "blackbox", "errors", "reference"}
+    assert top == {"__init__", "__main__", "blackbox", "errors", "native", "reference"}
     assert len({path.parent for path in PACKAGE.glob("*/__init__.py")}) <= 16
 
 

@@ -1,5 +1,6 @@
 """Functions that return environments; ``task.factory`` is "user_tasks:NAME", with this folder on the path."""
 
+import os
 from typing import Any
 
 import gymnasium
@@ -174,3 +175,38 @@ class Parts(Point):
 
 def parts(actions: str = "start", render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     return Parts(actions)
+
+
+class Wrong(Point):
+    """One that breaks a rule of `pyes check-environment`."""
+
+    episodes = 0
+
+    def __init__(self, rule: str) -> None:
+        super().__init__()
+        self._rule = rule
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.episodes += 1
+        chosen = {"no seed": self.episodes, "no chance": 1}.get(self._rule, seed)
+        observation, info = super().reset(seed=chosen)
+        if self._rule == "worn":
+            self._position += 0.001 * (self.episodes > 5)
+        if self._rule == "another process":
+            self._position += os.getpid() % 1_000 / 1_000
+        return (np.zeros(3) if self._rule == "shape" else self._observe() if self._rule else observation), info
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        late = self._time == 7
+        wrong: dict[str, Any] = {"outside": np.float32([11.5]), "nan": np.float32([np.nan])}
+        if late and self._rule == "raises":
+            raise KeyError("missing")
+        if self._rule == "endless":
+            terminated = truncated = False
+        reward = {"no reward": None, "nan reward": np.nan, "flat": 1.0}.get(self._rule, reward)
+        return wrong.get(self._rule, observation) if late else observation, reward, terminated, truncated, info
+
+
+def wrong(rule: str) -> gymnasium.Env[Any, Any]:
+    return Wrong(rule)

@@ -188,6 +188,9 @@ cdef class CompiledEnvironment:
         if flags == PYES_WRONG_FLAGS:
             raise ValueError(f"{self.name}: step returned a wrong number, expected 0, PYES_TERMINATED, PYES_TRUNCATED "
                              "or both")
+        if flags == PYES_STEP_FAILED:
+            raise ValueError(f"{self.name} failed: its step returned PYES_FAILED, as a function compiled by Numba does "
+                             "that has raised an exception; to see it: pyes check-environment")
         if flags == PYES_WRONG_REWARD:
             raise ValueError(f"{self.name}: got the reward {reward}, expected {self.environment.reward_low} to "
                              f"{self.environment.reward_high}, as its reward_low and reward_high say")

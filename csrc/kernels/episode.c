@@ -27,7 +27,7 @@ static int step_once(const struct pyes_world *world, const float *action, double
         double reward = 0.0;
         flags = environment->step(world->state, action, world->values, &reward, environment->user);
         if (flags < 0 || flags > (PYES_TERMINATED | PYES_TRUNCATED))
-            return PYES_WRONG_FLAGS;
+            return flags == PYES_FAILED ? PYES_STEP_FAILED : PYES_WRONG_FLAGS;
         if (low < high && !(reward >= low && reward <= high)) {
             *total = reward;
             return PYES_WRONG_REWARD;

@@ -29,7 +29,9 @@ static int count(void *state, const float *action, void *observation, double *re
     *reward = action[0] == 3.0f ? 11.0 : 1.0;
     if (action[0] == 5.0f)
         now[1] = *(const uint64_t *)user;
-    return action[0] == 2.0f ? 4 : now[0] >= 9 ? PYES_TERMINATED : 0;
+    if (action[0] == 6.0f)
+        return PYES_FAILED;
+    return action[0] == 2.0f ? 8 : now[0] >= 9 ? PYES_TERMINATED : 0;
 }
 
 static void test_world(void)
@@ -40,7 +42,7 @@ static void test_world(void)
         .observation_size = 2, .choices = 6, .reward_low = 0.0, .reward_high = 10.0};
     struct pyes_world world = made(&counter);
     double reward;
-    const float actions[6] = {0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f};
+    const float actions[7] = {0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f};
     for (int time = 0; time < 2; time++) { /* the second time, the state is cleared again */
         pyes_world_reset(&world, 1);
         CHECK(*(uint64_t *)world.state == 3);
@@ -50,6 +52,7 @@ static void test_world(void)
     CHECK(pyes_world_step(&world, &actions[0], &reward) == PYES_TERMINATED && reward == 5.0);
     CHECK(pyes_world_step(&world, &actions[2], &reward) == PYES_WRONG_FLAGS);
     CHECK(pyes_world_step(&world, &actions[3], &reward) == PYES_WRONG_REWARD && reward == 11.0);
+    CHECK(pyes_world_step(&world, &actions[6], &reward) == PYES_STEP_FAILED);
     CHECK(pyes_world_damage(&world) == 0);
     CHECK(pyes_world_step(&world, &actions[5], &reward) == PYES_TERMINATED);
     CHECK(pyes_world_damage(&world) == 1);

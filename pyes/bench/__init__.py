@@ -1,4 +1,4 @@
-"""`pyes bench`: measures kernels, compiled networks and rollouts, each compared with an alternative."""
+"""Measures and checks: kernels, networks and rollouts (`pyes bench`), environments (`pyes check-environment`)."""
 
 from pyes.bench import kernels, networks, rollouts
 

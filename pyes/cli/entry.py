@@ -82,7 +82,9 @@ def _exit_status(arguments: list[str], training: list[str]) -> int:
 
 
 def _runs_environments(arguments: list[str]) -> bool:
-    return any(each in arguments[:2] for each in ("train", "evaluate", "replay", "video"))  # --debug may come first
+    return any(
+        each in arguments[:2] for each in ("train", "evaluate", "replay", "video", "check-environment")
+    )  # --debug may come first
 
 
 def _one_thread_per_process() -> None:

@@ -1,17 +1,21 @@
-"""``pyes info | bench``: show properties and speed of this machine and this build of pyes."""
+"""``pyes info | bench | check-environment``: show what this machine has, how fast it is, and whether a task is fit."""
 
 import argparse
 import sys
 from collections.abc import Iterator
 
 from pyes.cli.arguments import Add
+from pyes.cli.output import running_environments
+from pyes.errors import PyesError
 from pyes.system.lookup import version
+from pyes.system.text import counted
 
 
 def add_commands(add: Add) -> None:
     """Add these commands to the program."""
     add("info", _info, "show versions, CPU, memory and the default noise table")
     bench = add("bench", _bench, "measure the speed of kernels, networks and rollouts")
+    _add_check(add("check-environment", _check_environment, "check that an environment is fit to train in"))
     bench.add_argument("--full", action="store_true", help="more repetitions and a larger table: 2 GB, several minutes")
 
 
@@ -47,3 +51,26 @@ def _bench(options: argparse.Namespace) -> None:
     from pyes import bench
 
     bench.run(full=options.full)
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    text = "the task, as in pyes train: task=gymnasium task.env_id=CartPole-v1"
+    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help=text)
+    text = "a Gymnasium environment that it should equal; MODULE:ID where a module registers it"
+    parser.add_argument("--against", metavar="ENV_ID", help=text)
+
+
+def _check_environment(options: argparse.Namespace) -> None:
+    from pyes.cli import train
+
+    task = train.settings(options.overrides).task  # before what takes long
+    from pyes.bench import checks, twins
+    from pyes.system.user_code import witnessed
+
+    config = checks.only_environments(task)
+    lines: list[str] = []
+    with running_environments(), witnessed(f"while {config.title} was checked"):
+        failures = checks.run(config, lambda task: twins.checks(task, options.against), lines.append)
+    print("\n".join(lines))
+    if failures:
+        raise PyesError(f"{counted(failures, 'check')} of {config.title} failed")

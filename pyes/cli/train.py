@@ -75,6 +75,32 @@ def run(arguments: list[str]) -> None:
         raise failures[0]
 
 
+def settings(arguments: list[str]) -> TrainConfig:
+    """Return the settings that ``pyes train`` would train with, for arguments without flags.
+
+    Raises
+    ------
+    ConfigError
+        They are wrong, or several.
+    """
+    from hydra import compose, initialize_config_module
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf, open_dict
+    from omegaconf.errors import OmegaConfBaseException
+
+    OmegaConf.register_new_resolver("environment", _environment, replace=True)
+    try:
+        with initialize_config_module(_CONF, job_name="train", version_base=_HYDRA):
+            config = compose("train", directed(arguments), return_hydra_config=True)
+            HydraConfig.instance().set_config(config)
+            with open_dict(config):
+                del config["hydra"]
+            return _checked(config, Path())
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _explained(error) from error
+
+
 def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool:
     """Run a single job; return False, without side effects, if the configuration is a sweep.
 

@@ -74,10 +74,10 @@ def _place(error: BaseException) -> str:
     own = installed = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         path = frame.f_code.co_filename
-        if path.startswith((_PYES, "<frozen ")) or os.path.basename(path) == "_core.pyx":
+        if path.startswith((_PYES, "<frozen ", "csrc")):
             continue
         package = _INSTALLED.search(path)
-        text = f"{_short(path)}:{line} in {frame.f_code.co_name}"
+        text = f"{short(path)}:{line} in {frame.f_code.co_name}"
         if package is None and not path.startswith(_LIBRARY):
             own = text
         elif package is not None and package[1] not in _LIBRARIES:
@@ -85,7 +85,7 @@ def _place(error: BaseException) -> str:
     return (own or installed).encode(errors="backslashreplace").decode()
 
 
-def _short(path: str) -> str:
+def short(path: str) -> str:
     """Return a path as seen from the current folder if it lies in it."""
     with suppress(OSError):
         folder = os.path.join(os.getcwd(), "")

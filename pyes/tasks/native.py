@@ -1,13 +1,14 @@
 """Environments in C as tasks: those of ``pyes_environment.h``, whatever language they were written in.
 
-Owns the ways to a ``struct pyes_environment``: a library, an object of Python, or one that comes with pyes. Must not
-know how an episode runs: `CompiledEnvironment` steps, and `pyes.episodes.native` runs whole episodes without Python.
-Invariant: both give the same bits.
+Owns the ways to a ``struct pyes_environment``: a library, an object of Python, or one that comes with pyes; and the
+same environment with Gymnasium's interface. Must not know how an episode runs: `CompiledEnvironment` steps, and
+`pyes.episodes.native` runs whole episodes without Python. Invariant: both give the same bits.
 """
 
 import ctypes
 import importlib
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,10 +25,14 @@ from pyes.errors import ConfigError
 from pyes.system.lookup import check_allowed, find
 from pyes.system.text import reason
 from pyes.tasks.base import Step, Task
+from pyes.tasks.environment import TaskEnvironment
+from pyes.tasks.numba_environment import Environment
 from pyes.tasks.pictures import Picture
 
 _EXPECTED = "PACKAGE:OBJECT, for example 'my_tasks:point'"
-_FORMS = "a PyCapsule named 'pyes.environment', an address, or a ctypes pointer or struct"
+_FORMS = (
+    "an environment of pyes.native, a PyCapsule named 'pyes.environment', an address, or a ctypes pointer or struct"
+)
 
 
 def include_dir() -> str:
@@ -78,7 +83,7 @@ class NativeTask(Task):
     Config = NativeConfig
 
     def __init__(self, config: NativeConfig, render_mode: str | None = None) -> None:
-        label, address, self._owner = _found(config)
+        label, address, self._owner = self._found(config)
         try:
             self.native = self._environment = _core.CompiledEnvironment(address, config.frame_skip)
         except ValueError as error:
@@ -86,9 +91,16 @@ class NativeTask(Task):
         self._describe(self._environment)
         self.max_timesteps = math.ceil(self._environment.time_limit / config.frame_skip) or None
         self.behaviour_size = self.observation_size if config.behaviour == "final_observation" else 0
-        self._picture = Picture(config.title) if render_mode is not None else None
+        self._picture = Picture(config.title) if render_mode is not None and self._draw is None else None
         if self._picture is not None:
             self.render_fps = self._picture.fps / config.frame_skip
+
+    def _found(self, config: NativeConfig) -> tuple[str, int, Any]:
+        return _found(config)
+
+    @property
+    def _draw(self) -> Callable[[Any], Any] | None:
+        return self._owner.draw if isinstance(self._owner, Environment) else None
 
     def _describe(self, native: _core.CompiledEnvironment) -> None:
         self.observation_shape = (native.observation_size,)
@@ -111,13 +123,16 @@ class NativeTask(Task):
         """Apply one action for one timestep."""
         return (*self._environment.step(action), {})
 
-    def behaviour(self, observation: Any) -> NDArray[Any]:
-        """Return the last observation."""
-        return np.ravel(observation)
+    def explain(self, seed: int, actions: Sequence[Any]) -> BaseException | None:
+        """Return what the episode of these actions raises in Python, where Numba has compiled it from that."""
+        return self._owner.explain(seed, actions) if isinstance(self._owner, Environment) else None
 
     def render(self) -> Any:
-        """Return the current frame, uint8 (height, width, 3); drawn by the environment that this one stands for."""
-        return super().render() if self._picture is None else self._picture.draw(self._environment.state)
+        """Return the current frame, uint8 (height, width, 3); drawn by itself, or by the environment it stands for."""
+        state = self._environment.state
+        if self._draw is not None:
+            return np.asarray(self._draw(self._owner.view(state) if isinstance(self._owner, Environment) else state))
+        return super().render() if self._picture is None else self._picture.draw(state)
 
     def close(self) -> None:
         """Close what draws."""
@@ -164,6 +179,8 @@ def _in_library(library: str, symbol: str) -> tuple[str, int, Any]:
 
 def _address(label: str, found: Any) -> int:
     """Return the address that an object stands for."""
+    if isinstance(found, Environment):
+        found = found.struct
     if isinstance(found, int):
         return found
     if isinstance(found, ctypes.Structure):
@@ -178,3 +195,60 @@ def _address(label: str, found: Any) -> int:
         return int(get(found, b"pyes.environment"))
     except ValueError as error:
         raise ConfigError(f"{label} is a PyCapsule of another name, expected 'pyes.environment'") from error
+
+
+class _GivenTask(NativeTask):
+    """A task of an environment that is at hand, and of a function that draws it."""
+
+    def __init__(self, config: NativeConfig, given: Any, render: Callable[[Any], Any] | None) -> None:
+        self._given, self._render = given, render
+        super().__init__(config, "rgb_array" if config.env_id else None)
+
+    def _found(self, config: NativeConfig) -> tuple[str, int, Any]:
+        return (
+            super()._found(config)
+            if self._given is None
+            else (config.title, _address(config.title, self._given), self._given)
+        )
+
+    @property
+    def _draw(self) -> Callable[[Any], Any] | None:
+        return self._render or super()._draw
+
+    @property
+    def draws(self) -> bool:
+        """Whether there is a function that draws."""
+        return self._draw is not None or self._picture is not None
+
+
+def as_gymnasium(environment: Any, render: Callable[[Any], Any] | None = None) -> TaskEnvironment:
+    """Return an environment with Gymnasium's interface and the same episodes, to draw, test or use it elsewhere.
+
+    Parameters
+    ----------
+    environment : object
+        What `pyes.native.environment` has made or ``task.factory`` takes; the id of one that comes with pyes, such as
+        "CartPole-v1"; or a library and its symbol as "point.so:point".
+    render : callable or None
+        Called with the state, returns a frame, uint8 (height, width, 3): the record that ``self`` is in a class for
+        `pyes.native.environment`, whose own ``render`` is taken by default, else the bytes of the state. What comes
+        with pyes is drawn without.
+
+    Returns
+    -------
+    gymnasium.Env
+        Its ``step`` truncates an episode at the environment's time limit; ``reset(seed=...)`` begins the episode that
+        pyes plays under that seed.
+
+    Raises
+    ------
+    ConfigError
+        There is no such environment, or it cannot be used.
+    """
+    config = NativeConfig(factory=type(environment).__name__)
+    if isinstance(environment, str):
+        library, colon, symbol = environment.rpartition(":")
+        config = NativeConfig(library=library, symbol=symbol) if colon else NativeConfig(env_id=environment)
+        config.check()
+    task = _GivenTask(config, None if isinstance(environment, str) else environment, render)
+    return TaskEnvironment(task, "rgb_array" if task.draws else None)

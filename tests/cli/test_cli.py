@@ -720,3 +720,17 @@ def test_a_refused_second_run_leaves_the_log_of_the_first_alone(tmp_path, capsys
         assert "another process" in capsys.readouterr().err
         assert cli.main(["train", f"run_dir={run}", "generations=-1"]) == 2
     assert (run / "train.log").read_text() == "of the first\n"
+
+
+@pytest.mark.slow
+def test_check_environment_ends_with_1_where_a_check_fails(tmp_path: Path):
+    done = pyes("check-environment", "task=pendulum", "task.max_timesteps=20", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("spaces          ok      observations Box(")
+    done = pyes("check-environment", "task=pendulum", "--against", "CartPole-v1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("pyes: error: 2 checks of Pendulum-v1 failed")
+    done = pyes("check-environment", "task=pendulun", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "did you mean 'pendulum'?" in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -16,6 +16,7 @@ import pytest
 import slime_volley_twin
 from hypothesis import given
 from hypothesis import strategies as st
+from native_sources import FUNCTIONS, RANDOM, computed
 
 import pyes
 from pyes import _core, reference, tasks
@@ -26,51 +27,6 @@ from pyes.system import lookup
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32" or shutil.which("cc") is None, reason="compiles with a C compiler of POSIX"
 )
-
-FUNCTIONS = ("sin", "cos", "exp", "log", "tanh", "sqrt")
-MATH = '#include "pyes_environment.h"\n' + "".join(
-    f"PYES_EXPORT void {name}_all(int64_t n, const double *x, double *y);\n"
-    f"void {name}_all(int64_t n, const double *x, double *y) {{ while (n--) y[n] = pyes_{name}(x[n]); }}\n"
-    for name in (*FUNCTIONS, "floor")
-)
-RANDOM = """
-#include "pyes_environment.h"
-PYES_EXPORT void bits(int64_t n, uint64_t seed, uint32_t *out);
-PYES_EXPORT void uniform(int64_t n, uint64_t seed, double *out);
-PYES_EXPORT void normal(int64_t n, uint64_t seed, double *out);
-void bits(int64_t n, uint64_t seed, uint32_t *out)
-{
-    struct pyes_random random;
-    pyes_random_begin(&random, seed);
-    for (int64_t i = 0; i < n; i++)
-        out[i] = pyes_random_bits(&random);
-}
-void uniform(int64_t n, uint64_t seed, double *out)
-{
-    struct pyes_random random;
-    pyes_random_begin(&random, seed);
-    for (int64_t i = 0; i < n; i++)
-        out[i] = pyes_random_uniform(&random, -2.0, 3.0);
-}
-void normal(int64_t n, uint64_t seed, double *out)
-{
-    struct pyes_random random;
-    pyes_random_begin(&random, seed);
-    for (int64_t i = 0; i < n; i++)
-        out[i] = pyes_random_normal(&random);
-}
-"""
-
-
-def computed(name: str, values: Any) -> Any:
-    """Return a function of the header at values."""
-    x = np.ascontiguousarray(values, np.float64)
-    y = np.empty_like(x)
-    library = ctypes.CDLL(native_sources.compiled(MATH, "math"))
-    getattr(library, f"{name}_all")(
-        ctypes.c_int64(x.size), ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data)
-    )
-    return y
 
 
 def make(render_mode: str | None = None, **keys: Any) -> tasks.Task:
