@@ -123,6 +123,10 @@ class NativeTask(Task):
         """Apply one action for one timestep."""
         return (*self._environment.step(action), {})
 
+    def behaviour(self, observation: Any) -> NDArray[Any]:
+        """Return the last observation."""
+        return np.ravel(observation)
+
     def explain(self, seed: int, actions: Sequence[Any]) -> BaseException | None:
         """Return what the episode of these actions raises in Python, where Numba has compiled it from that."""
         return self._owner.explain(seed, actions) if isinstance(self._owner, Environment) else None
