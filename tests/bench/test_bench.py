@@ -1,8 +1,16 @@
 """The measurements run; their results are not checked."""
 
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
 import pytest
 
 from pyes.bench import kernels, networks
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.mark.parametrize("name", networks.CASES)
@@ -14,3 +22,28 @@ def test_networks_are_measured(name: str) -> None:
 def test_policies_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
     kernels.policy(None, 1)
     assert capsys.readouterr().out.count("PolicyRunner.act") == 2
+
+
+def _unknown(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of pyes that a program uses and that are not there."""
+    modules: dict[str, object] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("pyes"):
+            for name in node.names:
+                try:
+                    there: object = getattr(importlib.import_module(str(node.module)), name.name, None)
+                    modules[name.asname or name.name] = there or importlib.import_module(f"{node.module}.{name.name}")
+                except ImportError:
+                    yield f"{node.module}.{name.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = modules.get(node.value.id)
+            if isinstance(module, ModuleType) and not hasattr(module, node.attr):
+                yield f"{node.value.id}.{node.attr}"
+
+
+def test_benchmarks_use_what_is_there() -> None:
+    """They run for minutes and no other test runs them."""
+    files = sorted(BENCHMARKS.glob("*.py"))
+    assert len(files) > 10
+    assert [(file.name, name) for file in files for name in _unknown(ast.parse(file.read_text("utf-8")))] == []
