@@ -152,7 +152,8 @@ cdef class MujocoTimestep:
         for i, (values, minus, function, low, high) in enumerate(observation):
             part = &self.parts[i]
             part.values, part.count = self._numbers("observation", values), values.size
-            part.minus = NULL if minus is None else self._numbers("observation", minus, values.size)
+            if minus is not None:
+                part.minus = self._numbers("observation", minus, values.size)
             part.low, part.high = low, high
             if function is not None:
                 part.function = <pyes_numpy_loop><uintptr_t>_integer("function", function[0], 1 << 64)

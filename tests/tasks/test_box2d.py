@@ -47,7 +47,7 @@ def upright(observation: Any, space: Any, rng: np.random.Generator) -> Any:
     return (0.4 * rng.standard_normal(4)).astype(np.float32)
 
 
-@pytest.mark.parametrize("episodes", [2, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("episodes", [2, pytest.param(10, marks=pytest.mark.slow)])
 def test_every_timestep_is_the_environments(env_id: str, task: Task, episodes: int):
     """Also of walkers that lie on the ground, and of landers that stand on it."""
     assert type(task) is box2d.Box2DTask

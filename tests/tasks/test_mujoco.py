@@ -69,7 +69,7 @@ def test_every_timestep_is_the_environments(name: str, task: Task):
     original.close()
 
 
-@pytest.mark.parametrize("episodes", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("episodes", [4, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_timesteps_in_c_are_those_of_python(name: str, episodes: int, task: Task):
     """Actions of random strength, beyond the end of the environment's own episode; and those of policies."""

@@ -111,7 +111,7 @@ def test_every_environment_in_c_is_compared():
     assert {*TWINS, *OWN_RULES} == set(_core.own_environments())
 
 
-@pytest.mark.parametrize("episodes", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("episodes", [3, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("env_id", sorted(TWINS))
 def test_environment_in_c_follows_its_twin_step_by_step(env_id: str, episodes: int):
     """From the same state by the same action; ends are equal, too."""
@@ -192,7 +192,7 @@ def slime_volley() -> tuple[tasks.Task, Callable[[], Any]]:
     return task, lambda: task.native.state[:120].view(np.float64).reshape(3, 5).copy()  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("episodes", [3, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("episodes", [3, pytest.param(6, marks=pytest.mark.slow)])
 def test_slime_volley_keeps_its_rules(episodes: int):
     """A player like the opponent keeps the ball in the air, one that acts at random loses it."""
     (task, read), rng = slime_volley(), np.random.default_rng(0)
