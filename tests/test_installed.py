@@ -31,6 +31,7 @@ EXTRAS = {
     "gym",
     "cma",
     "nevergrad",
+    "numba",
     "ray",
     "tensorboard",
     "video",
