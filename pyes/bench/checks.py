@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
@@ -25,7 +26,7 @@ from pyes.errors import ConfigError, PyesError
 from pyes.networks import ActionDecoder
 from pyes.networks.linear import LinearConfig
 from pyes.system.text import counted, reason
-from pyes.system.user_code import let_through
+from pyes.system.user_code import let_through, witnessed
 from pyes.tasks.base import Task
 
 SEEDS = range(1, 7)
@@ -33,8 +34,8 @@ STEPS = 1_000  # of an episode, at most
 SECONDS = 0.5  # that a speed is measured for
 
 
-#: Further checks of a task: each name, and a function that returns what it has found.
-More = Callable[[Task], list[tuple[str, Callable[[], str]]]]
+#: Further checks of a task: each name, and a function that returns what it has found; in a context that ends with them.
+More = Callable[[Task], AbstractContextManager[list[tuple[str, Callable[[], str]]]]]
 
 
 class CheckError(Exception):
@@ -79,13 +80,14 @@ def run(config: EnvironmentConfig, more: More, tell: Callable[[str], None]) -> i
         The task, or the other one, cannot be made.
     """
     failures = 0
-    with tasks.make(config) as task:
+    with tasks.make(config) as task, more(task) as others:
         checks = Checks(config, task)
         named = [(name, getattr(checks, name.replace(" ", "_"))) for name in NAMES]
-        for name, check in [*named, *more(task)]:
+        for name, check in [*named, *others]:
             word, text = "ok", ""
             try:
-                text = check()
+                with witnessed(f"while {config.title} was checked: {name}"):
+                    text = check()
             except Remark as remark:
                 word, text = "note", str(remark)
             except BaseException as error:
@@ -128,13 +130,14 @@ class Checks:
     def spaces(self) -> str:
         """Whether observations have the shape and the type that the environment says."""
         first = self._task.reset(SEEDS[0])
-        space = self._task.observation_space
-        if isinstance(space, spaces.Box):
+        space, encoder = self._task.observation_space, self._task.encoder
+        seen = "" if encoder is None or encoder.plain else f", of which the policy sees {self._task.observation_size}"
+        if isinstance(space, spaces.Box) and not seen:
             got = np.asarray(first)
             if got.shape != space.shape or not np.can_cast(got.dtype, space.dtype, "same_kind"):
                 expected = f"{space.dtype} {space.shape}, as observation_space says"
                 raise CheckError(f"reset returned {got.dtype} {got.shape}, expected {expected}")
-        return f"observations {space or self._task.observation_shape}, actions {self._task.action_space}"
+        return f"observations {space or self._task.observation_shape}{seen}, actions {self._task.action_space}"
 
     def seeding(self) -> str:
         """Whether an episode follows from its seed."""
@@ -170,13 +173,16 @@ class Checks:
         space = self._task.observation_space
         if not isinstance(space, spaces.Box):
             return "the observations have no bounds"
+        encoder = self._task.encoder
+        hidden = encoder is not None and not encoder.plain
+        low, high = (encoder(each) if hidden else each for each in (space.low, space.high))  # type: ignore[misc]
         for observation, when in self._observed():
-            outside = (np.asarray(observation) < space.low) | (np.asarray(observation) > space.high)
+            outside = (np.asarray(observation) < low) | (np.asarray(observation) > high)
             if outside.any():
                 at = tuple(map(int, np.argwhere(outside)[0]))
                 raise CheckError(
-                    f"observation{list(at)} is {np.asarray(observation)[at]} {when}, expected {space.low[at]} to "
-                    f"{space.high[at]}; clip it, or widen the bounds"
+                    f"observation{list(at)} is {np.asarray(observation)[at]} {when}, expected {low[at]} to "
+                    f"{high[at]}; clip it, or widen the bounds"
                 )
         return "all observations are within the space"
 
@@ -236,7 +242,7 @@ class Checks:
         runner: Any = spec.runner()
         runner.load(theta)
         compiled, theirs = _speed(NativeRollout(self._task, runner), limit)
-        if results != theirs:
+        if np.array(results).tobytes() != np.array(theirs).tobytes():  # NaN is equal to itself
             raise CheckError(f"returns and lengths are {theirs} in C, and {results} stepped by Python: keep no state "
                              "outside of the struct's own memory")  # fmt: skip
         return f"{compiled:,.0f} timesteps a second in C, {stepped:,.0f} stepped by Python, with equal results"

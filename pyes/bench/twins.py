@@ -4,7 +4,8 @@ Owns what is compared: spaces and limits, rewards and lengths under random actio
 set, every step. Knows nothing of the task but its steps and its state.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,20 +21,22 @@ TOLERANCE = 1e-6  # of an observation, relative and absolute
 FARTHEST = 4.0  # standard errors between means
 
 
-def checks(task: Task, env_id: str | None) -> list[tuple[str, Callable[[], str]]]:
-    """Return the checks against an environment, with their names; none without an id."""
+@contextmanager
+def checks(task: Task, env_id: str | None) -> Iterator[list[tuple[str, Callable[[], str]]]]:
+    """Make an environment and lend the checks against it, with their names; none without an id."""
     if env_id is None:
-        return []
-    twin = tasks.make(GymnasiumConfig(env_id=env_id))
-    return [
-        ("same spaces", lambda: _spaces(task, twin)),
-        ("same episodes", lambda: _episodes(task, twin)),
-        ("same steps", lambda: _steps(task, twin)),
-    ]
+        yield []
+        return
+    with tasks.make(GymnasiumConfig(env_id=env_id)) as twin:
+        yield [
+            ("same spaces", lambda: _spaces(task, twin)),
+            ("same episodes", lambda: _episodes(task, twin)),
+            ("same steps", lambda: _steps(task, twin)),
+        ]
 
 
 def _spaces(task: Task, twin: Task) -> str:
-    for name in ("observation_space", "action_space", "max_timesteps"):
+    for name in ("observation_space", "observation_shape", "action_space", "max_timesteps"):
         ours, theirs = getattr(task, name), getattr(twin, name)
         if ours != theirs:
             raise CheckError(f"{name} is {ours}, expected {theirs} as in the other")
@@ -80,7 +83,7 @@ def _steps(task: Task, twin: Task) -> str:
             action = twin.action_space.sample()
             theirs, ours = twin.step(action), task.step(action)
             same = np.allclose(ours[0], theirs[0], TOLERANCE, TOLERANCE) and np.isclose(ours[1], theirs[1])
-            if not same or ours[2] != theirs[2]:
+            if not same or tuple(map(bool, ours[2:4])) != tuple(map(bool, theirs[2:4])):
                 raise CheckError(
                     f"from the state {state.tolist()} the action {action} leads to {_shown(ours)}, in the other to "
                     f"{_shown(theirs)} (for this check the state must begin with the numbers of env.unwrapped.state)"

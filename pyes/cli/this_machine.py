@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 from pyes.cli.arguments import Add
 from pyes.cli.output import running_environments
@@ -65,12 +66,9 @@ def _check_environment(options: argparse.Namespace) -> None:
 
     task = train.settings(options.overrides).task  # before what takes long
     from pyes.bench import checks, twins
-    from pyes.system.user_code import witnessed
 
     config = checks.only_environments(task)
-    lines: list[str] = []
-    with running_environments(), witnessed(f"while {config.title} was checked"):
-        failures = checks.run(config, lambda task: twins.checks(task, options.against), lines.append)
-    print("\n".join(lines))
+    with running_environments():
+        failures = checks.run(config, lambda task: twins.checks(task, options.against), partial(print, flush=True))
     if failures:
         raise PyesError(f"{counted(failures, 'check')} of {config.title} failed")

@@ -243,7 +243,7 @@ def _episode(policy: Policy, rollout: AnyRollout, environment_seed: int) -> tupl
 
 def _name(policy: Policy) -> str:
     """Return what messages call the environment of a policy."""
-    return str(policy.task.get("factory") or policy.task.get("env_id", "the environment"))
+    return _task_of(policy).title
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class Box2DTask(Family):
 
     def _make(self) -> Any:
         env = super()._make()
-        self._stepper = _stepper(env.unwrapped)
+        self._stepper = _stepper(env)
         if self._stepper is not None:
             env.step = self._stepper.step
         return env
@@ -75,14 +75,13 @@ class Box2DTask(Family):
 def _stepper(env: Any) -> Any:
     """Return what computes the timesteps of an environment, or None if it does so itself.
 
-    With pictures it adds particles to the lander's world. Other processors may round Box2D's rays differently.
+    A subclass or a wrapper under the same id does. With pictures it adds particles to the lander's world. Other
+    processors may round Box2D's rays differently.
     """
     from pyes.tasks import box2d_steps
 
-    if (
-        env.render_mode is not None
-        or platform.machine() not in ("x86_64", "AMD64")
-        or getattr(env, "enable_wind", False)
-    ):
+    stepper: Any = box2d_steps.STEPPERS.get(type(env))
+    windy = getattr(env, "enable_wind", False)
+    if stepper is None or windy or env.render_mode is not None or platform.machine() not in ("x86_64", "AMD64"):
         return None
-    return (box2d_steps.Lander if hasattr(env, "lander") else box2d_steps.Walker)(env)
+    return stepper(env)

@@ -19,13 +19,8 @@ from pyes.tasks.base import Step
 _DRAWN = 128  # random numbers at once
 
 
-class Lander:
-    """LunarLander, with discrete or continuous actions, without wind."""
-
-    _HALF_WIDTH = landing.VIEWPORT_W / landing.SCALE / 2
-    _HALF_HEIGHT = landing.VIEWPORT_H / landing.SCALE / 2
-    _ENGINE_Y = landing.MAIN_ENGINE_Y_LOCATION / landing.SCALE
-    _TIME = (1.0 / landing.FPS, 6 * 30, 2 * 30)
+class Stepper:
+    """Takes over the timesteps of an environment between two resets."""
 
     def __init__(self, env: Any) -> None:
         self._env, self._own_step = env, env.step
@@ -38,6 +33,19 @@ class Lander:
     def begin(self) -> None:
         """Take over after the environment's own reset."""
         self._begun = True
+
+
+class Lander(Stepper):
+    """LunarLander, with discrete or continuous actions, without wind."""
+
+    _HALF_WIDTH = landing.VIEWPORT_W / landing.SCALE / 2
+    _HALF_HEIGHT = landing.VIEWPORT_H / landing.SCALE / 2
+    _ENGINE_Y = landing.MAIN_ENGINE_Y_LOCATION / landing.SCALE
+    _TIME = (1.0 / landing.FPS, 6 * 30, 2 * 30)
+
+    def begin(self) -> None:
+        """Take over after the environment's own reset."""
+        super().begin()
         env = self._env
         self._lander, (self._left, self._right) = env.lander, env.legs
         self._advance = env.world.Step
@@ -110,7 +118,7 @@ class Lander:
         return np.array(state, np.float32), reward, terminated, False, {}
 
 
-class Walker:
+class Walker(Stepper):
     """BipedalWalker, also hardcore."""
 
     _RAYS = tuple(
@@ -123,17 +131,9 @@ class Walker:
     _EFFORT = np.float32(0.00035 * walking.MOTORS_TORQUE)
     _TIME = (1.0 / walking.FPS, 6 * 30, 2 * 30)
 
-    def __init__(self, env: Any) -> None:
-        self._env, self._own_step = env, env.step
-        self._begun = False
-
-    def stop(self) -> None:
-        """Leave timesteps to the environment, whose reset takes one."""
-        self._begun = False
-
     def begin(self) -> None:
         """Take over after the environment's own reset."""
-        self._begun = True
+        super().begin()
         env = self._env
         self._hull, self._joints = env.hull, env.joints
         _, self._left, _, self._right = env.legs
@@ -200,3 +200,7 @@ def _quads(env: Any) -> NDArray[np.float32]:
     shapes = [body.fixtures[0].shape for body in env.terrain[len(env.terrain_x) - 1 :]]
     corners = [[(*corner, *normal) for corner, normal in zip(s.vertices, s.normals, strict=True)] for s in shapes]
     return np.array(corners, np.float32).reshape(-1, 4, 4)
+
+
+#: By the class of the environment; a subclass is another.
+STEPPERS: dict[type, type[Stepper]] = {landing.LunarLander: Lander, walking.BipedalWalker: Walker}

@@ -333,7 +333,7 @@ def _text(part: Any, seen: set[int]) -> Iterator[bytes]:
             seen.add(id(function))
             yield repr(sorted(getattr(part, "targetoptions", {}).items())).encode()
             yield from _text(function.__code__, seen)
-            for each in _used(function):
+            for each in (function.__defaults__, *sorted((function.__kwdefaults__ or {}).items()), *_used(function)):
                 yield from _text(each, seen)
     elif isinstance(function, types.CodeType):
         yield function.co_code
@@ -347,15 +347,22 @@ def _text(part: Any, seen: set[int]) -> Iterator[bytes]:
             yield from _text(each, seen)
     elif isinstance(function, str | bytes | int | float | complex | np.generic | np.dtype | None):
         yield repr(function).encode()
+    elif isinstance(function, set | frozenset):
+        yield repr(sorted(map(repr, function))).encode()
+    elif isinstance(function, list | dict):
+        yield repr(function).encode()
 
 
 def _used(function: types.FunctionType) -> Iterator[Any]:
-    """Yield the globals and closed-over values of a function, and attributes of modules among them."""
-    closed = [cell.cell_contents for cell in function.__closure__ or ()]
+    """Yield the globals and closed-over values of a function, and attributes of modules among them, of any depth."""
     names = function.__code__.co_names
-    values = [*closed, *(function.__globals__[name] for name in names if name in function.__globals__)]
-    for value in values:
-        if isinstance(value, types.ModuleType):
-            yield from (getattr(value, name) for name in names if hasattr(value, name))
-        else:
+    found = [cell.cell_contents for cell in function.__closure__ or ()]
+    found += [function.__globals__[name] for name in names if name in function.__globals__]
+    modules: set[int] = set()
+    while found:
+        value = found.pop(0)
+        if not isinstance(value, types.ModuleType):
             yield value
+        elif id(value) not in modules:
+            modules.add(id(value))
+            found += [getattr(value, name) for name in names if hasattr(value, name)]

@@ -37,6 +37,14 @@ def test_sound_environment_passes_every_check():
     assert results["time limit"][1] == "999 timesteps; the longest episode of random actions has 999"
 
 
+@pytest.mark.parametrize("how", ["remove", "zero"])
+@pytest.mark.parametrize("name", ["native", "gymnasium"])
+def test_hidden_numbers_are_no_fault(name: str, how: str):
+    results = found(name=name, env_id="CartPole-v1", hide_observations=[1], hide_by=how)
+    assert failed(results) == {}
+    assert f"of which the policy sees {3 if how == 'remove' else 4}" in results["spaces"][1]
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [

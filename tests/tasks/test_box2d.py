@@ -1,5 +1,6 @@
 """Box2D tasks: the episodes of Gymnasium's environments, bit for bit, whatever went before."""
 
+import copy
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -111,6 +112,31 @@ def test_environment_steps_itself_where_it_draws(env_id: str):
             assert ours[0].tobytes() == theirs[0].tobytes()
             assert float(ours[1]) == float(theirs[1])
         assert drawn.render().std() > 0
+
+
+def test_another_class_or_a_wrapper_under_the_id_steps_itself(monkeypatch: pytest.MonkeyPatch):
+    from gymnasium.envs.box2d.lunar_lander import LunarLander
+
+    class Generous(LunarLander):
+        def step(self, action: Any) -> Any:
+            observation, _, *others = super().step(action)
+            return observation, 1000.0, *others
+
+    class Doubled(gymnasium.Wrapper):
+        def step(self, action: Any) -> Any:
+            observation, reward, *others = super().step(action)
+            return observation, 2 * reward, *others
+
+    for entry, expected in ((Generous, 1000.0), (lambda **keys: Doubled(LunarLander(**keys)), None)):
+        spec = copy.deepcopy(gymnasium.spec("LunarLander-v3"))
+        spec.entry_point = entry
+        monkeypatch.setitem(gymnasium.registry, "LunarLander-v3", spec)
+        with tasks.make(GymnasiumConfig(env_id="LunarLander-v3")) as task:
+            task.reset(1)
+            reward = task.step(2)[1]
+        plain = LunarLander()
+        plain.reset(seed=1)
+        assert reward == (expected or 2 * plain.step(2)[1])
 
 
 def test_missing_box2d_is_one_line_with_a_way_out(monkeypatch: pytest.MonkeyPatch):

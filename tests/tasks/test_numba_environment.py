@@ -303,23 +303,24 @@ def test_function_that_is_no_class_is_refused() -> None:
 @pytest.mark.slow
 def test_change_of_a_constant_or_a_helper_elsewhere_compiles_again(tmp_path: Path):
     (tmp_path / "env.py").write_text(
-        "from pyes import native\nimport helper\n\n\n@native.environment\nclass Mine:\n"
+        "from pyes import native\nimport package.helper\n\n\n@native.environment\nclass Mine:\n"
         "    observation_size = choices = 1\n\n"
-        "    def reset(self, observation):\n        observation[0] = helper.START\n\n"
-        "    def step(self, action, observation):\n        return helper.reward(observation[0]), False\n"
+        "    def reset(self, observation):\n        observation[0] = package.helper.START\n\n"
+        "    def step(self, action, observation):\n        return package.helper.reward(observation[0]), False\n"
     )
     code = (
         "from pyes import native\nfrom env import Mine\ne = native.as_gymnasium(Mine)\n"
         "print(e.reset(seed=0)[0][0], e.step(0)[1])"
     )
     found = []
-    for start, factor in ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0)):
-        text = f"import numba\n\nSTART = {start}\n\n\n@numba.njit\ndef reward(x):\n    return {factor} * x\n"
-        (tmp_path / "helper.py").write_text(text)
+    (tmp_path / "package").mkdir()
+    for start, factor, times in ((1.0, 2.0, 1.0), (3.0, 2.0, 1.0), (3.0, 4.0, 1.0), (3.0, 4.0, 5.0)):
+        text = f"START = {start}\n\n\n@numba.njit\ndef reward(x, times={times}):\n    return {factor} * x * times\n"
+        (tmp_path / "package" / "helper.py").write_text(f"import numba\n\n{text}")
         for _ in range(2):
             done = subprocess.run(
                 [sys.executable, "-B", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
             )
             found.append(done.stdout.split())
-    assert found == [["1.0", "2.0"]] * 2 + [["3.0", "6.0"]] * 2 + [["3.0", "12.0"]] * 2
-    assert len(list(tmp_path.glob("__pycache__/*.nbc"))) == 6
+    assert found == [["1.0", "2.0"]] * 2 + [["3.0", "6.0"]] * 2 + [["3.0", "12.0"]] * 2 + [["3.0", "60.0"]] * 2
+    assert len(list(tmp_path.glob("__pycache__/*.nbc"))) == 8
