@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 
 from pyes.errors import ConfigError, missing
+from pyes.tasks.box2d_steps import stepper_of
 from pyes.tasks.gymnasium import Family
 
 _LANDERS, _WALKERS = ("LunarLander-v3", "LunarLanderContinuous-v3"), ("BipedalWalker-v3", "BipedalWalkerHardcore-v3")
@@ -78,10 +79,10 @@ def _stepper(env: Any) -> Any:
     A subclass or a wrapper under the same id does. With pictures it adds particles to the lander's world. Other
     processors may round Box2D's rays differently.
     """
-    from pyes.tasks import box2d_steps
-
-    stepper: Any = box2d_steps.STEPPERS.get(type(env))
-    windy = getattr(env, "enable_wind", False)
-    if stepper is None or windy or env.render_mode is not None or platform.machine() not in ("x86_64", "AMD64"):
+    if (
+        getattr(env, "enable_wind", False)
+        or env.render_mode is not None
+        or platform.machine() not in ("x86_64", "AMD64")
+    ):
         return None
-    return stepper(env)
+    return stepper_of(env)

@@ -6,10 +6,9 @@ those of the environment's own ``step`` bit for bit, and it can take the next ti
 """
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
-import gymnasium.envs.box2d.bipedal_walker as walking
-import gymnasium.envs.box2d.lunar_lander as landing
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +16,16 @@ from pyes import _core
 from pyes.tasks.base import Step
 
 _DRAWN = 128  # random numbers at once
+
+#: Constants of gymnasium/envs/box2d/lunar_lander.py and bipedal_walker.py, which cannot be imported without Box2D.
+_LANDING = SimpleNamespace(
+    FPS=50, SCALE=30.0, VIEWPORT_W=600, VIEWPORT_H=400, LEG_DOWN=18, MAIN_ENGINE_POWER=13.0, SIDE_ENGINE_POWER=0.6,
+    SIDE_ENGINE_HEIGHT=14, SIDE_ENGINE_AWAY=12, MAIN_ENGINE_Y_LOCATION=4,
+)  # fmt: skip
+_WALKING = SimpleNamespace(
+    FPS=50, SCALE=30.0, VIEWPORT_W=600, VIEWPORT_H=400, MOTORS_TORQUE=80, SPEED_HIP=4, SPEED_KNEE=6,
+    LIDAR_RANGE=160 / 30.0, TERRAIN_STEP=14 / 30.0, TERRAIN_LENGTH=200, TERRAIN_GRASS=10,
+)  # fmt: skip
 
 
 class Stepper:
@@ -38,10 +47,10 @@ class Stepper:
 class Lander(Stepper):
     """LunarLander, with discrete or continuous actions, without wind."""
 
-    _HALF_WIDTH = landing.VIEWPORT_W / landing.SCALE / 2
-    _HALF_HEIGHT = landing.VIEWPORT_H / landing.SCALE / 2
-    _ENGINE_Y = landing.MAIN_ENGINE_Y_LOCATION / landing.SCALE
-    _TIME = (1.0 / landing.FPS, 6 * 30, 2 * 30)
+    _HALF_WIDTH = _LANDING.VIEWPORT_W / _LANDING.SCALE / 2
+    _HALF_HEIGHT = _LANDING.VIEWPORT_H / _LANDING.SCALE / 2
+    _ENGINE_Y = _LANDING.MAIN_ENGINE_Y_LOCATION / _LANDING.SCALE
+    _TIME = (1.0 / _LANDING.FPS, 6 * 30, 2 * 30)
 
     def begin(self) -> None:
         """Take over after the environment's own reset."""
@@ -49,7 +58,7 @@ class Lander(Stepper):
         env = self._env
         self._lander, (self._left, self._right) = env.lander, env.legs
         self._advance = env.world.Step
-        self._ground = env.helipad_y + landing.LEG_DOWN / landing.SCALE
+        self._ground = env.helipad_y + _LANDING.LEG_DOWN / _LANDING.SCALE
         self._random: list[float] = []
 
     def step(self, action: Any) -> Step:
@@ -76,7 +85,7 @@ class Lander(Stepper):
         if not self._random:
             self._random = self._env.np_random.random(_DRAWN).tolist()[::-1]
         draw = self._random.pop
-        first, second = (-1.0 + 2.0 * draw()) / landing.SCALE, (-1.0 + 2.0 * draw()) / landing.SCALE
+        first, second = (-1.0 + 2.0 * draw()) / _LANDING.SCALE, (-1.0 + 2.0 * draw()) / _LANDING.SCALE
         if not main and not side:
             return
         lander = self._lander
@@ -85,27 +94,27 @@ class Lander(Stepper):
         if main:
             along = self._ENGINE_Y + 2 * first
             ox, oy = sine * along + -cosine * second, -cosine * along - sine * second
-            power = landing.MAIN_ENGINE_POWER
+            power = _LANDING.MAIN_ENGINE_POWER
             lander.ApplyLinearImpulse((-ox * power * main, -oy * power * main), (x + ox, y + oy), True)
         if side:
-            across = 3 * second + direction * landing.SIDE_ENGINE_AWAY / landing.SCALE
+            across = 3 * second + direction * _LANDING.SIDE_ENGINE_AWAY / _LANDING.SCALE
             ox, oy = sine * first + -cosine * across, -cosine * first - sine * across
             place = (
-                x + ox - sine * 17 / landing.SCALE,
-                y + oy + cosine * landing.SIDE_ENGINE_HEIGHT / landing.SCALE,
+                x + ox - sine * 17 / _LANDING.SCALE,
+                y + oy + cosine * _LANDING.SIDE_ENGINE_HEIGHT / _LANDING.SCALE,
             )
-            power = landing.SIDE_ENGINE_POWER
+            power = _LANDING.SIDE_ENGINE_POWER
             lander.ApplyLinearImpulse((-ox * power * side, -oy * power * side), place, True)
 
     def _outcome(self, main: float, side: float) -> Step:
         env, lander = self._env, self._lander
         position, velocity = lander.position, lander.linearVelocity
         x, y = (position.x - self._HALF_WIDTH) / self._HALF_WIDTH, (position.y - self._ground) / self._HALF_HEIGHT
-        vx = velocity.x * self._HALF_WIDTH / landing.FPS
-        vy = velocity.y * self._HALF_HEIGHT / landing.FPS
+        vx = velocity.x * self._HALF_WIDTH / _LANDING.FPS
+        vy = velocity.y * self._HALF_HEIGHT / _LANDING.FPS
         angle = lander.angle
         left, right = float(self._left.ground_contact), float(self._right.ground_contact)
-        state = (x, y, vx, vy, angle, 20.0 * lander.angularVelocity / landing.FPS, left, right)
+        state = (x, y, vx, vy, angle, 20.0 * lander.angularVelocity / _LANDING.FPS, left, right)
         far, fast = math.sqrt(x * x + y * y), math.sqrt(vx * vx + vy * vy)
         shaping = -100 * far - 100 * fast - 100 * abs(angle) + 10 * left + 10 * right
         reward = shaping - env.prev_shaping - main * 0.30 - side * 0.03
@@ -122,14 +131,14 @@ class Walker(Stepper):
     """BipedalWalker, also hardcore."""
 
     _RAYS = tuple(
-        (math.sin(1.5 * i / 10.0) * walking.LIDAR_RANGE, -math.cos(1.5 * i / 10.0) * walking.LIDAR_RANGE)
+        (math.sin(1.5 * i / 10.0) * _WALKING.LIDAR_RANGE, -math.cos(1.5 * i / 10.0) * _WALKING.LIDAR_RANGE)
         for i in range(10)
     )
-    _WIDTH, _HEIGHT = walking.VIEWPORT_W / walking.SCALE, walking.VIEWPORT_H / walking.SCALE
-    _END = (walking.TERRAIN_LENGTH - walking.TERRAIN_GRASS) * walking.TERRAIN_STEP
-    _SPEEDS = (walking.SPEED_HIP, walking.SPEED_KNEE, walking.SPEED_HIP, walking.SPEED_KNEE)
-    _EFFORT = np.float32(0.00035 * walking.MOTORS_TORQUE)
-    _TIME = (1.0 / walking.FPS, 6 * 30, 2 * 30)
+    _WIDTH, _HEIGHT = _WALKING.VIEWPORT_W / _WALKING.SCALE, _WALKING.VIEWPORT_H / _WALKING.SCALE
+    _END = (_WALKING.TERRAIN_LENGTH - _WALKING.TERRAIN_GRASS) * _WALKING.TERRAIN_STEP
+    _SPEEDS = (_WALKING.SPEED_HIP, _WALKING.SPEED_KNEE, _WALKING.SPEED_HIP, _WALKING.SPEED_KNEE)
+    _EFFORT = np.float32(0.00035 * _WALKING.MOTORS_TORQUE)
+    _TIME = (1.0 / _WALKING.FPS, 6 * 30, 2 * 30)
 
     def begin(self) -> None:
         """Take over after the environment's own reset."""
@@ -151,7 +160,7 @@ class Walker(Stepper):
             self._joints, self._SPEEDS, efforts.tolist(), action.tolist(), strict=True
         ):
             joint.motorSpeed = math.copysign(speed, number) if number else 0.0
-            joint.maxMotorTorque = walking.MOTORS_TORQUE * torque
+            joint.maxMotorTorque = _WALKING.MOTORS_TORQUE * torque
         self._advance(*self._TIME)
         return self._outcome(efforts)
 
@@ -163,22 +172,22 @@ class Walker(Stepper):
         observation = np.empty(24, np.float32)
         observation[:14] = (
             angle,
-            2.0 * hull.angularVelocity / walking.FPS,
-            0.3 * velocity.x * self._WIDTH / walking.FPS,
-            0.3 * velocity.y * self._HEIGHT / walking.FPS,
+            2.0 * hull.angularVelocity / _WALKING.FPS,
+            0.3 * velocity.x * self._WIDTH / _WALKING.FPS,
+            0.3 * velocity.y * self._HEIGHT / _WALKING.FPS,
             hip.angle,
-            hip.speed / walking.SPEED_HIP,
+            hip.speed / _WALKING.SPEED_HIP,
             knee.angle + 1.0,
-            knee.speed / walking.SPEED_KNEE,
+            knee.speed / _WALKING.SPEED_KNEE,
             self._left.ground_contact,
             other_hip.angle,
-            other_hip.speed / walking.SPEED_HIP,
+            other_hip.speed / _WALKING.SPEED_HIP,
             other_knee.angle + 1.0,
-            other_knee.speed / walking.SPEED_KNEE,
+            other_knee.speed / _WALKING.SPEED_KNEE,
             self._right.ground_contact,
         )
         self._rays.cast(x, position.y, observation[14:])
-        shaping = 130 * x / walking.SCALE - 5.0 * abs(angle)
+        shaping = 130 * x / _WALKING.SCALE - 5.0 * abs(angle)
         reward: Any = np.float32(shaping - env.prev_shaping)
         for cost in self._EFFORT * efforts:  # float32 from here on, as in the environment
             reward -= cost
@@ -202,5 +211,14 @@ def _quads(env: Any) -> NDArray[np.float32]:
     return np.array(corners, np.float32).reshape(-1, 4, 4)
 
 
-#: By the class of the environment; a subclass is another.
-STEPPERS: dict[type, type[Stepper]] = {landing.LunarLander: Lander, walking.BipedalWalker: Walker}
+#: By the name of the environment's class; a subclass is another.
+_STEPPERS: dict[str, type[Stepper]] = {
+    "gymnasium.envs.box2d.lunar_lander.LunarLander": Lander,
+    "gymnasium.envs.box2d.bipedal_walker.BipedalWalker": Walker,
+}
+
+
+def stepper_of(env: Any) -> Stepper | None:
+    """Return what steps an environment, or None for any other class."""
+    kind = _STEPPERS.get(f"{type(env).__module__}.{type(env).__qualname__}")
+    return None if kind is None else kind(env)

@@ -22,6 +22,7 @@ def _show_state(env: Any, numbers: NDArray[np.float64]) -> Any:
 
 
 def _show_swing_up(env: Any, numbers: NDArray[np.float64]) -> Any:
+    env.length = 0.3  # half the pole's: Gymnasium's is longer, and would hang out of the picture
     return _show_state(env, numbers * [1, 1, -1, -1])  # its pole leans to the left where the angle is positive
 
 

@@ -1,6 +1,7 @@
 """Box2D tasks: the episodes of Gymnasium's environments, bit for bit, whatever went before."""
 
 import copy
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +19,7 @@ from tests.conformance.test_tasks import actions
 
 pytest.importorskip("Box2D")
 
-from pyes.tasks import box2d
+from pyes.tasks import box2d, box2d_steps
 
 IDS = ("LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "BipedalWalkerHardcore-v3")
 
@@ -147,6 +148,20 @@ def test_missing_box2d_is_one_line_with_a_way_out(monkeypatch: pytest.MonkeyPatc
         caught.value
     )
     assert "task=cart_pole" in str(caught.value)
+
+
+def test_other_tasks_do_without_box2d_and_pygame():
+    code = "import sys; sys.modules.update(Box2D=None, pygame=None); from pyes import tasks\n"
+    code += "from pyes.tasks.gymnasium import GymnasiumConfig as C; tasks.make(C(env_id='CartPole-v1')).reset(0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_constants_are_those_of_gymnasium():
+    from gymnasium.envs.box2d import bipedal_walker, lunar_lander
+
+    for ours, module in ((box2d_steps._LANDING, lunar_lander), (box2d_steps._WALKING, bipedal_walker)):
+        assert vars(ours) == {name: getattr(module, name) for name in vars(ours)}
 
 
 def test_gymnasium_without_these_environments_is_one_line_with_a_way_out(

@@ -251,6 +251,13 @@ def test_environment_that_comes_with_pyes_is_drawn(env_id: str):
     assert (frames[0] != frames[1]).any()
 
 
+def test_pole_that_hangs_is_drawn_whole():
+    with make(env_id="CartPoleSwingUp", render_mode="rgb_array") as task:
+        task.reset(0)
+        task.native.state[:] = np.frombuffer(np.array([0.0, 0.0, np.pi, 0.0]).tobytes(), np.uint8)
+        assert (task.render()[-1] == 255).all()
+
+
 def test_environment_of_ones_own_draws_nothing():
     with pytest.raises(ConfigError, match="point is an environment in C, which draws no pictures; evaluate it instead"):
         make(library=native_sources.point(), symbol="point", render_mode="rgb_array")
