@@ -499,7 +499,10 @@ def test_train_a_third_interrupt_ends_a_run_that_does_not_stop(tmp_path: Path):
     pipes = {"stdout": subprocess.DEVNULL, "stderr": terminal}
     command += ["run_dir=run", "algorithm.population_size=8", "evaluation.every=0"]  # the panel is there at step 50
     options = {"cwd": tmp_path, "env": os.environ | {"TERM": "xterm"}, "start_new_session": True}
-    process = subprocess.Popen(command, **options, **pipes)
+    # A shell's background jobs have it ignored.
+    process = subprocess.Popen(
+        command, **options, **pipes, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    )
     os.close(terminal)
     try:
         shown = b""
