@@ -510,6 +510,7 @@ def test_train_a_third_interrupt_ends_a_run_that_does_not_stop(tmp_path: Path):
             deadline = time.monotonic() + 60
             while not (tmp_path / mark).exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
+            time.sleep(1)  # as long as a person takes: the answer to the one before is finished
             process.send_signal(signal.SIGINT)
             while answer not in shown and time.monotonic() < deadline:
                 if select.select([reader], [], [], 1)[0]:
