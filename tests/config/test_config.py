@@ -233,7 +233,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-_SECTIONS = [name for name, value in to_mapping(from_mapping({})).items() if isinstance(value, dict)]
+NAMES_OF_SECTIONS = [name for name, value in to_mapping(from_mapping({})).items() if isinstance(value, dict)]
 key_paths = st.sampled_from(
     [f"{name}.{key}" if isinstance(value, dict) else name for name, value in to_mapping(from_mapping({})).items()
      for key in (value if isinstance(value, dict) else [""])]
@@ -250,7 +250,7 @@ def test_from_mapping_any_value_is_taken_or_refused_in_one_line(path: str, value
         message = path
         assert from_mapping(to_mapping(made)) == made
     # Another key than the one given is named where two do not go together.
-    assert message.startswith((path, f"unknown key '{path}", *(f"{section}." for section in _SECTIONS)))
+    assert message.startswith((path, f"unknown key '{path}", *(f"{section}." for section in NAMES_OF_SECTIONS)))
     assert len(message.splitlines()) == 1
 
 
