@@ -10,7 +10,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -21,30 +21,42 @@ from pyes.system.text import one_line
 
 
 @contextlib.contextmanager
-def running_environments() -> Iterator[None]:
+def running_environments() -> Iterator[Callable[[str], None]]:
     """Redirect what environments print to standard error, and end the processes that they leave.
 
-    So standard output has only results.
+    So standard output has only results. Yields a function that prints a line of results while environments run.
     """
     before = children()
     try:
-        with _standard_output():
-            yield
+        with _standard_output() as print_result:
+            yield print_result
     finally:
         end_children(but={*before, getattr(resource_tracker._resource_tracker, "_pid", None) or 0})
 
 
 @contextlib.contextmanager
-def _standard_output() -> Iterator[None]:
+def _standard_output() -> Iterator[Callable[[str], None]]:
     if sys.stdout is None or sys.stderr is None:  # closed at start: their descriptors may belong to other files now
-        yield
+        yield print
         return
     sys.stdout.flush()
     kept = os.dup(1)
-    try:
+
+    def redirect() -> None:
         with contextlib.suppress(OSError):
             os.dup2(2, 1)
-        yield
+
+    def print_result(line: str) -> None:
+        sys.stdout.flush()  # what environments have printed
+        os.dup2(kept, 1)
+        try:
+            print(line, flush=True)
+        finally:
+            redirect()
+
+    try:
+        redirect()
+        yield print_result
         sys.stdout.flush()
     finally:
         os.dup2(kept, 1)

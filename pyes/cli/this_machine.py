@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Iterator
-from functools import partial
 
 from pyes.cli.arguments import Add
 from pyes.cli.output import running_environments
@@ -68,7 +67,7 @@ def _check_environment(options: argparse.Namespace) -> None:
     from pyes.bench import checks, twins
 
     config = checks.only_environments(task)
-    with running_environments():
-        failures = checks.run(config, lambda task: twins.checks(task, options.against), partial(print, flush=True))
+    with running_environments() as print_result:
+        failures = checks.run(config, lambda task: twins.checks(task, options.against), print_result)
     if failures:
         raise PyesError(f"{counted(failures, 'check')} of {config.title} failed")

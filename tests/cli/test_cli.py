@@ -449,7 +449,7 @@ sys.exit(main())
 @pytest.mark.parametrize(
     ("limit", "numbers", "advice"),
     [
-        ("NOFILE", range(6, 40, 3), "Too many open files; raise the limit of open files (ulimit -n)"),
+        ("NOFILE", range(6, 40, 8), "Too many open files; raise the limit of open files (ulimit -n)"),
         ("NPROC", range(1, 5), "raise the limit of processes and threads (ulimit -u)"),
     ],
 )
