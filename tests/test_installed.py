@@ -20,6 +20,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+fcntl = pytest.importorskip("fcntl", reason="for POSIX alone, as the paths of a virtual environment here")
+
 ROOT = Path(__file__).parent.parent
 EXTRAS = {
     "box2d",
@@ -47,7 +49,6 @@ TINY = ("debug=default", "task=cart_pole")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(sys.platform == "win32", reason="paths of a virtual environment on POSIX"),
 ]
 
 
@@ -69,8 +70,18 @@ def tracked() -> set[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build sdist and wheel from a copy of the sources, unoptimised, which is soon done; returns their folder."""
-    copy = tmp_path_factory.mktemp("source")
+    """Build sdist and wheel, once for all processes of these tests; returns their folder."""
+    folder = tmp_path_factory.getbasetemp()
+    copy = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "source"
+    with copy.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not copy.exists():
+            build(copy)
+    return copy / "dist"
+
+
+def build(copy: Path) -> None:
+    """Build sdist and wheel from a copy of the sources, unoptimised, which is soon done."""
     for name in tracked():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, copy / name)
@@ -78,7 +89,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = {**os.environ, "PYES_DEBUG_BUILD": "1"}
     done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return copy / "dist"
 
 
 @pytest.fixture(scope="module")

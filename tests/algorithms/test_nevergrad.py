@@ -22,6 +22,7 @@ def _noisy_quadratic(rng):
     return lambda theta: -float(((theta - TARGET) ** 2).sum()) + 0.1 * rng.standard_normal()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "configured"),
     [

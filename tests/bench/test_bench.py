@@ -13,6 +13,7 @@ from pyes.bench import kernels, networks
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", networks.CASES)
 def test_networks_are_measured(name: str) -> None:
     config, _ = networks.CASES[name]

@@ -37,6 +37,7 @@ def test_sound_environment_passes_every_check():
     assert results["time limit"][1] == "999 timesteps; the longest episode of random actions has 999"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["remove", "zero"])
 @pytest.mark.parametrize("name", ["native", "gymnasium"])
 def test_hidden_numbers_are_no_fault(name: str, how: str):
@@ -68,6 +69,7 @@ def test_rule_that_is_broken_is_named(rule: str, expected: dict[str, str], monke
         assert "\n" not in failures[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "name", "text"),
     [
@@ -89,6 +91,7 @@ def test_environment_in_c_is_compared_with_its_twin():
     assert results["speed"][1].endswith("stepped by Python, with equal results")
 
 
+@pytest.mark.slow
 def test_difference_from_the_twin_is_named():
     results = found("CartPole-v1", name="native", env_id="Pendulum-v1")
     assert set(failed(results)) == {"same spaces", "same episodes"}

@@ -49,6 +49,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "name"),
     [
@@ -224,6 +225,7 @@ def test_table_of_a_sweep_is_markdown_or_json_and_nothing_else(run: Path, tmp_pa
     assert [each["reached"] for each in json.loads(done.stdout)["rows"][0]["targets"]] == [1, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["basic", pytest.param("joblib", marks=pytest.mark.slow)])
 def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launcher: str, tmp_path: Path):
     command = started if launcher == "joblib" else pyes  # joblib starts Pythons like its own
@@ -386,6 +388,7 @@ def test_closed_output_is_no_hindrance(closed: str, run: Path, tmp_path: Path):
     assert (tmp_path / "run" / "policy.safetensors").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no /dev/full")
 @pytest.mark.parametrize(
     "arguments",
@@ -416,6 +419,7 @@ def test_full_standard_output_is_one_line(arguments: list[str], run: Path, tmp_p
     assert error_line(done, 1) == "standard output: No space left on device; make room, or choose another place"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "way"),
     [

@@ -258,6 +258,7 @@ def test_what_environments_of_a_commands_own_process_have_started_ends_with_it(t
 # --- signals
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_generation_and_says_how_to_go_on(tmp_path, reference):
     """Ctrl-C, which reaches the whole group; SIGTERM to the head alone ends most of the runs above."""
     run = tmp_path / "run"

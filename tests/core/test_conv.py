@@ -291,6 +291,7 @@ def test_images_are_read_as_bytes_floats_and_of_any_shape() -> None:
         np.testing.assert_array_equal(made.forward(form), expected)
 
 
+@pytest.mark.slow
 def test_observing_leaves_statistics_in_the_torch_module() -> None:
     module = nn.Sequential(nn.Linear(3, 4, bias=False), VirtualBatchNorm(4, image=False))
     batch = torch.tensor(normals((9, 3)))

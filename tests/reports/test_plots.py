@@ -162,6 +162,7 @@ def test_caption_claims_no_more_than_is_drawn(tmp_path):
     assert "mean and 95 % bootstrap interval of 3 runs; thin: single runs" in texts  # of three, nothing is cut
 
 
+@pytest.mark.slow
 def test_fonts_of_a_pdf_are_truetype(tmp_path):
     pdf = plot([make_run(tmp_path / "run")], tmp_path / "curve.pdf").read_bytes()
     assert b"/TrueType" in pdf or b"/CIDFontType2" in pdf

@@ -40,6 +40,7 @@ def walks() -> Any:
     return numba_environments
 
 
+@pytest.mark.slow
 def test_cart_pole_of_the_example_has_the_bits_of_the_one_in_c():
     ours, theirs = make(factory="cart_pole:CartPole"), make(env_id="CartPole-v1")
     assert (ours.max_timesteps, ours.action_space) == (theirs.max_timesteps, theirs.action_space)
@@ -90,6 +91,7 @@ def test_random_numbers_are_those_of_the_header(seed: int):
     assert [compiled.normal(state[2]) for _ in normals] == normals.tolist()
 
 
+@pytest.mark.slow
 def test_class_is_described_as_it_says():
     task = make(factory="numba_environments:Walk")
     assert walks().Walk.state.names == ("places", "time", "tired", "bad", "random", "failed")
@@ -156,6 +158,7 @@ def run_policy(seed: int) -> tuple[float, int]:
     return NativeRollout(task, runner).run(seed, None)
 
 
+@pytest.mark.slow
 def test_failure_within_an_episode_in_c_is_an_error():
     assert run_policy(seed_with(0))[1] == 21
     with pytest.raises(ValueError, match="Walk failed"):
@@ -165,6 +168,7 @@ def test_failure_within_an_episode_in_c_is_an_error():
 # With Gymnasium's interface
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["Walk", "CartPole-v1"])
 def test_as_gymnasium_passes_the_check_of_gymnasium(which: str):
     env = pyes.native.as_gymnasium(walks().Walk if which == "Walk" else which)

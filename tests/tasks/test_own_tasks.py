@@ -149,6 +149,7 @@ def test_command_line_takes_a_function(tmp_path, capsys):
     assert max(json.loads(capsys.readouterr().out)["lengths"]) <= 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("actions", Parts.ACTIONS)
 def test_run_with_every_action_space_is_replayed_filmed_and_exported(tmp_path, actions):
     """Observations and actions of parts, a text among them, through all that a run leaves."""

@@ -38,6 +38,7 @@ def test_versions_installed_here_are_verified():
         assert lookup.version(name) in (*versions, "not installed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPARED)
 @pytest.mark.usefixtures("other_versions")
 def test_other_version_is_compared_once_and_said_in_one_line(

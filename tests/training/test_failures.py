@@ -41,6 +41,7 @@ def _records(run, kind):
     return [recording[i] for i, entry in enumerate(recording.entries) if entry.kind == kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_members_that_fail_often_are_all_counted_and_few_are_logged(tmp_path, capsys, workers):
     cluster = {"name": "local", "workers": workers} if workers else {"name": "inline"}
@@ -134,6 +135,7 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [EVALUATE, REPLAY], ids=["evaluate", "replay"])
 @pytest.mark.parametrize(
     "fault",
@@ -158,6 +160,7 @@ def test_whatever_an_environment_raises_when_it_is_run_again_is_one_line(run, co
 TRAIN = ("train", *FAULTY[:-1], "run_dir=new", "cluster=inline")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "fault", "status"),
     [

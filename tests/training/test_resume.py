@@ -216,6 +216,7 @@ CHANGED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("column", "value", "said"), CHANGED)
 @pytest.mark.parametrize("generation", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_row_that_is_not_what_the_journal_has_is_written_anew(tmp_path, capsys, generation, column, value, said):

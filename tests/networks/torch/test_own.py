@@ -167,6 +167,7 @@ def test_theta_does_not_depend_on_the_cluster(tmp_path, cluster, reference_run):
     assert _hashes(tmp_path / "run") == _hashes(run)
 
 
+@pytest.mark.slow
 def test_run_is_replayed_evaluated_and_gone_on_with(tmp_path, reference_run):
     name, run, result = reference_run
     with pyes.reports.replay.open(run) as replay:

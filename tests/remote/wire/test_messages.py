@@ -53,7 +53,7 @@ def test_every_kind_has_a_number_a_strategy_and_checked_fields():
 
 
 @pytest.mark.parametrize("kind", BY_KIND, ids=lambda kind: kind.__name__)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_message_comes_back_as_it_was(kind, data):
     message = data.draw(BY_KIND[kind])
