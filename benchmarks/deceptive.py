@@ -2,7 +2,7 @@
 
     python benchmarks/deceptive.py [ALGORITHM ...]
 
-Trains `experiment=maze_novelty`, in one process, until an evaluation of the center is behind the trap (a return of 6)
+Trains `experiment=maze`, in one process, until an evaluation of the center is behind the trap (a return of 6)
 or for 400 generations. ALGORITHM: any (default: openai_es and nsr_es).
 """
 
@@ -29,7 +29,7 @@ def measure(algorithm: str, seed: int) -> bool:
     """Train once; say whether the center passed the trap, and when."""
     with tempfile.TemporaryDirectory(prefix="deceptive-") as folder:
         run = Path(folder) / "run"
-        choices = ["experiment=maze_novelty", f"algorithm={algorithm}", "cluster=inline", f"target_return={BEHIND}"]
+        choices = ["experiment=maze", f"algorithm={algorithm}", "cluster=inline", f"target_return={BEHIND}"]
         if algorithm == "nsra_es":
             choices.append("algorithm.return_weight_patience=10")
         command = [sys.executable, "-m", "pyes", "train", *choices, f"seed={seed}", f"run_dir={run}"]

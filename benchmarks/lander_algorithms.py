@@ -15,11 +15,11 @@ from pathlib import Path
 SEEDS = range(5)
 SETTINGS = {
     "openai_es": "algorithm=openai_es generations=375 evaluation.every=10",
-    "cma_es": "experiment=lander_cma evaluation.every=5",
+    "cma_es": "experiment=lunar_lander-cma_es evaluation.every=5",
     "ars": "algorithm=ars algorithm.sigma=0.1 algorithm.learning_rate=0.05 algorithm.top=10 generations=250 "
     "task.normalize_observations=true evaluation.every=10",
     "snes": "algorithm=snes generations=250 evaluation.every=10",
-    "pgpe": "experiment=lander_pgpe evaluation.every=2",
+    "pgpe": "experiment=lunar_lander-pgpe evaluation.every=2",
     "ga": "algorithm=ga algorithm.population_size=60 algorithm.parents=10 algorithm.sigma=0.2 generations=50 "
     "task.episodes=5 task.common_random_numbers=generation evaluation.every=5",
 }

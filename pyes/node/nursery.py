@@ -7,6 +7,7 @@ Linux nothing that a worker's environment has started outlives the nursery, unle
 """
 
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _SILENT_SECONDS = 5.0  # after which a nursery that has not checked its workers (stopped or hung) is replaced
 _MOST_LOST = 20  # nurseries in a row without any progress
+#: Errors of the system that a nursery's exit code tells the head.
+_TOLD = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Nursery(Closing):
@@ -113,8 +116,8 @@ class Nursery(Closing):
         self._progress = progress
         if self._lost > _MOST_LOST:
             raise ClusterError(
-                f"the parent of the workers died {self._lost} times and no member was finished; see train.log for what"
-                " ends it (is there enough memory?), and resume the run"
+                f"the parent of the workers died {self._lost} times and no member was finished: "
+                f"{_cause(self._process.exitcode)}, and resume the run"
             )
         text = f"the parent of the workers ended (exit code {self._process.exitcode}): replaced"
         logger.warning(text, extra=repeated(text))
@@ -166,9 +169,16 @@ def _run(supervisor: Supervisor, control: Connection, head_end: Connection, head
             supervisor.close()
     except Exception as error:  # such as too little memory: the head tries again with another nursery
         logger.warning("the parent of the workers failed: %s: %s", type(error).__name__, error)
-        sys.exit(1)
+        sys.exit(error.errno if isinstance(error, OSError) and error.errno in _TOLD else 1)
     finally:
         end_children()
+
+
+def _cause(code: int) -> str:
+    """Return why the process of an exit code ended, and what to try."""
+    if code in _TOLD:
+        return f"{os.strerror(code)}; {what_to_try(OSError(code, ''))}"
+    return "see train.log for what ends it (is there enough memory?)"
 
 
 class Orphans:

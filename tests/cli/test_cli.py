@@ -454,7 +454,7 @@ sys.exit(main())
     ("limit", "numbers", "advice"),
     [
         ("NOFILE", range(6, 40, 8), "Too many open files; raise the limit of open files (ulimit -n)"),
-        ("NPROC", range(1, 5), "raise the limit of processes and threads (ulimit -u)"),
+        ("NPROC", range(2, 7), "raise the limit of processes and threads (ulimit -u)"),
     ],
 )
 def test_train_a_limit_of_the_system_is_named(limit: str, numbers: range, advice: str, cluster: str, tmp_path: Path):
@@ -463,7 +463,8 @@ def test_train_a_limit_of_the_system_is_named(limit: str, numbers: range, advice
         if shutil.which("setpriv") is None:
             pytest.skip("no setpriv to become another user with")
         capabilities = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
-        program = ["setpriv", "--reuid=61234", "--regid=61234", "--clear-groups", *capabilities, *program]
+        user = 61_000 + os.getpid() % 1_000  # one of whom no other test has processes
+        program = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *capabilities, *program]
     lines = []
     for number in numbers:
         shutil.rmtree(tmp_path / "run", ignore_errors=True)

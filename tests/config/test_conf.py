@@ -18,7 +18,7 @@ from pyes.training import loop
 CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("algorithm", "task", "network", "optimizer", "noise", "cluster", "logger")
 EXPERIMENTS = [path.stem for path in sorted((CONF / "experiment").glob("*.yaml"))]
-QUICK = ("maze_novelty", "quadratic")
+QUICK = ("maze", "quadratic")
 #: What a choice cannot do without.
 NEEDS = {
     "algorithm=ns_es": ["task.behaviour=final_observation"],
@@ -141,7 +141,7 @@ def test_a_task_is_only_a_task():
             assert "@package" not in (CONF / "task" / f"{name}.yaml").read_text(), name
 
 
-@pytest.mark.parametrize("choice", ["algorithm=pgpe", "experiment=lander_pgpe"])
+@pytest.mark.parametrize("choice", ["algorithm=pgpe", "experiment=lunar_lander-pgpe"])
 def test_pgpe_takes_clipup_unless_an_optimizer_is_chosen(choice: str):
     assert config(choice).optimizer.name == "clipup"
     assert config(choice, "optimizer=adam").optimizer.name == "adam"

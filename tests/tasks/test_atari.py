@@ -244,13 +244,13 @@ def test_other_versions_and_names_are_left_to_gymnasium():
 # Use
 
 
-@pytest.mark.parametrize("name", ["atari_es", "frostbite_es"])
+@pytest.mark.parametrize("name", ["atari", "frostbite"])
 def test_experiment_is_the_published_configuration(name: str):
     with initialize_config_module("pyes.conf", version_base="1.3"):
         composed: Any = OmegaConf.to_container(compose("train", [f"experiment={name}", "run_dir=x"]), resolve=True)
     run = from_mapping(composed)
     assert (run.algorithm.population_size, run.algorithm.weight_decay, run.timesteps) == (5000, 0.005, 250_000_000)
-    assert (run.algorithm.sigma, run.algorithm.learning_rate) == ({"atari_es": 0.02, "frostbite_es": 0.005}[name], 0.01)
+    assert (run.algorithm.sigma, run.algorithm.learning_rate) == ({"atari": 0.02, "frostbite": 0.005}[name], 0.01)
     assert (run.network.name, run.network.virtual_batch_norm, run.network.hidden) == ("dqn", True, (256,))
     assert (run.task.max_timesteps, run.task.env_kwargs["fire_start"], run.optimizer.name) == (5000, True, "adam")
 

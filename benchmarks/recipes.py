@@ -1,0 +1,201 @@
+"""What recipes come to: trains each over several seeds and writes down where every seed ends.
+
+    python benchmarks/recipes.py cart_pole pendulum --seeds 10
+
+A recipe is a file of ``conf/experiment``; it ends with its budget of timesteps, so that a seed has the same policy on
+every machine. Seeds begin at 100: settings are chosen on smaller ones. Each center is evaluated in 100 episodes, the
+same for all seeds and used by no run. ``results/RECIPE`` receives
+
+rows.csv       seed, where it ended, what that took, and the hash of theta; a run that failed has no return
+curves.csv     every evaluation of every run
+result.json    the recipe, how to repeat it, machine, versions and commit
+policy.*       the policy of the seed with the median return (the lower one of two); journal.bin too if it is small
+
+and the recipe's line ``# Measured:`` is written anew. Runs are kept in ``runs/recipes``; one that is there goes on
+where it is. Nothing else should run on the machine: minutes are wall clock.
+"""
+
+import argparse
+import csv
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyes.run.metrics import read_rows
+from pyes.system.lookup import version
+
+ROOT = Path(__file__).parent.parent
+RESULTS, RUNS = ROOT / "results", Path("runs/recipes")
+FIRST_SEED, EPISODES, EVALUATION_SEED = 100, 100, 1_000_000
+SMALL = 100_000  # bytes of a journal that is kept
+PACKAGES = ("pyes-rl", "numpy", "gymnasium", "mujoco", "pybullet", "box2d", "cma")
+
+
+class Row(NamedTuple):
+    """Where one seed ended; NaN and an empty hash if its run failed."""
+
+    seed: int
+    return_mean: float
+    return_std: float
+    timesteps: int
+    episodes: int
+    generations: int
+    seconds: float
+    theta_hash: str
+
+
+def main() -> None:
+    """Measure the recipes that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipes", nargs="+", metavar="RECIPE", choices=names())
+    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="how many")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
+    options = parser.parse_args()
+    for recipe in options.recipes:
+        rows = [measured(recipe, FIRST_SEED + index) for index in range(options.seeds)]
+        print(f"{recipe}: {summary(rows)}", flush=True)
+        write(options.results / recipe, recipe, rows)
+        if options.results == RESULTS:
+            write_header(ROOT / "conf" / "experiment" / f"{recipe}.yaml", rows)
+
+
+def names() -> list[str]:
+    """Return the names of all recipes: the experiments that have a line for what was measured."""
+    files = (ROOT / "conf" / "experiment").glob("*.yaml")
+    return sorted(file.stem for file in files if MEASURED.search(file.read_text(encoding="utf-8")))
+
+
+def measured(recipe: str, seed: int) -> Row:
+    """Train one seed to the end of its budget, and evaluate its center."""
+    run = RUNS / recipe / str(seed)
+    begun = (run / "journal.bin").exists()
+    train = [f"resume={run}"] if begun else [f"experiment={recipe}", f"seed={seed}", f"run_dir={run}"]
+    done = pyes("train", *train)
+    if done.returncode:
+        print(f"{recipe}, seed {seed}: {done.stderr.splitlines()[-1]}", file=sys.stderr)
+        return Row(seed, math.nan, math.nan, 0, 0, 0, math.nan, "")
+    last = read_rows(run / "metrics.csv")[-1]
+    evaluated = pyes("evaluate", str(run), *evaluation(), "--json")
+    found = json.loads(evaluated.stdout)
+    row = Row(
+        seed,
+        round(found["return_mean"], 3),
+        round(found["return_std"], 3),
+        int(last["timesteps"]),
+        int(last["episodes"]),
+        int(last["generation"]) + 1,
+        round(float(last["seconds"]), 1),
+        str(last["theta_hash"]),
+    )
+    print(f"{recipe}, seed {seed}: {row.return_mean} ± {row.return_std} after {row.seconds} s", flush=True)
+    return row
+
+
+def pyes(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the program."""
+    command = [sys.executable, "-m", "pyes", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def evaluation() -> tuple[str, ...]:
+    """Return the options of the evaluation."""
+    return "--episodes", str(EPISODES), "--seed", str(EVALUATION_SEED)
+
+
+def median_row(rows: Sequence[Row]) -> Row:
+    """Return the row with the median return, the lower one of two; failures are the lowest."""
+    ordered = sorted(rows, key=lambda row: row.return_mean if row.theta_hash else -math.inf)
+    return ordered[(len(rows) - 1) // 2]
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Return the result in one line."""
+    returns = [row.return_mean for row in rows if row.theta_hash]
+    failed = len(rows) - len(returns)
+    low, high = f"{min(returns):.6g}", f"{max(returns):.6g}"
+    timesteps = statistics.median(row.timesteps for row in rows)
+    minutes = statistics.median(row.seconds for row in rows if row.theta_hash) / 60
+    return (
+        f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {len(rows)} seeds"
+        f"{f', {failed} failed' if failed else ''}, {timesteps / 1e6:.3g} million timesteps, "
+        f"{minutes:.1f} minutes on {os.cpu_count()} cores, {commit()}"
+    )
+
+
+def write(folder: Path, recipe: str, rows: Sequence[Row]) -> None:
+    """Write the folder of a result."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([Row._fields, *rows])
+    with (folder / "curves.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["seed", "timesteps", "seconds", "eval_return_mean"])
+        writer.writerows(point for row in rows if row.theta_hash for point in curve(recipe, row.seed))
+    median = median_row(rows)
+    run = RUNS / recipe / str(median.seed)
+    for name in ("policy.safetensors", "policy.json", "journal.bin"):
+        if name != "journal.bin" or (run / name).stat().st_size <= SMALL:
+            shutil.copy(run / name, folder / name)
+    (folder / "result.json").write_text(f"{json.dumps(about(recipe, median), indent=2)}\n", encoding="utf-8")
+
+
+def curve(recipe: str, seed: int) -> list[tuple[int, int, float, float]]:
+    """Return the evaluations of a run."""
+    rows = read_rows(RUNS / recipe / str(seed) / "metrics.csv")
+    return [
+        (seed, int(row["timesteps"]), round(float(row["seconds"]), 1), round(float(row["eval_return_mean"]), 2))
+        for row in rows
+        if row["eval_return_mean"]
+    ]
+
+
+def about(recipe: str, median: Row) -> dict[str, Any]:
+    """Return how a result was made."""
+    return {
+        "recipe": recipe,
+        "train": f"pyes train experiment={recipe} seed={median.seed} run_dir=runs/{recipe}",
+        "evaluate": " ".join(["pyes", "evaluate", f"runs/{recipe}", *evaluation()]),
+        "median_seed": median.seed,
+        "theta_hash": median.theta_hash,
+        "commit": commit(),
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+    }
+
+
+def commit() -> str:
+    """Return the commit that was measured."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def processor() -> str:
+    """Return the model of the processor."""
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*:\s*(.*)$", info.read_text(), re.MULTILINE) if info.exists() else None
+    return found[1] if found else platform.processor()
+
+
+#: The line of a recipe that this program writes.
+MEASURED = re.compile(r"^# Measured: .*$", re.MULTILINE)
+
+
+def write_header(recipe: Path, rows: Sequence[Row]) -> None:
+    """Write the result into the recipe."""
+    text = recipe.read_text(encoding="utf-8")
+    recipe.write_text(MEASURED.sub(f"# Measured: {summary(rows)}", text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
