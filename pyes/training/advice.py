@@ -63,8 +63,8 @@ class Advice:
         initial = math.inf if self._initial is None else self._initial
         if len(self._evaluations) == _WITHOUT_GAIN and max(self._evaluations) <= initial < math.inf:
             yield (
-                f"none of {_WITHOUT_GAIN} evaluations was better than {rounded(initial)}, that of the untrained center; try a "
-                " larger algorithm.sigma, or task.episodes=8 if returns differ by their starts alone"
+                f"none of {_WITHOUT_GAIN} evaluations was better than {rounded(initial)}, that of the untrained "
+                "center; try a larger algorithm.sigma, or task.episodes=8 if returns differ by their starts alone"
             )
 
 
