@@ -16,7 +16,7 @@ from typing import Literal, Self
 Unit = Literal["timesteps", "generations"]
 
 #: What an error message expects, after the range of the key.
-NOTATION = "a number or a schedule, as 'linear 0.3 to 0.05 in 2e6 timesteps'"
+NOTATION = "a schedule, as 'linear 0.3 to 0.05 in 2e6 timesteps'"
 
 _NUMBER = r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
 _UNIT = r"(timesteps|generations)"

@@ -44,13 +44,13 @@ def test_norm_follows_theta_from_its_lowest_value() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "a number or a schedule"),
-        ("linear 1 to 2", "a number or a schedule"),
-        ("linear 1 to 2 in 5 episodes", "a number or a schedule"),
-        ("linear nan to 2 in 5 timesteps", "a number or a schedule"),
+        ("", "a schedule"),
+        ("linear 1 to 2", "a schedule"),
+        ("linear 1 to 2 in 5 episodes", "a schedule"),
+        ("linear nan to 2 in 5 timesteps", "a schedule"),
         ("linear 1e999 to 2 in 5 timesteps", "finite numbers"),
         (math.nan, "finite numbers"),
-        (True, "a number or a schedule"),
+        (True, "a schedule"),
         ("linear 1 to 2 in 0 timesteps", "more than 0 timesteps"),
         ("exponential 1 to 0 in 5 timesteps", "an exponential between numbers > 0"),
         ("steps 3 then 2 at 9 then 1 at 9 generations", "steps that rise from above 0"),
