@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pyes.cli.output import describe, running_environments
+from pyes.cli import recipes
+from pyes.cli.output import describe, running_environments, tell
 from pyes.cli.overrides import GROUPS_WITHOUT_KEYS, directed, path_of
 from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
 from pyes.config.registry import kinds_with_key
@@ -187,6 +188,7 @@ def _run_job(config: Any) -> float | None:
     run_dir = Path(HydraConfig.get().runtime.output_dir)
     try:
         checked = _checked(config, run_dir)
+        _tell_of_recipe(checked)
         from pyes.training import loop
 
         gc.enable()
@@ -202,6 +204,17 @@ def _run_job(config: Any) -> float | None:
     if result.stopped_by == "interrupt":
         raise KeyboardInterrupt  # also ends the rest of a sweep
     return result.objective
+
+
+def _tell_of_recipe(config: TrainConfig) -> None:
+    """Say that there is a recipe for the task of a run that was started without one."""
+    from hydra.core.hydra_config import HydraConfig
+
+    choices = HydraConfig.get().runtime.choices
+    if config.resume is not None or any(choices.get(group) for group in GROUPS_WITHOUT_KEYS) or _sweeping():
+        return
+    if line := recipes.advice(str(choices.get("task")), getattr(config.task, "env_id", "")):
+        tell(line)
 
 
 def _checked(config: Any, run_dir: Path) -> TrainConfig:

@@ -4,6 +4,7 @@ Owns the conditions and the wording. Knows only rows of metrics and the evaluati
 person to look is in docs/howto/not_learning.md.
 """
 
+import math
 from collections.abc import Iterator
 
 from pyes.run.metrics import MetricsRow
@@ -11,14 +12,26 @@ from pyes.system.text import counted, rounded
 
 _EQUAL = 10  # generations
 _FAILING = 0.1  # of a generation's members
+_STILL = 5  # evaluations
+_WITHOUT_GAIN = 10  # evaluations
+#: What simulators give for a timestep of not having fallen.
+_BONUSES = (1, 2, 5)
 
 
 class Advice:
-    """Watches the rows of a run; says each thing once."""
+    """Watches the rows of a run; says each thing once.
 
-    def __init__(self) -> None:
-        self._differed = self._failing = False
+    Parameters
+    ----------
+    initial : float or None
+        Mean return in the evaluation of the initial center.
+    """
+
+    def __init__(self, initial: float | None = None) -> None:
+        self._initial = initial
+        self._differed = self._failing = self._still = False
         self._rows = 0
+        self._evaluations: list[float] = []
 
     def of(self, row: MetricsRow, members: int) -> Iterator[str]:
         """Yield what is to be said after a generation of so many members."""
@@ -36,6 +49,36 @@ class Advice:
                 f"{row.failed_members} of {counted(members, 'member')} failed in generation {row.generation}: a run "
                 "learns to avoid failures then; train.log has the reasons"
             )
+
+    def of_evaluation(self, mean: float, std: float, limit: int) -> Iterator[str]:
+        """Yield what is to be said after an evaluation of the center, in episodes of at most ``limit`` timesteps."""
+        self._evaluations.append(mean)
+        if not self._still and _stands_still(self._evaluations[-_STILL:], std, limit):
+            self._still = True
+            bonus = round(mean / limit)
+            yield (
+                f"the center's return stays near {bonus} a timestep ({rounded(mean)} in {limit:,}): it may only stand "
+                f"still for a bonus of being alive; try task.reward_offset_per_step=-{bonus}"
+            )
+        initial = math.inf if self._initial is None else self._initial
+        if len(self._evaluations) == _WITHOUT_GAIN and max(self._evaluations) <= initial < math.inf:
+            yield (
+                f"none of {_WITHOUT_GAIN} evaluations was better than {rounded(initial)}, that of the untrained "
+                "center; try a larger algorithm.sigma, or task.episodes=8 if returns differ by their starts alone"
+            )
+
+
+def _stands_still(means: list[float], std: float, limit: int) -> bool:
+    """Whether returns are near a bonus of every timestep, but not that alone, which may be the whole reward."""
+    rate = means[-1] / limit
+    return (
+        len(means) == _STILL
+        and math.isfinite(rate)
+        and round(rate) in _BONUSES
+        and 0 < abs(rate - round(rate)) <= 0.1
+        and std <= 0.02 * means[-1]
+        and max(means) - min(means) <= 0.02 * means[-1]
+    )
 
 
 def verdict(initial: tuple[float, float] | None, best: tuple[int, float] | None) -> str:

@@ -8,7 +8,7 @@ learns from it.
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ class _Loop:
         self._run, self._config, self._state = run, run.config, run.state
         self._cluster, self._interrupt = run.cluster, run.interrupt
         self._begun = time.perf_counter() - run.metrics.seconds
-        self._advice = Advice()
+        self._advice = Advice(None if run.initial is None else run.initial[0])
         self._bytes = (0, 0)  # sent to other machines, and received
         self._evaluating = 0.0  # seconds of evaluation since the previous rows of nodes
         self._generation_seconds = self._evaluation_seconds = 0.0  # of the last one
@@ -148,6 +148,7 @@ class _Loop:
             self._run.journal.append(record)
             state.apply(record)
             self._run.initial = record.summary
+            self._advice = Advice(record.summary[0])
             self._run.display.note(f"before training: evaluation {ending.described(*record.summary)}")
 
     def _generation(self) -> str | None:
@@ -171,10 +172,13 @@ class _Loop:
         nodes = self._cluster.nodes(record.generation, self._evaluating)
         self._evaluating = 0.0
         self._run.nodes.write(nodes)
-        for text in self._advice.of(row, len(record.returns)):
+        self._advise(self._advice.of(row, len(record.returns)))
+        return self._conclude(row, nodes)
+
+    def _advise(self, texts: Iterable[str]) -> None:
+        for text in texts:
             logger.warning(text)
             self._run.display.note(text)
-        return self._conclude(row, nodes)
 
     def _traceback(self) -> str:
         """Return where the whole errors of members are."""
@@ -196,6 +200,7 @@ class _Loop:
         evaluation = self._evaluate_if_due(row, stopped_by)
         if evaluation is not None:
             row.eval_return_mean, row.eval_return_std = evaluation
+            self._advise(self._advice.of_evaluation(*evaluation, row.episode_limit))
         row.seconds = self._seconds()
         best = run.metrics.best_evaluation
         run.metrics.write(row)

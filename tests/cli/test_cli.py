@@ -75,9 +75,12 @@ def test_train_leaves_the_files_of_a_run(run: Path):
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (["task=nope"], "unknown task 'nope': allowed: ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker,"),
+        (
+            ["task=nope"],
+            "unknown task 'nope': allowed: acrobot, ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker,",
+        ),
         (["network=ml"], "unknown network 'ml': did you mean 'mlp'? allowed: dqn, gru, linear, lstm, mlp, rnn, torch"),
-        (["experiment=nope"], "unknown experiment 'nope': allowed: ant_bullet, "),
+        (["experiment=nope"], "unknown experiment 'nope': allowed: acrobot, ant_bullet, "),
         (["sede=1"], "unknown key 'sede': did you mean 'seed'? allowed: algorithm, averaging, cluster, debug, "),
         (
             ["+sede=1"],
@@ -268,7 +271,10 @@ def test_train_sweep_that_compares_takes_the_command_line_first_and_leaves_jobs_
 def test_train_help_lists_the_choices(tmp_path: Path):
     done = pyes("train", "--help", cwd=tmp_path)
     assert done.returncode == 0
-    assert "task: ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker, cart_pole, " in done.stdout
+    assert (
+        "task: acrobot, ant_bullet, ant_mujoco, atari, beam_rider, bipedal_walker, bipedal_walker_hardcore, cart_pole, "
+        in done.stdout
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT from another process")

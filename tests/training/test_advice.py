@@ -33,6 +33,31 @@ def test_a_run_in_which_many_members_fail_is_told_so_once():
 
 
 @pytest.mark.parametrize(
+    ("means", "std", "told"),
+    [
+        ([900, 1041, 1042, 1043, 1042, 1043], 2, True),  # Hopper with its default settings
+        ([1041, 1042, 1043, 1042, 1043], 200, False),
+        ([600, 700, 800, 900, 1043], 2, False),
+        ([1000] * 9, 0, False),  # CartPole's kind, which has learned all
+        ([9359] * 9, 1, False),
+        ([-150] * 9, 1, False),
+        ([float("nan")] * 9, float("nan"), False),
+    ],
+)
+def test_a_center_that_stands_still_is_told_so_once(means, std, told):
+    advice = Advice(-1000.0)
+    said = [text for mean in means for text in advice.of_evaluation(mean, std, 1000)]
+    assert [text.startswith("the center's return stays near 1 a timestep") for text in said] == [True] * told
+
+
+def test_a_run_without_gain_is_told_so_once():
+    advice = Advice(-0.1)
+    (text,) = (text for mean in [-0.3] * 30 for text in advice.of_evaluation(mean, 0.1, 999))
+    assert text.startswith("none of 10 evaluations was better than -0.1")
+    assert not list(Advice(-0.1).of_evaluation(0.0, 0.1, 999))
+
+
+@pytest.mark.parametrize(
     ("initial", "best", "wrong"),
     [
         ((10.0, 1.0), (5, 9.0), True),
