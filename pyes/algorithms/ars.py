@@ -9,11 +9,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms import schedule
 from pyes.algorithms.base import Algorithm, Common, Vector, accepts
 from pyes.algorithms.population import Population
-from pyes.algorithms.schedule import Schedule
-from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, Positive, Share, refusal
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, Positive, Scheduled, refusal
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
@@ -28,19 +26,14 @@ class ARSConfig(AlgorithmConfig):
     pairs = True
 
     name: Literal["ars"] = "ars"
-    sigma: Annotated[float, Positive] = 0.05
-    sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
-    sigma_min: Annotated[float, NotNegative] = 0.0
-    learning_rate: Annotated[float, Positive] = 0.02
-    learning_rate_decay: Annotated[float, Share] = 1.0  # factor a generation
-    learning_rate_min: Annotated[float, NotNegative] = 0.0
-    weight_decay: Annotated[float, NotNegative] = 0.0
+    sigma: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.05
+    learning_rate: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.02
+    weight_decay: Annotated[float | str, Scheduled(NotNegative)] = 0.0
     top: Annotated[int, AtLeastOne] | None = None  # best pairs, of which the step is made; None: all
 
     def check(self) -> None:
-        """Refuse to keep more pairs than there are, and floors above where the schedules start."""
+        """Refuse to keep more pairs than there are."""
         super().check()
-        schedule.check(self, "sigma", "learning_rate")
         if self.top is not None and self.top > self.population_size // 2:
             expected = f"at most {self.population_size // 2}, the mirrored pairs of algorithm.population_size"
             raise refusal("algorithm.top", self.top, expected)
@@ -69,16 +62,13 @@ class ARS(Algorithm):
     Config = ARSConfig
     config: ARSConfig
     title = "ARS"
-    saved = ("sigma", "learning_rate")
     sigma: float
     learning_rate: float
+    weight_decay: float
 
     @accepts(_Arguments)
     def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
         super().__init__(theta, table, **settings)
-        self._sigmas = Schedule.of(self.config, "sigma")
-        self._learning_rates = Schedule.of(self.config, "learning_rate")
-        self.sigma, self.learning_rate = self._sigmas.start, self._learning_rates.start
         self.gradient_norm = 0.0
         self._gradient = np.empty_like(self.theta)
 
@@ -95,9 +85,8 @@ class ARS(Algorithm):
         offsets = np.ascontiguousarray(population.offsets[::2][kept])
         noise.weighted_sum(self._table, offsets, weights.astype(np.float32), self._gradient, self._threads)
         self.gradient_norm = float(np.linalg.norm(self._gradient))
-        self.theta *= np.float32(1 - self.learning_rate * self.config.weight_decay)
+        self.theta *= np.float32(1 - self.learning_rate * self.weight_decay)
         self.theta += np.float32(self.learning_rate) * self._gradient
-        self.sigma, self.learning_rate = self._sigmas.next(self.sigma), self._learning_rates.next(self.learning_rate)
 
 
 def _best(pairs: NDArray[np.float64], count: int) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms.population import Population
-from pyes.config import AlgorithmConfig, OptimizerConfig
+from pyes.config import AlgorithmConfig, OptimizerConfig, schedules
 from pyes.config.section import parse
 from pyes.errors import DivergedError
 from pyes.numerics import shaping, streams
@@ -84,6 +84,8 @@ class Algorithm(ABC):
         The center: the policy that the run has reached.
     generation : int
         Number of the generation that is asked for and told next.
+    timesteps : int
+        Told so far: what schedules count.
     population_size : int
         Members of that generation; may be changed between generations where `Config.grows`.
     sigma, learning_rate, gradient_norm : float or None
@@ -107,6 +109,7 @@ class Algorithm(ABC):
     sigma: float | None = None
     learning_rate: float | None = None
     gradient_norm: float | None = None
+    _restarted = False  # set by an algorithm whose schedules are to begin anew
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Show the settings in the signature of the constructor."""
@@ -122,6 +125,10 @@ class Algorithm(ABC):
         self.generation = 0
         self.population_size: int = self.config.population_size
         self._seed, self._threads = seed, threads
+        self.timesteps = 0
+        self._attempt = (0, 0)  # generation and timesteps at which the schedules began
+        self._schedules = schedules(self.config)
+        self._adjust()
         self._population: Population | None = None
         if self.config.on_table:
             dim = len(self.theta)
@@ -142,7 +149,13 @@ class Algorithm(ABC):
         self.ask().member(index, self._table.array if self.config.on_table else out, out)
         return out
 
-    def tell(self, returns: NDArray[np.float64] | list[float], behaviours: NDArray[np.float32] | None = None) -> None:
+    def tell(
+        self,
+        returns: NDArray[np.float64] | list[float],
+        behaviours: NDArray[np.float32] | None = None,
+        *,
+        timesteps: int | None = None,
+    ) -> None:
         """Learn from the returns of all members, in member order, and go on to the next generation.
 
         Parameters
@@ -151,6 +164,8 @@ class Algorithm(ABC):
             Not finite where a member failed: NaN and both infinities mean the same.
         behaviours : (n, size)
             What characterises each member, for algorithms that need it.
+        timesteps : int
+            What the generation took, for schedules; None: one a member, as function evaluations.
 
         Raises
         ------
@@ -168,6 +183,18 @@ class Algorithm(ABC):
             self._check_finite()
         self._population = None
         self.generation += 1
+        self.timesteps += len(population) if timesteps is None else timesteps
+        if self._restarted:
+            self._attempt, self._restarted = (self.generation, self.timesteps), False
+        self._adjust()
+
+    def _adjust(self) -> None:
+        """Give each scheduled setting its value in the current generation."""
+        generation, timesteps = self.generation - self._attempt[0], self.timesteps - self._attempt[1]
+        norms = [each for each in self._schedules.values() if each.kind == "norm"]
+        rms = root_mean_square(self.theta) if norms else 0.0
+        for name, each in self._schedules.items():
+            setattr(self, name, each.at(generation, timesteps, rms))
 
     def _check_finite(self) -> None:
         for name in ("theta", "deviation"):
@@ -218,6 +245,7 @@ class Algorithm(ABC):
     def state_dict(self) -> dict[str, Any]:
         """Return everything that is needed to go on, as arrays and numbers; a copy."""
         state = {"theta": self.theta.copy(), "generation": self.generation, "population_size": self.population_size}
+        state |= {"timesteps": self.timesteps, "attempt": list(self._attempt)}
         for name in self.saved:
             value = getattr(self, name)
             state[name.lstrip("_")] = value.state_dict() if hasattr(value, "state_dict") else copy.deepcopy(value)
@@ -228,12 +256,21 @@ class Algorithm(ABC):
         self._population = None
         self.theta[:] = state["theta"]
         self.generation, self.population_size = int(state["generation"]), int(state["population_size"])
+        self.timesteps, (began, at) = int(state["timesteps"]), state["attempt"]
+        self._attempt = int(began), int(at)
         for name in self.saved:
             value, own = state[name.lstrip("_")], getattr(self, name)
             if hasattr(own, "load_state_dict"):
                 own.load_state_dict(value)
             else:
                 setattr(self, name, copy.deepcopy(value))
+        self._adjust()
+
+
+def root_mean_square(theta: Vector) -> float:
+    """Return the root mean square of a vector, with equal bits on every machine."""
+    squares = theta.astype(np.float64) ** 2
+    return math.sqrt(shaping.ordered_sum(squares) / len(squares))
 
 
 def _signature(cls: type[Algorithm]) -> inspect.Signature:

@@ -6,12 +6,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms import lineage, schedule
+from pyes.algorithms import lineage
 from pyes.algorithms.base import Algorithm, Common, Vector, accepts
 from pyes.algorithms.lineage import Lineage
 from pyes.algorithms.population import Population
-from pyes.algorithms.schedule import Schedule
-from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, Positive, Share, refusal
+from pyes.config import AlgorithmConfig, AtLeastOne, Positive, Scheduled, refusal
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable
@@ -22,9 +21,7 @@ class GAConfig(AlgorithmConfig):
     """Settings of the genetic algorithm."""
 
     name: Literal["ga"] = "ga"
-    sigma: Annotated[float, Positive] = 0.1  # standard deviation of a mutation
-    sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
-    sigma_min: Annotated[float, NotNegative] = 0.0
+    sigma: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.1  # standard deviation of a mutation
     parents: Annotated[int, AtLeastOne] = 4  # the best of a generation, which have offspring in the next
     elites: Annotated[int, AtLeastOne] = 1  # the best of a generation, which are evaluated again in the next
 
@@ -34,9 +31,8 @@ class GAConfig(AlgorithmConfig):
         return self.parents
 
     def check(self) -> None:
-        """Refuse more parents than members, more elites than parents, and a floor above where sigma starts."""
+        """Refuse more parents than members, more elites than parents."""
         super().check()
-        schedule.check(self, "sigma")
         if self.parents > self.population_size:
             expected = f"at most algorithm.population_size, which is {self.population_size}"
             raise refusal("algorithm.parents", self.parents, expected)
@@ -76,14 +72,11 @@ class GA(Algorithm):
     Config = GAConfig
     config: GAConfig
     title = "GA"
-    saved = ("sigma",)
     sigma: float
 
     @accepts(_Arguments)
     def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
         super().__init__(theta, table, **settings)
-        self._sigmas = Schedule.of(self.config, "sigma")
-        self.sigma = self._sigmas.start
         self._origin = self.theta.copy()
         self._center = Lineage.none()
         self._lineages = [Lineage.none()]  # of the parents, the best one first
@@ -108,7 +101,6 @@ class GA(Algorithm):
             candidates = order[order < self._elites]
             self._settle(population, int(candidates[0] if len(candidates) else order[0]))
             self._select(population, order[: self.config.parents].tolist())
-        self.sigma = self._sigmas.next(self.sigma)
 
     def _settle(self, population: Population, member: int) -> None:
         """Make a member the center."""

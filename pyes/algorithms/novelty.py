@@ -10,13 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms import optimizers, schedule
+from pyes.algorithms import optimizers
 from pyes.algorithms.archive import Archive
 from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
 from pyes.algorithms.gradient import estimate_gradient
 from pyes.algorithms.population import Population
-from pyes.algorithms.schedule import Schedule
-from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerConfig, Positive, Range, Share
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerConfig, Positive, Range, Scheduled, Share
 from pyes.config.registry import ALGORITHMS
 from pyes.errors import ConfigError
 from pyes.numerics import shaping, streams
@@ -33,13 +32,9 @@ class NoveltyConfig(AlgorithmConfig):
     optimized = True
     needs_behaviours = True
 
-    sigma: Annotated[float, Positive] = 0.3
-    sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
-    sigma_min: Annotated[float, NotNegative] = 0.0
-    learning_rate: Annotated[float, Positive] = 0.1
-    learning_rate_decay: Annotated[float, Share] = 1.0  # factor a generation
-    learning_rate_min: Annotated[float, NotNegative] = 0.0
-    weight_decay: Annotated[float, NotNegative] = 0.0
+    sigma: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.3
+    learning_rate: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.1
+    weight_decay: Annotated[float | str, Scheduled(NotNegative)] = 0.0
     weight_decay_mode: Literal["decoupled", "classic"] = "decoupled"
     mirrored: bool = True  # members 2k and 2k + 1 are center + sigma * eps and center - sigma * eps
     parents: Annotated[int, AtLeastOne] = 5  # centers, of which one moves in a generation
@@ -62,11 +57,6 @@ class NoveltyConfig(AlgorithmConfig):
     def is_fixed(self, key: str) -> bool:
         """Return whether a run cannot go on with another value: each center has a state of its own."""
         return key == "parents"
-
-    def check(self) -> None:
-        """Refuse floors above where the schedules start."""
-        super().check()
-        schedule.check(self, "sigma", "learning_rate")
 
 
 class NoveltySearch(Algorithm):
@@ -95,10 +85,11 @@ class NoveltySearch(Algorithm):
 
     config: NoveltyConfig
     saved: ClassVar[tuple[str, ...]] = (
-        "sigma", "learning_rate", "_centers", "_archive", "_unseen", "_own_returns", "_own_behaviours",
+        "_centers", "_archive", "_unseen", "_own_returns", "_own_behaviours",
     )  # fmt: skip
     sigma: float
     learning_rate: float
+    weight_decay: float
     #: Weight of the returns; the rest is that of novelty.
     return_weight: float
 
@@ -112,8 +103,6 @@ class NoveltySearch(Algorithm):
     ) -> None:
         super().__init__(theta, table, **settings)
         config, dim = self.config, len(self.theta)
-        self._sigmas, self._learning_rates = Schedule.of(config, "sigma"), Schedule.of(config, "learning_rate")
-        self.sigma, self.learning_rate = self._sigmas.start, self._learning_rates.start
         self.gradient_norm = 0.0
         self._gradient = np.empty_like(self.theta)
         self._centers = self._starts(config.parents)
@@ -127,7 +116,7 @@ class NoveltySearch(Algorithm):
     def _starts(self, count: int) -> NDArray[np.float32]:
         """Return where the centers begin: float32 (count, dim)."""
         offsets = streams.starts(self._seed, count, self._bound)
-        scales = np.full(count, self._sigmas.start, np.float32)
+        scales = np.full(count, self.sigma, np.float32)
         scales[0] = 0
         population, centers = (
             Population.around(0, self.theta, offsets, scales),
@@ -162,7 +151,13 @@ class NoveltySearch(Algorithm):
             return int(share * count)
         return min(int(np.searchsorted(bounds, share * bounds[-1], side="right")), count - 1)
 
-    def tell(self, returns: NDArray[np.float64] | list[float], behaviours: NDArray[np.float32] | None = None) -> None:
+    def tell(
+        self,
+        returns: NDArray[np.float64] | list[float],
+        behaviours: NDArray[np.float32] | None = None,
+        *,
+        timesteps: int | None = None,
+    ) -> None:
         """Learn from the returns and behaviours of all members, in member order, and go on to the next generation.
 
         Parameters
@@ -182,7 +177,7 @@ class NoveltySearch(Algorithm):
         if self._told is None or self._told.ndim != 2 or len(self._told) != size:
             got = "None" if self._told is None else f"shape {self._told.shape}"
             raise ValueError(f"behaviours: got {got}, expected ({size}, numbers of a behaviour), one row a member")
-        super().tell(returns)
+        super().tell(returns, timesteps=timesteps)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         assert self._told is not None
@@ -214,10 +209,9 @@ class NoveltySearch(Algorithm):
             self._centers[chosen],
             self._gradient,
             self.learning_rate,
-            config.weight_decay,
+            self.weight_decay,
             config.weight_decay_mode,
         )
-        self.sigma, self.learning_rate = self._sigmas.next(self.sigma), self._learning_rates.next(self.learning_rate)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that is needed to go on, as arrays and numbers; a copy."""

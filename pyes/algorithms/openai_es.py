@@ -6,12 +6,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms import optimizers, schedule
+from pyes.algorithms import optimizers
 from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
 from pyes.algorithms.gradient import estimate_gradient
 from pyes.algorithms.population import Population
-from pyes.algorithms.schedule import Schedule
-from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerConfig, Positive, Section, Share
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerConfig, Positive, Scheduled, Section
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import shaping
 from pyes.numerics.noise import NoiseTable
@@ -35,13 +34,9 @@ class OpenAIESConfig(AlgorithmConfig):
     optimized = True
 
     name: Literal["openai_es"] = "openai_es"
-    sigma: Annotated[float, Positive] = 0.3
-    sigma_decay: Annotated[float, Share] = 1.0  # factor a generation
-    sigma_min: Annotated[float, NotNegative] = 0.0
-    learning_rate: Annotated[float, Positive] = 0.1
-    learning_rate_decay: Annotated[float, Share] = 1.0  # factor a generation
-    learning_rate_min: Annotated[float, NotNegative] = 0.0
-    weight_decay: Annotated[float, NotNegative] = 0.0
+    sigma: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.3
+    learning_rate: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.1
+    weight_decay: Annotated[float | str, Scheduled(NotNegative)] = 0.0
     weight_decay_mode: Literal["decoupled", "classic"] = "decoupled"
     mirrored: bool = True  # members 2k and 2k + 1 are theta + sigma * eps and theta - sigma * eps
     shaping: Literal["centered_ranks", "z_score", "none"] = "centered_ranks"
@@ -51,11 +46,6 @@ class OpenAIESConfig(AlgorithmConfig):
     def pairs(self) -> bool:
         """Whether members 2k and 2k + 1 are a mirrored pair."""
         return self.mirrored
-
-    def check(self) -> None:
-        """Refuse floors above where the schedules start."""
-        super().check()
-        schedule.check(self, "sigma", "learning_rate")
 
 
 @dataclass(frozen=True)
@@ -89,9 +79,10 @@ class OpenAIES(Algorithm):
     Config = OpenAIESConfig
     config: OpenAIESConfig
     title = "OpenAI-ES"
-    saved = ("sigma", "learning_rate", "_age", "_optimizer")
+    saved = ("_optimizer",)
     sigma: float
     learning_rate: float
+    weight_decay: float
 
     @accepts(_Arguments)
     def __init__(
@@ -104,8 +95,6 @@ class OpenAIES(Algorithm):
     ) -> None:
         super().__init__(theta, table, **settings)
         self._optimizer_config = optimizer or OptimizerConfig()
-        self._sigmas = Schedule.of(self.config, "sigma")
-        self._learning_rates = Schedule.of(self.config, "learning_rate")
         self._start, self._gradient = self.theta.copy(), np.empty_like(self.theta)
         self.gradient_norm = 0.0
         self._begin()
@@ -114,16 +103,15 @@ class OpenAIES(Algorithm):
         """Begin an attempt: everything is as at the start except the noise, which never repeats."""
         self.theta[:] = self._start
         self._optimizer = optimizers.make(self._optimizer_config, len(self.theta))
-        self.sigma, self.learning_rate = self._sigmas.start, self._learning_rates.start
-        self._age = 0  # generations of the attempt
 
     def _draw(self) -> Population:
         return self.perturbed(self.sigma, mirrored=self.config.mirrored)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         config = self.config
-        if self._age == config.restart.after and shaping.mean(returns) < config.restart.below:
+        if self.generation - self._attempt[0] == config.restart.after and shaping.mean(returns) < config.restart.below:
             self._begin()
+            self._restarted = True
             return
         weights = shaping.SHAPINGS[config.shaping](returns)
         estimate_gradient(self._table, population.offsets, weights, self._gradient, self._threads, config.mirrored)
@@ -133,8 +121,6 @@ class OpenAIES(Algorithm):
             self.theta,
             self._gradient,
             self.learning_rate,
-            config.weight_decay,
+            self.weight_decay,
             config.weight_decay_mode,
         )
-        self.sigma, self.learning_rate = self._sigmas.next(self.sigma), self._learning_rates.next(self.learning_rate)
-        self._age += 1

@@ -10,7 +10,7 @@ from pyes import _core
 from pyes.algorithms import optimizers
 from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
 from pyes.algorithms.population import Population
-from pyes.config import AlgorithmConfig, NotNegative, OptimizerConfig, Positive, Range
+from pyes.config import AlgorithmConfig, NotNegative, OptimizerConfig, Positive, Range, Scheduled
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
@@ -30,7 +30,7 @@ class PGPEConfig(AlgorithmConfig):
     sigma: Annotated[float, Positive] = 0.3  # of every parameter, at first
     sigma_learning_rate: Annotated[float, NotNegative] = 0.1
     sigma_max_change: Annotated[float, Range(0, 1, open_maximum=True)] = 0.2  # share of sigma, a generation
-    learning_rate: Annotated[float, Positive] = 0.15
+    learning_rate: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.15
     shaping: Literal["centered_ranks", "z_score", "none"] = "centered_ranks"
 
 
@@ -66,6 +66,7 @@ class PGPE(Algorithm):
     config: PGPEConfig
     title = "PGPE"
     saved = ("_optimizer",)
+    learning_rate: float
 
     @accepts(_Arguments)
     def __init__(
@@ -78,7 +79,6 @@ class PGPE(Algorithm):
     ) -> None:
         super().__init__(theta, table, **settings)
         self._optimizer = optimizers.make(optimizer or OptimizerConfig(name="clipup"), len(self.theta))
-        self.learning_rate = self.config.learning_rate
         self.gradient_norm = 0.0
         self.deviation = np.full_like(self.theta, self.config.sigma)
         self._gradient, self._deviation_gradient = np.empty_like(self.theta), np.empty_like(self.theta)
@@ -107,7 +107,7 @@ class PGPE(Algorithm):
         )
         self._gradient *= self.deviation
         self.gradient_norm = float(np.linalg.norm(self._gradient))
-        self._optimizer.step(self.theta, self._gradient, self.config.learning_rate, 0.0)
+        self._optimizer.step(self.theta, self._gradient, self.learning_rate, 0.0)
         _core.deviation_step(
             self.deviation, self._deviation_gradient, config.sigma_learning_rate, config.sigma_max_change
         )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyes import _core
 from pyes.algorithms.base import Algorithm, Common, Vector, accepts
 from pyes.algorithms.population import Population
-from pyes.config import AlgorithmConfig, NotNegative, Positive
+from pyes.config import AlgorithmConfig, NotNegative, Positive, Scheduled
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
@@ -25,7 +25,7 @@ class SNESConfig(AlgorithmConfig):
 
     name: Literal["snes"] = "snes"
     sigma: Annotated[float, Positive] = 0.3  # of every parameter, at first
-    learning_rate: Annotated[float, Positive] = 1.0  # of theta, in units of sigma
+    learning_rate: Annotated[float | str, Scheduled(Positive, norm=True)] = 1.0  # of theta, in units of sigma
     sigma_learning_rate: Annotated[float, NotNegative] | None = None  # None: (3 + ln dim) / (5 sqrt dim)
 
 
@@ -56,11 +56,11 @@ class SNES(Algorithm):
     Config = SNESConfig
     config: SNESConfig
     title = "SNES"
+    learning_rate: float
 
     @accepts(_Arguments)
     def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
         super().__init__(theta, table, **settings)
-        self.learning_rate = self.config.learning_rate
         self.gradient_norm = 0.0
         self.deviation = np.full_like(self.theta, self.config.sigma)
         self._gradient, self._deviation_gradient = np.empty_like(self.theta), np.empty_like(self.theta)
@@ -93,7 +93,7 @@ class SNES(Algorithm):
             self.deviation,
             self._gradient,
             self._deviation_gradient,
-            self.config.learning_rate,
+            self.learning_rate,
             self._sigma_learning_rate,
         )
 

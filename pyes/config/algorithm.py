@@ -73,15 +73,9 @@ class AlgorithmConfig(Section):
         return False
 
     def starts(self, before: "AlgorithmConfig") -> dict[str, Any]:
-        """Return the new value of each setting that has changed or whose schedule has changed."""
-        return {
-            each.name: getattr(self, each.name)
-            for each in fields(self)
-            if any(
-                getattr(self, key, None) != getattr(before, key, None)
-                for key in (each.name, f"{each.name}_decay", f"{each.name}_min")
-            )
-        }
+        """Return the new value of each setting that has changed."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {key: value for key, value in values.items() if value != getattr(before, key, None)}
 
     def check(self) -> None:
         """Reject an odd mirrored population."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Union
 
+from pyes.config.schedule import Schedule, ScheduleError
 from pyes.errors import ConfigError
 from pyes.system.text import literal
 
@@ -47,6 +48,52 @@ NotNegative = Range(minimum=0)
 AtLeastOne = Range(minimum=1)
 Share = Range(minimum=0, maximum=1, open_minimum=True)
 Seed = Range(minimum=0, maximum=2**64 - 1)
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """Allowed range of all values of a number that may be a schedule.
+
+    Attributes
+    ----------
+    range : Range
+        Of every value that the schedule takes.
+    norm : bool
+        Whether it may follow the norm of theta.
+    """
+
+    range: Range
+    norm: bool = False
+
+    def __contains__(self, value: float | str) -> bool:
+        """Whether every value of a schedule lies in the range."""
+        return not self._problem(value)
+
+    def describe(self, value: object) -> str:
+        """Return what is expected instead of a value."""
+        allowed = f"a finite number {self.range}"
+        problem = self._problem(value) if isinstance(value, str) else ""
+        return f"{allowed}, or {problem or _SCHEDULE}"
+
+    def _problem(self, value: float | str) -> str:
+        try:
+            schedule = Schedule.parse(value)
+        except ScheduleError as error:
+            return str(error)
+        if schedule.kind == "norm" and not self.norm:
+            return f"{_SCHEDULE}; only sigma and learning_rate follow a norm"
+        ends = (schedule.smallest,) if schedule.kind == "norm" else (schedule.smallest, schedule.largest)
+        return "" if all(each in self.range for each in ends) else f"{_SCHEDULE} with all values {self.range}"
+
+
+_SCHEDULE = "a schedule, as 'linear 0.3 to 0.05 in 2e6 timesteps'"
+
+
+def schedules(config: "Section") -> dict[str, Schedule]:
+    """Return the schedule of each field that may have one."""
+    metadata = {name: typing.get_args(hint)[1:] for name, hint in _hints(type(config)).items()}
+    names = [name for name, each in metadata.items() if each and isinstance(each[0], Scheduled)]
+    return {name: Schedule.parse(getattr(config, name)) for name in names}
 
 
 @dataclass(frozen=True)
@@ -136,7 +183,7 @@ def parse(hint: Any, value: Any, path: str) -> Any:
         return _parse_section(hint, value, path)
     parsed = _match(hint, value)
     if parsed is _MISMATCH:
-        raise refusal(path, value, _describe(hint))
+        raise refusal(path, value, _describe(hint, value))
     return parsed
 
 
@@ -193,9 +240,11 @@ def _match_scalar(hint: Any, value: Any) -> Any:
     return int(value) if value == int(value) else _MISMATCH  # accepts 1e6
 
 
-def _describe(hint: Any) -> str:
-    """Return what an annotation allows, in words."""
+def _describe(hint: Any, value: object = None) -> str:
+    """Return what an annotation allows, in words; of a schedule, what is wrong with ``value``."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated and isinstance(arguments[1], Scheduled):
+        return arguments[1].describe(value)
     if origin is Annotated:
         return f"{_describe(arguments[0])} {arguments[1]}"
     if origin in (Union, types.UnionType):

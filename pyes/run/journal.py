@@ -34,8 +34,9 @@ from pyes.errors import ConfigError, JournalError
 from pyes.system.files import AppendFile, what_to_try
 from pyes.system.lifetime import Closing
 
-#: Since format 2, the initial parameters of compiled networks come from pyes' own streams.
-FORMAT = 2
+#: Since format 2, the initial parameters of compiled networks come from pyes' own streams;
+#: since format 3, sigma and the learning rate follow schedules of the progress.
+FORMAT = 3
 
 _MAGIC = b"pyesjnl" + bytes([FORMAT])
 _FIELDS = struct.Struct("<IBI")
@@ -289,6 +290,11 @@ class _Reader:
                 raise JournalError(
                     f"{self._path} has format 1, expected {FORMAT}: pyes 0.1.0 made it and began with parameters that "
                     "torch drew; read it with pip install pyes-rl==0.1.0, or start the run again"
+                )
+            if magic[-1] < FORMAT:
+                raise JournalError(
+                    f"{self._path} has format {magic[-1]}, expected {FORMAT}: its sigma and learning rate had other "
+                    "settings; start the run again"
                 )
             raise JournalError(f"{self._path} has format {magic[-1]}, expected {FORMAT}; update pyes-rl to read it")
         raise JournalError(f"{self._path} is no journal of a pyes run; restore it from a copy")

@@ -323,7 +323,7 @@ class RunState:
         # Only the algorithm sees the offset; all reported returns are the task's own.
         returns = record.returns + offset * lengths / episodes
         behaviours = None if record.behaviours is None else record.behaviours.reshape(len(returns), -1)
-        self.algorithm.tell(returns, behaviours)
+        self.algorithm.tell(returns, behaviours, timesteps=int(lengths.sum()))
         self.limit.update(lengths, episodes)
         self.averaging.update(record.agreement)
         config = self.setup.config

@@ -17,7 +17,11 @@ def table():
 @pytest.mark.parametrize("top", [None, 4])
 def test_equals_a_plain_numpy_implementation(table, top):
     """Twenty generations on a noisy quadratic against the paper's algorithm 2, with weight decay."""
-    settings = {"population_size": 20, "sigma": 0.1, "learning_rate": 0.05, "learning_rate_decay": 0.98}
+    settings = {
+        "population_size": 20,
+        "sigma": 0.1,
+        "learning_rate": "exponential 0.05 to 0.006630978 in 100 generations",
+    }
     settings["weight_decay"] = 0.3
     ars, theta, rate = pyes.ARS(np.ones(12), table, seed=4, top=top, **settings), np.ones(12), 0.05
     function, same = noisy_quadratic(), noisy_quadratic()
@@ -36,7 +40,12 @@ def test_equals_a_plain_numpy_implementation(table, top):
 @pytest.mark.slow
 @pytest.mark.parametrize(("function", "value"), [(functions.sphere, -1e-4), (functions.ellipsoid, -1e-3)])
 def test_solves(table, function, value):
-    settings = {"population_size": 16, "top": 4, "sigma": 0.05, "learning_rate": 0.1, "learning_rate_decay": 0.98}
+    settings = {
+        "population_size": 16,
+        "top": 4,
+        "sigma": 0.05,
+        "learning_rate": "exponential 0.1 to 0.01326196 in 100 generations",
+    }
     check_solves(lambda seed: pyes.ARS(np.ones(5), table, seed=seed, **settings), function, value, generations=120)
 
 
@@ -63,7 +72,7 @@ def test_theta_stays_when_all_returns_are_equal(table):
         ),
         ({"population_size": 6, "top": 4}, "algorithm.top: got 4, expected at most 3, the mirrored pairs of algorithm"),
         ({"top": 0}, "algorithm.top: got 0, expected an integer >= 1 or null"),
-        ({"sigma_min": 1.0}, "algorithm.sigma_min: got 1.0, expected at most algorithm.sigma, which is 0.05"),
+        ({"sigma": "linear 1 to 0 in 9 generations"}, "with all values > 0"),
     ],
 )
 def test_impossible_settings_are_refused(table, settings, message):

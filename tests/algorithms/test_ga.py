@@ -11,7 +11,12 @@ from pyes.errors import ConfigError
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable
 
-SETTINGS = {"population_size": 24, "sigma": 0.2, "sigma_decay": 0.99, "parents": 5, "elites": 2}
+SETTINGS = {
+    "population_size": 24,
+    "sigma": "exponential 0.2 to 0.0732064682 in 100 generations",
+    "parents": 5,
+    "elites": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +137,13 @@ def test_ga_solves_the_sphere_and_a_rotated_ellipsoid():
     for seed in range(10):
         for function in functions:
             found = pyes.maximize(
-                function, np.ones(5), "ga", generations=100, seed=seed, parents=8, sigma=0.4, sigma_decay=0.95
+                function,
+                np.ones(5),
+                "ga",
+                generations=100,
+                seed=seed,
+                parents=8,
+                sigma="exponential 0.4 to 0.00237 in 100 generations",
             )
             assert found.value > -0.02
 
@@ -144,7 +155,7 @@ def test_ga_solves_the_sphere_and_a_rotated_ellipsoid():
         ({"elites": 5}, r"algorithm\.elites: got 5, expected at most 4"),
         ({"population_size": 2, "parents": 2, "elites": 2}, r"algorithm\.elites: got 2, expected at most 1"),
         ({"elites": 0}, r"algorithm\.elites: got 0, expected an integer >= 1"),
-        ({"sigma_min": 1.0}, r"algorithm\.sigma_min: got 1\.0, expected at most algorithm\.sigma, which is 0\.1"),
+        ({"sigma": "norm 0.1"}, r"algorithm\.sigma: got 'norm 0\.1', expected a finite number > 0, or a schedule"),
     ],
 )
 def test_ga_impossible_settings_are_refused(table, settings, match):

@@ -30,7 +30,12 @@ def _noisy_quadratic(rng):
 @pytest.mark.parametrize("mode", ["decoupled", "classic"])
 def test_openai_es_equals_a_plain_numpy_implementation(table, mirrored, mode):
     """Twenty generations on a noisy quadratic against the paper's algorithm 2, written out slice by slice."""
-    settings = {"population_size": 20, "sigma": 0.1, "sigma_decay": 0.98, "learning_rate": 0.05, "weight_decay": 0.01}
+    settings = {
+        "population_size": 20,
+        "sigma": "exponential 0.1 to 0.01326196 in 100 generations",
+        "learning_rate": 0.05,
+        "weight_decay": 0.01,
+    }
     es = OpenAIES(np.ones(12), table, seed=4, mirrored=mirrored, weight_decay_mode=mode, **settings)
     theta, m, v = np.ones(12), np.zeros(12), np.zeros(12)
     function, same = (_noisy_quadratic(np.random.default_rng(1)) for _ in range(2))
@@ -60,28 +65,41 @@ def test_openai_es_solves_the_sphere(table, optimizer):
     rates = {"adam": 0.05, "sgd": 0.3, "clipup": 0.05}
     for seed in range(3):
         es = OpenAIES(
-            np.full(10, 2.0), table, seed=seed, population_size=40, sigma=0.1, learning_rate=rates[optimizer],
-            learning_rate_decay=0.98, optimizer=OptimizerConfig(name=optimizer),
+            np.full(10, 2.0), table, seed=seed, population_size=40, sigma=0.1,
+            learning_rate=f"exponential {rates[optimizer]} to {rates[optimizer] * 0.98**300} in 300 generations",
+            optimizer=OptimizerConfig(name=optimizer),
         )  # fmt: skip
         theta = _run(es, lambda theta: -float((theta**2).sum()), 300)
         assert (theta**2).sum() < 0.05
 
 
-def test_schedules_stop_at_their_floors(table):
+def test_scheduled_settings_have_their_values_in_every_generation(table):
     es = OpenAIES(
-        np.zeros(2), table, population_size=2, sigma=1.0, sigma_decay=0.5, sigma_min=0.3, learning_rate=1.0,
-        learning_rate_decay=0.1, learning_rate_min=0.05,
+        np.full(2, 3.0), table, population_size=2, sigma="linear 1 to 0.5 in 2 generations",
+        learning_rate="steps 1 then 0.5 at 20 timesteps", weight_decay="linear 0.5 to 0 in 20 timesteps",
     )  # fmt: skip
     seen = []
     for _ in range(4):
-        seen.append((es.sigma, es.learning_rate))
-        es.tell([0.0, 0.0])
-    assert [sigma for sigma, _ in seen] == [1.0, 0.5, 0.3, 0.3]
-    assert [rate for _, rate in seen] == [1.0, 0.1, 0.05, 0.05]
+        seen.append((es.sigma, es.learning_rate, es.weight_decay))
+        es.tell([0.0, 0.0], timesteps=10)
+    assert seen == [(1.0, 1.0, 0.5), (0.75, 1.0, 0.25), (0.5, 0.5, 0.0), (0.5, 0.5, 0.0)]
+    assert es.timesteps == 40
+
+
+def test_sigma_follows_the_root_mean_square_of_theta(table):
+    es = OpenAIES(np.array([3.0, 4.0, 0.0, 0.0]), table, population_size=2, sigma="norm 0.1 at least 0.02")
+    assert es.sigma == pytest.approx(0.25)
+    es.tell([1.0, 2.0])
+    assert es.sigma == pytest.approx(0.1 * np.sqrt(np.mean(es.theta.astype(float) ** 2)))
+    assert OpenAIES(np.zeros(4), table, population_size=2, sigma="norm 0.1 at least 0.02").sigma == 0.02
 
 
 def test_an_attempt_that_has_come_to_nothing_begins_again_with_other_noise(table):
-    settings = {"population_size": 10, "sigma_decay": 0.9, "learning_rate_decay": 0.9}
+    settings = {
+        "population_size": 10,
+        "sigma": "linear 0.3 to 0.1 in 5 generations",
+        "learning_rate": "steps 0.1 then 0.05 at 15 timesteps",
+    }
     es = OpenAIES(np.ones(8), table, restart={"after": 3, "below": -1.0}, **settings)
     free = OpenAIES(np.ones(8), table, **settings)
     first = es.ask().offsets
@@ -101,7 +119,7 @@ def test_an_attempt_that_has_come_to_nothing_begins_again_with_other_noise(table
             resumed.load_state_dict(es.state_dict())
             es = resumed
         es.tell(np.arange(10.0))
-    assert es.sigma == pytest.approx(0.3 * 0.9**5)
+    assert (es.sigma, es.learning_rate) == (0.1, 0.05)
 
 
 @pytest.mark.parametrize(

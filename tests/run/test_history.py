@@ -16,7 +16,7 @@ from pyes.system.packing import theta_hash
 
 TINY = {
     "task": {"env_id": "CartPole-v1", "max_timesteps": 30, "normalize_observations": True},
-    "algorithm": {"population_size": 6, "sigma_decay": 0.9},
+    "algorithm": {"population_size": 6, "sigma": "exponential 0.3 to 0.1 in 10 generations"},
     "episode_limit": {"initial": 5},
     "network": {"name": "mlp", "hidden": [4]},
     "generations": 6,
@@ -82,7 +82,7 @@ def test_seek_finds_every_generation_in_any_order(run, history):
 
 
 def test_seek_stands_behind_a_change_of_settings(history):
-    assert history.seek(5).setup.config.algorithm.sigma == 0.3
+    assert history.seek(5).setup.config.algorithm.sigma == "exponential 0.3 to 0.1 in 10 generations"
     state = history.seek(6)
     assert (state.setup.config.algorithm.sigma, state.algorithm.sigma) == (0.05, 0.05)
     assert state.setup.config.optimizer.name == "sgd"

@@ -178,7 +178,8 @@ def test_records_in_another_order_are_damage(tmp_path):
     ("data", "expected"),
     [
         (b"generation,timesteps\n0,10\n", "is no journal of a pyes run"),
-        (b"pyesjnl\x63 and more", "has format 99, expected 2; update pyes-rl"),
+        (b"pyesjnl\x63 and more", "has format 99, expected 3; update pyes-rl"),
+        (b"pyesjnl\x02 and more", "has format 2, expected 3: its sigma and learning rate had other settings"),
     ],
 )
 def test_a_foreign_or_newer_file_is_refused_in_one_line(data, expected, tmp_path):
@@ -194,7 +195,7 @@ def test_the_first_format_is_refused_in_one_line_that_says_what_reads_it():
     with pytest.raises(JournalError) as error:
         journal.read(path)
     assert str(error.value) == (
-        f"{path} has format 1, expected 2: pyes 0.1.0 made it and began with parameters that torch drew; "
+        f"{path} has format 1, expected 3: pyes 0.1.0 made it and began with parameters that torch drew; "
         "read it with pip install pyes-rl==0.1.0, or start the run again"
     )
 
