@@ -200,7 +200,7 @@ class _Loop:
         evaluation = self._evaluate_if_due(row, stopped_by)
         if evaluation is not None:
             row.eval_return_mean, row.eval_return_std = evaluation
-            self._advise(self._advice.of_evaluation(*evaluation, row.episode_limit))
+            self._advise(self._advice.of_evaluation(*evaluation, self._state.setup.interface.max_timesteps))
         row.seconds = self._seconds()
         best = run.metrics.best_evaluation
         run.metrics.write(row)

@@ -53,6 +53,14 @@ def test_run_leaves_what_it_promises(tmp_path, learning_curves):
     assert theta_hash(pyes.load(tmp_path / "run").theta) == rows[-1]["theta_hash"]
 
 
+def test_evaluations_are_judged_by_their_own_limit_of_timesteps(tmp_path, monkeypatch):
+    limits = []
+    monkeypatch.setattr(loop.Advice, "of_evaluation", lambda self, mean, std, limit: limits.append(limit) or [])
+    task = {"env_id": "CartPole-v1", "max_timesteps": "steps 5 then 40 at 99 generations"}
+    _train(tmp_path / "run", task=task, cluster={"name": "inline"})
+    assert limits == [40] * 3
+
+
 def test_training_learns(tmp_path):
     result = _train(tmp_path / "run", generations=60, algorithm={"population_size": 32}, evaluation={"every": 60})
     rows = read_rows(tmp_path / "run" / "metrics.csv")
