@@ -125,7 +125,7 @@ def _plan(seed: int, dim: int, config: AlgorithmConfig) -> Plan:
     return Plan(
         seed=seed,
         dim=dim,
-        capacity=config.capacity(config.population_size),
+        capacity=config.capacity(config.population_max),
         episodes=1,
         observation_size=0,
         statistics_rows=0,

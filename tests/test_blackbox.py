@@ -35,6 +35,12 @@ def test_maximize_says_why_when_everything_fails():
         pyes.maximize(lambda theta: 1 / 0, np.zeros(3), population_size=4)
 
 
+def test_maximize_takes_schedules_with_any_number_of_workers():
+    settings = SETTINGS | {"generations": 9, "population_size": "steps 4 then 20 at 30 timesteps"}
+    found = [pyes.maximize(_paraboloid, np.zeros(3), workers=workers, **settings) for workers in (1, 2)]
+    np.testing.assert_array_equal(found[0].theta, found[1].theta)
+
+
 def test_maximize_refuses_impossible_settings():
     with pytest.raises(ConfigError, match="population_size"):
         pyes.maximize(_paraboloid, np.zeros(3), population_size=3)

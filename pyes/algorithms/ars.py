@@ -34,8 +34,8 @@ class ARSConfig(AlgorithmConfig):
     def check(self) -> None:
         """Refuse to keep more pairs than there are."""
         super().check()
-        if self.top is not None and self.top > self.population_size // 2:
-            expected = f"at most {self.population_size // 2}, the mirrored pairs of algorithm.population_size"
+        if self.top is not None and self.top > self.population_min // 2:
+            expected = f"at most {self.population_min // 2}, the mirrored pairs of algorithm.population_size"
             raise refusal("algorithm.top", self.top, expected)
 
 

@@ -87,7 +87,7 @@ class Algorithm(ABC):
     timesteps : int
         Told so far: what schedules count.
     population_size : int
-        Members of that generation; may be changed between generations where `Config.grows`.
+        Members of that generation; may be changed between generations where `Config.grows` and it has no schedule.
     sigma, learning_rate, gradient_norm : float or None
         For the metrics; None where the algorithm has none.
 
@@ -123,11 +123,13 @@ class Algorithm(ABC):
         self.config = parse(self.Config, settings, AlgorithmConfig.PATH)
         self.theta = np.array(theta, np.float32)
         self.generation = 0
-        self.population_size: int = self.config.population_size
+        self.population_size = self.config.population_min
         self._seed, self._threads = seed, threads
         self.timesteps = 0
         self._attempt = (0, 0)  # generation and timesteps at which the schedules began
         self._schedules = schedules(self.config)
+        if isinstance(self.config.population_size, int):
+            self._schedules.pop("population_size", None)  # a run may let it grow
         self._adjust()
         self._population: Population | None = None
         if self.config.on_table:
@@ -188,13 +190,18 @@ class Algorithm(ABC):
             self._attempt, self._restarted = (self.generation, self.timesteps), False
         self._adjust()
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Generations and timesteps that schedules count: those of the attempt, where a search can begin again."""
+        return self.generation - self._attempt[0], self.timesteps - self._attempt[1]
+
     def _adjust(self) -> None:
         """Give each scheduled setting its value in the current generation."""
-        generation, timesteps = self.generation - self._attempt[0], self.timesteps - self._attempt[1]
         norms = [each for each in self._schedules.values() if each.kind == "norm"]
         rms = root_mean_square(self.theta) if norms else 0.0
         for name, each in self._schedules.items():
-            setattr(self, name, each.at(generation, timesteps, rms))
+            value = each.at(*self.progress, rms)
+            setattr(self, name, self.config.size_of(value) if name == "population_size" else value)
 
     def _check_finite(self) -> None:
         for name in ("theta", "deviation"):

@@ -33,11 +33,12 @@ class GAConfig(AlgorithmConfig):
     def check(self) -> None:
         """Refuse more parents than members, more elites than parents."""
         super().check()
-        if self.parents > self.population_size:
-            expected = f"at most algorithm.population_size, which is {self.population_size}"
+        size = self.population_min
+        if self.parents > size:
+            expected = f"at most algorithm.population_size, which is {size}"
             raise refusal("algorithm.parents", self.parents, expected)
-        if self.elites > self.parents or self.elites == self.population_size:
-            most = min(self.parents, self.population_size - 1)
+        if self.elites > self.parents or self.elites == size:
+            most = min(self.parents, size - 1)
             expected = f"at most {most}: elites are parents, and not the whole population"
             raise refusal("algorithm.elites", self.elites, expected)
 

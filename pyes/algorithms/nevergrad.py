@@ -85,11 +85,11 @@ class Nevergrad(LibraryAlgorithm):
         if config.init == "theta":
             space = nevergrad.p.Array(init=start).set_mutation(sigma=config.sigma)
         space.random_state = generator
-        make = _sized(registry[config.optimizer], config.population_size)
-        self._optimizer = make(space, budget=config.budget, num_workers=config.population_size)
+        make = _sized(registry[config.optimizer], self.population_size)
+        self._optimizer = make(space, budget=config.budget, num_workers=self.population_size)
 
     def _points(self) -> NDArray[np.float64]:
-        self._asked = [self._optimizer.ask() for _ in range(self.config.population_size)]
+        self._asked = [self._optimizer.ask() for _ in range(self.population_size)]
         return np.stack([candidate.value for candidate in self._asked])
 
     def _minimize(self, losses: NDArray[np.float64]) -> Vector:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal
 
 from pyes.config.registry import ALGORITHMS
-from pyes.config.section import Positive, Range, Section, parse, refusal
+from pyes.config.schedule import Schedule, nearest
+from pyes.config.section import Positive, Range, Scheduled, Section, parse, refusal
 from pyes.errors import ConfigError
 from pyes.system.text import literal
 
@@ -44,7 +45,8 @@ class AlgorithmConfig(Section):
 
     name: str = ""
     factory: str | None = None  # PACKAGE:CLASS of an algorithm of the user's own
-    population_size: Annotated[int, Range(minimum=2)] = 40  # members evaluated, mirrored ones counted
+    #: Members evaluated, mirrored ones counted; a schedule only where it ``grows``.
+    population_size: Annotated[int | str, Scheduled(Range(minimum=2), whole=True)] = 40
 
     @classmethod
     def kind(cls, values: Mapping[str, Any]) -> type[Section]:
@@ -59,6 +61,20 @@ class AlgorithmConfig(Section):
         """Whether members 2k and 2k + 1 are a mirrored pair."""
         return False
 
+    @property
+    def population_min(self) -> int:
+        """Smallest population size that the settings lead to; the only one unless it is scheduled."""
+        return self.size_of(Schedule.parse(self.population_size).smallest)
+
+    @property
+    def population_max(self) -> int:
+        """Largest population size that the settings lead to, growth not counted."""
+        return self.size_of(Schedule.parse(self.population_size).largest)
+
+    def size_of(self, value: float) -> int:
+        """Return the population size for a value of its schedule: in whole pairs where members are mirrored."""
+        return nearest(value, 2 if self.pairs and isinstance(self.population_size, str) else 1)
+
     def capacity(self, population_size: int) -> int:
         """Return the maximum number of members in a generation with this population size."""
         return population_size
@@ -66,7 +82,7 @@ class AlgorithmConfig(Section):
     @property
     def bases(self) -> int:
         """Maximum number of bases of a generation's members; see `pyes.Population`."""
-        return 1 if self.on_table else self.population_size
+        return 1 if self.on_table else self.population_max
 
     def is_fixed(self, key: str) -> bool:
         """Return whether a setting cannot change when a run is resumed, not even with ``force=true``."""
@@ -78,8 +94,12 @@ class AlgorithmConfig(Section):
         return {key: value for key, value in values.items() if value != getattr(before, key, None)}
 
     def check(self) -> None:
-        """Reject an odd mirrored population."""
-        self.check_even("algorithm.population_size", self.population_size)
+        """Reject an odd mirrored population, and a schedule of a population of fixed size."""
+        if isinstance(self.population_size, int):
+            self.check_even("algorithm.population_size", self.population_size)
+        elif not self.grows:
+            expected = f"an integer with {self.chosen}, whose population has a fixed size"
+            raise refusal("algorithm.population_size", self.population_size, expected)
 
     def check_even(self, key: str, population_size: int) -> None:
         """Reject an odd number of mirrored members, the value of ``key``."""

@@ -100,7 +100,7 @@ class TrainConfig(Section):
     @property
     def capacity(self) -> int:
         """Largest number of members that a generation can have."""
-        return self.algorithm.capacity(self.growth.population_max or self.algorithm.population_size)
+        return self.algorithm.capacity(self.growth.population_max or self.algorithm.population_max)
 
     def check(self) -> None:
         """Reject sections that contradict each other."""
@@ -108,6 +108,7 @@ class TrainConfig(Section):
         if self.algorithm.needs_behaviours and self.task.behaviour == "none":
             expected = f"'final_observation', 'final_position' or 'ram' with algorithm.name={self.algorithm.name}"
             raise refusal("task.behaviour", "none", expected)
+        self._check_schedules()
         self._check_averaging()
         self._check_growth()
         if self.force and self.resume is None:
@@ -115,9 +116,19 @@ class TrainConfig(Section):
         entries = self.noise.entries if self.algorithm.on_table else "auto"
         self.task.check_beside(self.network, None if entries == "auto" else entries)
 
+    def _check_schedules(self) -> None:
+        """Reject two rules for one number: a schedule, and an adaptation to the results."""
+        for key, scheduled, rule, adapts in (
+            ("task.episodes", self.task.episodes, "averaging.episodes_max", self.averaging.episodes_max),
+            ("algorithm.population_size", self.algorithm.population_size, "growth.timesteps", self.growth.timesteps),
+            ("task.max_timesteps", self.task.max_timesteps, "episode_limit.initial", self.episode_limit.initial),
+        ):
+            if isinstance(scheduled, str) and adapts is not None:
+                raise refusal(rule, adapts, f"null with a schedule of {key} (or a number as {key})")
+
     def _check_averaging(self) -> None:
         """Reject averaging with a single episode, which has no halves to compare, and a maximum below the minimum."""
-        most, episodes = self.averaging.episodes_max, self.task.episodes
+        most, episodes = self.averaging.episodes_max, self.task.most_episodes
         if most is None:
             return
         if episodes < 2:
@@ -133,8 +144,8 @@ class TrainConfig(Section):
         if not algorithm.grows:
             expected = f"null with algorithm.name={algorithm.name}, whose population has a fixed size"
             raise refusal("growth.timesteps", self.growth.timesteps, expected)
-        if most < algorithm.population_size:
-            expected = f"at least algorithm.population_size, which is {algorithm.population_size}"
+        if most < algorithm.population_max:
+            expected = f"at least algorithm.population_size, which is {algorithm.population_max}"
             raise refusal("growth.population_max", most, expected)
         algorithm.check_even("growth.population_max", most)
 

@@ -136,10 +136,23 @@ class Schedule:
 
 
 def _finite(value: float | str) -> float:
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        number = math.inf
     if not math.isfinite(number):
         raise ScheduleError(f"finite numbers: {NOTATION}")
     return number
+
+
+def nearest(value: float, step: int = 1) -> int:
+    """Return the multiple of ``step`` nearest to a value, of two the larger."""
+    return step * math.floor(value / step + 0.5)
+
+
+def most(value: int | str) -> int:
+    """Return the largest value of a setting that is an integer or a schedule of integers."""
+    return value if isinstance(value, int) else nearest(Schedule.parse(value).largest)
 
 
 def power(base: float, exponent: float) -> float:

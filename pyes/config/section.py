@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Union
 
-from pyes.config.schedule import Schedule, ScheduleError
+from pyes.config.schedule import NOTATION, Schedule, ScheduleError
 from pyes.errors import ConfigError
 from pyes.system.text import literal
 
@@ -60,10 +60,13 @@ class Scheduled:
         Of every value that the schedule takes.
     norm : bool
         Whether it may follow the norm of theta.
+    whole : bool
+        Whether the number is an integer, to which the values of a schedule are rounded.
     """
 
     range: Range
     norm: bool = False
+    whole: bool = False
 
     def __contains__(self, value: float | str) -> bool:
         """Whether every value of a schedule lies in the range."""
@@ -71,22 +74,23 @@ class Scheduled:
 
     def describe(self, value: object) -> str:
         """Return what is expected instead of a value."""
-        allowed = f"a finite number {self.range}"
+        allowed = f"{'an integer' if self.whole else 'a finite number'} {self.range}"
         problem = self._problem(value) if isinstance(value, str) else ""
-        return f"{allowed}, or {problem or _SCHEDULE}"
+        return f"{allowed}, or {problem or self._notation}"
+
+    @property
+    def _notation(self) -> str:
+        return "a schedule, as 'linear 20 to 100 in 2e6 timesteps'" if self.whole else NOTATION
 
     def _problem(self, value: float | str) -> str:
         try:
             schedule = Schedule.parse(value)
         except ScheduleError as error:
-            return str(error)
+            return self._notation if str(error) == NOTATION else str(error)
         if schedule.kind == "norm" and not self.norm:
-            return f"{_SCHEDULE}; only sigma and learning_rate follow a norm"
+            return f"{self._notation}; only sigma and learning_rate follow a norm"
         ends = (schedule.smallest,) if schedule.kind == "norm" else (schedule.smallest, schedule.largest)
-        return "" if all(each in self.range for each in ends) else f"{_SCHEDULE} with all values {self.range}"
-
-
-_SCHEDULE = "a schedule, as 'linear 0.3 to 0.05 in 2e6 timesteps'"
+        return "" if all(each in self.range for each in ends) else f"{self._notation} with all values {self.range}"
 
 
 def schedules(config: "Section") -> dict[str, Schedule]:
@@ -248,7 +252,7 @@ def _describe(hint: Any, value: object = None) -> str:
     if origin is Annotated:
         return f"{_describe(arguments[0])} {arguments[1]}"
     if origin in (Union, types.UnionType):
-        return " or ".join(_describe(option) for option in arguments)
+        return " or ".join(_describe(option, value) for option in arguments)
     if origin is Literal:
         return repr(arguments[0]) if len(arguments) == 1 else f"one of {', '.join(map(repr, arguments))}"
     if origin is tuple:

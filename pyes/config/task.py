@@ -6,11 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pyes.config.network import NetworkConfig
 from pyes.config.registry import TASKS
+from pyes.config.schedule import most
 from pyes.config.section import (
     JSON_MAPPING,
     AtLeastOne,
     NotNegative,
     Positive,
+    Scheduled,
     Section,
     Share,
     is_json,
@@ -51,8 +53,10 @@ class TaskConfig(Section):
 
     name: str = ""
     env_kwargs: dict[str, Any] = field(default_factory=dict)  # arguments of the environment or function
-    episodes: Annotated[int, AtLeastOne] = 1  # per member and generation; their mean is the member's return
-    max_timesteps: Annotated[int, AtLeastOne] | None = None  # of an episode; None: the task's own limit
+    #: Per member and generation; their mean is the member's return.
+    episodes: Annotated[int | str, Scheduled(AtLeastOne, whole=True)] = 1
+    #: Of an episode, those of training by a schedule, all others by its largest value; None: the task's own limit.
+    max_timesteps: Annotated[int | str, Scheduled(AtLeastOne, whole=True)] | None = None
 
     # Values that a run reads for every task. Without annotations these are constants, not keys, for tasks without
     # observations, actions and seeds. `EnvironmentConfig` turns them into keys.
@@ -78,6 +82,16 @@ class TaskConfig(Section):
     def title(self) -> str:
         """Name of the task: the environment's id, or the name of the function or class."""
         return getattr(self, "factory", None) or self.name
+
+    @property
+    def most_episodes(self) -> int:
+        """Largest number of episodes of a member that the settings lead to, averaging not counted."""
+        return most(self.episodes)
+
+    @property
+    def most_timesteps(self) -> int | None:
+        """Largest limit of an episode that the settings lead to; None: the task's own."""
+        return None if self.max_timesteps is None else most(self.max_timesteps)
 
     def check(self) -> None:
         """Reject the name of another kind, and arguments that are not JSON values."""

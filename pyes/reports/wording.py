@@ -130,6 +130,8 @@ def _phrase(key: str, words: str, text: str | None) -> str:
         return text or ""
     if key in _COUNTED:
         unit = _COUNTED[key]
+        if text is not None and " " in text:  # a schedule
+            return f"{unit} {text}"
         return f"no limit of {unit}" if text is None else f"{text} {unit.removesuffix('s') if text == '1' else unit}"
     if key in _SWITCHES:
         return _SWITCHES[key][text != "true"]

@@ -1,13 +1,15 @@
-"""What a run adapts to its results: the length of training episodes, their number per member, and the population.
+"""What a run adapts: the length of training episodes, their number per member, and the population.
 
-Owns three rules, each enabled by its section of the configuration. A rule uses only data of the journal, as integers or
-in sums of a fixed order, so it gives the same results on every machine and after every resume.
+Owns three rules, each enabled by its section of the configuration, and the schedules of the first two, which have
+rule or schedule, not both. A rule uses only data of the journal, as integers or in sums of a fixed order, so it gives
+the same results on every machine and after every resume.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyes.config import AlgorithmConfig, AveragingConfig, EpisodeLimitConfig, GrowthConfig
+from pyes.config.schedule import Schedule, nearest
 from pyes.numerics import shaping
 
 #: Fewer members than this have no meaningful correlation.
@@ -26,12 +28,20 @@ class EpisodeLimit:
         The initial limit, and when and by how much it grows.
     max_timesteps : int
         The task's own limit, which is never exceeded.
+    scheduled : int, str or None
+        ``task.max_timesteps``; a schedule is followed.
     """
 
-    def __init__(self, config: EpisodeLimitConfig, max_timesteps: int) -> None:
+    def __init__(self, config: EpisodeLimitConfig, max_timesteps: int, scheduled: int | str | None = None) -> None:
         self._config = config
         self._max_timesteps = max_timesteps
+        self._schedule = _schedule(scheduled)
         self.value = min(config.initial or max_timesteps, max_timesteps)
+
+    def follow(self, progress: tuple[int, int]) -> None:
+        """Take the value of the schedule, if there is one, after so many generations and timesteps."""
+        if self._schedule is not None:
+            self.value = min(nearest(self._schedule.at(*progress)), self._max_timesteps)
 
     def update(self, lengths: NDArray[np.int64], episodes: int) -> None:
         """Grow if enough members reached the limit in every one of their episodes.
@@ -59,14 +69,19 @@ class Averaging:
     ----------
     config : AveragingConfig
         When the number changes, by how much, and its maximum.
-    episodes : int
-        The number in the first generation, which is also the minimum.
+    episodes : int or str
+        The number in the first generation, which is also the minimum; a schedule is followed.
     """
 
-    def __init__(self, config: AveragingConfig, episodes: int) -> None:
+    def __init__(self, config: AveragingConfig, episodes: int | str) -> None:
         self._config = config
-        self._fewest = episodes
-        self.episodes = episodes
+        self._schedule = _schedule(episodes)
+        self._fewest = self.episodes = nearest(Schedule.parse(episodes).at(0, 0))
+
+    def follow(self, progress: tuple[int, int]) -> None:
+        """Take the number of the schedule, if there is one, after so many generations and timesteps."""
+        if self._schedule is not None:
+            self.episodes = nearest(self._schedule.at(*progress))
 
     def update(self, agreement: float | None) -> None:
         """Set the number for the next generation: higher if the halves agreed too little, else lower.
@@ -80,6 +95,10 @@ class Averaging:
             self.episodes = min(int(self.episodes * config.factor) + 1, config.episodes_max)
         else:
             self.episodes = max(int(self.episodes / config.factor), self._fewest)
+
+
+def _schedule(value: int | str | None) -> Schedule | None:
+    return Schedule.parse(value) if isinstance(value, str) else None
 
 
 def agreement(halves: NDArray[np.float64]) -> float | None:
@@ -116,9 +135,9 @@ def next_population_size(growth: GrowthConfig, algorithm: AlgorithmConfig, lengt
         Timesteps of all episodes of each member of this generation.
     """
     if growth.timesteps is None:
-        return algorithm.population_size
+        return algorithm.population_min
     assert growth.population_max is not None
     needed = -(-growth.timesteps * len(lengths) // max(1, int(lengths.sum())))
     if algorithm.pairs:
         needed += needed % 2
-    return min(max(needed, algorithm.population_size), growth.population_max)
+    return min(max(needed, algorithm.population_min), growth.population_max)

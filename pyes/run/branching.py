@@ -44,8 +44,8 @@ def _algorithm(old: RunState, new: RunState) -> dict[str, Any]:
     kept = old.algorithm.state_dict()
     starts = after.algorithm.starts(before.algorithm)
     kept |= {key: starts[key] for key in kept.keys() & starts.keys()}
-    if after.growth != before.growth:
-        kept["population_size"] = after.algorithm.population_size
+    if after.growth != before.growth or "population_size" in starts:
+        kept["population_size"] = new.algorithm.population_size
     if after.optimizer != before.optimizer and "optimizer" in kept:
         kept["optimizer"] = new.algorithm.state_dict()["optimizer"]
     return kept
@@ -54,9 +54,13 @@ def _algorithm(old: RunState, new: RunState) -> dict[str, Any]:
 def _keep_adapted(old: RunState, new: RunState) -> None:
     """Keep the adapted episode limit and number of episodes, unless their settings have changed."""
     before, after = old.setup, new.setup
-    limits = [(each.config.episode_limit, each.interface.max_timesteps) for each in (before, after)]
+    limits = [
+        (each.config.episode_limit, each.config.task.max_timesteps, each.interface.max_timesteps)
+        for each in (before, after)
+    ]
     if limits[0] == limits[1]:
         new.limit.value = old.limit.value
     numbers = [(each.config.averaging, each.config.task.episodes) for each in (before, after)]
     if numbers[0] == numbers[1]:
         new.averaging.episodes = old.averaging.episodes
+    new.follow_schedules()

@@ -165,7 +165,7 @@ class Setup:
             seed=config.seed,
             dim=len(self.theta),
             capacity=most,
-            episodes=config.averaging.episodes_max or config.task.episodes,
+            episodes=config.averaging.episodes_max or config.task.most_episodes,
             observation_size=self.spec.program.observation_size,
             statistics_rows=-(-size // stride) if stride else 0,
             policy=self.spec,
@@ -195,8 +195,9 @@ class RunState:
         self.algorithm = algorithms.make(
             config.algorithm, config.optimizer, setup.theta, table, seed=config.seed, threads=usable_cores()
         )
-        self.limit = EpisodeLimit(config.episode_limit, setup.interface.max_timesteps)
+        self.limit = EpisodeLimit(config.episode_limit, setup.interface.max_timesteps, config.task.max_timesteps)
         self.averaging = Averaging(config.averaging, config.task.episodes)
+        self.follow_schedules()
         self.statistics = RunningStats(setup.spec.program.observation_size) if setup.statistics_stride else None
         self._hash: str | None = None
         self.timesteps = self.episodes = 0
@@ -326,6 +327,7 @@ class RunState:
         self.algorithm.tell(returns, behaviours, timesteps=int(lengths.sum()))
         self.limit.update(lengths, episodes)
         self.averaging.update(record.agreement)
+        self.follow_schedules()
         config = self.setup.config
         if config.growth.timesteps is not None:
             self.algorithm.population_size = next_population_size(config.growth, config.algorithm, lengths)
@@ -335,6 +337,11 @@ class RunState:
         self.episodes += len(lengths) * episodes
         self.failed += int(np.count_nonzero(record.status))
         self._hash = None
+
+    def follow_schedules(self) -> None:
+        """Give what the run schedules beside the algorithm its value in the next generation."""
+        self.limit.follow(self.algorithm.progress)
+        self.averaging.follow(self.algorithm.progress)
 
     def check_reference_batch(self, record: Start) -> None:
         """Raise JournalError if the run began with another reference batch."""

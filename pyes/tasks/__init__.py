@@ -80,7 +80,7 @@ def _make_bare(config: TaskConfig, render_mode: str | None) -> Task:
         let_through(error)
         raise TaskError(f"task {config.title} cannot be made: {reason(error)}") from error
     task.close = partial(close_within, f"the environment of {config.title}", task.close)  # type: ignore[method-assign]
-    limits = [limit for limit in (task.max_timesteps, config.max_timesteps) if limit is not None]
+    limits = [limit for limit in (task.max_timesteps, config.most_timesteps) if limit is not None]
     task.max_timesteps = min(limits, default=None)
     return task
 

@@ -86,6 +86,17 @@ def test_scheduled_settings_have_their_values_in_every_generation(table):
     assert es.timesteps == 40
 
 
+@pytest.mark.parametrize(("mirrored", "sizes"), [(True, [4, 6, 6, 8, 8]), (False, [4, 5, 6, 7, 7])])
+def test_a_scheduled_population_has_whole_members_or_pairs(table, mirrored, sizes):
+    es = OpenAIES(np.ones(2), table, population_size="linear 4 to 7 in 3 generations", mirrored=mirrored)
+    seen = []
+    for _ in range(5):
+        seen.append((es.population_size, len(es.ask())))
+        es.tell(np.arange(len(es.ask())))
+    assert seen == [(size, size) for size in sizes]
+    assert es.config.capacity(es.config.population_max) == max(sizes)
+
+
 def test_sigma_follows_the_root_mean_square_of_theta(table):
     es = OpenAIES(np.array([3.0, 4.0, 0.0, 0.0]), table, population_size=2, sigma="norm 0.1 at least 0.02")
     assert es.sigma == pytest.approx(0.25)
@@ -109,7 +120,7 @@ def test_an_attempt_that_has_come_to_nothing_begins_again_with_other_noise(table
         np.testing.assert_array_equal(es.theta, free.theta)
     es.tell([np.nan, *(-2.0 - np.arange(9.0))])
     np.testing.assert_array_equal(es.theta, 1)
-    assert (es.sigma, es.learning_rate, es.generation) == (0.3, 0.1, 4)
+    assert (es.sigma, es.learning_rate, es.generation, es.progress) == (0.3, 0.1, 4, (0, 0))
     assert not np.isin(es.ask().offsets, first).any()
     moments = es.state_dict()["optimizer"]
     assert (moments["steps"], moments["m"].any()) == (0, False)

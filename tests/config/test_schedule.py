@@ -50,6 +50,7 @@ def test_norm_follows_theta_from_its_lowest_value() -> None:
         ("linear nan to 2 in 5 timesteps", "a schedule"),
         ("linear 1e999 to 2 in 5 timesteps", "finite numbers"),
         (math.nan, "finite numbers"),
+        (10**400, "finite numbers"),
         (True, "a schedule"),
         ("linear 1 to 2 in 0 timesteps", "more than 0 timesteps"),
         ("exponential 1 to 0 in 5 timesteps", "an exponential between numbers > 0"),

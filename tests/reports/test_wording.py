@@ -43,6 +43,11 @@ def test_labels_name_the_algorithm_though_a_number_would_do():
         ("task.normalize_observations", (True, False), ["normalised observations", "raw observations"]),
         ("network.virtual_batch_norm", (True, False), ["virtual batch norm", "no virtual batch norm"]),
         ("task.max_timesteps", (500, None), ["500 timesteps an episode", "no limit of timesteps an episode"]),
+        (
+            "task.episodes",
+            (1, "linear 1 to 5 in 9 generations"),
+            ["1 episode", "episodes linear 1 to 5 in 9 generations"],
+        ),
         ("task.env_kwargs.gravity", (-5.0, None), ["gravity -5", "default gravity"]),
         ("episode_limit.initial", (400, None), ["episode limit 400", "no episode limit"]),
         ("task.name", ("gymnasium", "envpool"), ["task gymnasium", "task envpool"]),

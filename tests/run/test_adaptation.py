@@ -260,6 +260,100 @@ def test_episode_limit_is_the_tasks_own_without_an_initial_one():
     assert EpisodeLimit(EpisodeLimitConfig(initial=900), max_timesteps=500).value == 500
 
 
+SCHEDULED = {
+    "task": {
+        "env_id": "CartPole-v1", "episodes": "steps 1 then 3 at 2 generations",
+        "max_timesteps": "exponential 10 to 40 in 4 generations", "reward_offset_per_step": -0.1,
+        "normalize_observations": True,
+    },
+    "algorithm": {
+        "population_size": "linear 4 to 11 in 4 generations", "sigma": "cosine 0.3 to 0.05 in 500 timesteps",
+        "learning_rate": "norm 0.1 at least 0.02", "weight_decay": "steps 0 then 0.1 at 200 timesteps",
+    },
+    "generations": 6, "evaluation": {"every": 2, "episodes": 3, "share": None}, "snapshot": {"every": 1},
+    "noise": {"entries": 10_000},
+}  # fmt: skip
+
+
+def test_a_run_with_all_settings_scheduled_is_the_same_however_it_is_run(tmp_path):
+    for name, cluster in {"one": {"workers": 1}, "two": {"workers": 2}, "parts": {"name": "inline"}}.items():
+        changes = {"run_dir": str(tmp_path / name), "cluster": cluster, "generations": 4 if name == "parts" else 6}
+        pyes.train(SCHEDULED | changes, display=False)
+    for snapshot in (tmp_path / "parts" / "snapshots").iterdir():
+        snapshot.unlink()  # so that the journal alone says where the schedules are
+    pyes.train({"resume": str(tmp_path / "parts"), "generations": 6}, display=False)
+    assert len({(tmp_path / name / "journal.bin").read_bytes() for name in ("one", "two", "parts")}) == 1
+    rows = read_rows(tmp_path / "two" / "metrics.csv")
+    assert [int(row["episode_limit"]) for row in rows] == [10, 14, 20, 28, 40, 40]
+    assert [int(row["episodes_per_member"]) for row in rows] == [1, 1, 3, 3, 3, 3]
+    assert [float(row["sigma"]) for row in rows][::5] == [0.3, 0.05]
+    with pyes.reports.replay.open(tmp_path / "two") as replay:
+        sizes = [replay.population_size(generation) for generation in range(6)]
+        assert sizes == [4, 6, 8, 10, 12, 12]  # 4, 5.75, 7.5, 9.25, 11: in whole pairs
+        played = [replay.play(generation, index) for generation in range(6) for index in range(sizes[generation])]
+    assert all(each.exact for each in played)
+
+
+def test_evaluation_and_other_episodes_have_the_largest_scheduled_limit(tmp_path):
+    task = SCHEDULED["task"] | {"max_timesteps": "steps 30 then 4 at 1 generations"}
+    config = SCHEDULED | {"task": task, "generations": 2, "run_dir": str(tmp_path / "run")}
+    pyes.train(config | {"cluster": {"name": "inline"}}, display=False)
+    assert [int(row["episode_limit"]) for row in read_rows(tmp_path / "run" / "metrics.csv")] == [30, 4]
+    recording = journal.read(tmp_path / "run" / "journal.bin")
+    (evaluation,) = (each for each in recording if isinstance(each, journal.Evaluation) and each.generation)
+    assert evaluation.returns.min() > 4
+    assert max(pyes.reports.replay.evaluate(tmp_path / "run", episodes=20).lengths) == 30
+    with pyes.reports.replay.make_env(tmp_path / "run") as environment:
+        environment.reset(seed=0)
+        lengths = [environment.step(each % 2)[3] for each in range(30)]
+    assert (len(lengths), lengths[-1]) == (30, True)
+
+
+def test_another_way_takes_other_schedules_at_the_progress_reached(tmp_path):
+    run = tmp_path / "run"
+    pyes.train(
+        SCHEDULED | {"generations": 2, "run_dir": str(run), "cluster": {"name": "inline"}, "evaluation": {"every": 0}},
+        display=False,
+    )
+
+    def last(generations, **changes):
+        pyes.train({"resume": str(run), "force": True, "generations": generations, **changes}, display=False)
+        row = read_rows(run / "metrics.csv")[-1]
+        with pyes.reports.replay.open(run) as replay:
+            size = replay.population_size(generations - 1)
+            assert replay.play(generations - 1, size - 1).exact
+        return size, int(row["episodes_per_member"]), int(row["episode_limit"])
+
+    assert last(3, algorithm={"sigma": 0.1}) == (8, 3, 20)
+    scheduled = {"episodes": "linear 1 to 7 in 6 generations", "max_timesteps": "linear 40 to 10 in 6 generations"}
+    assert last(4, task=scheduled, algorithm={"population_size": "linear 4 to 16 in 6 generations"}) == (10, 4, 25)
+    assert last(5, task={"episodes": 2, "max_timesteps": 40}, algorithm={"population_size": 6}) == (6, 2, 40)
+
+
+@pytest.mark.parametrize(
+    ("key", "rule", "message"),
+    [
+        ("task.episodes", {"averaging": {"episodes_max": 8}}, "averaging.episodes_max: got 8"),
+        ("task.max_timesteps", {"episode_limit": {"initial": 9}}, "episode_limit.initial: got 9"),
+        ("algorithm.population_size", {"growth": {"timesteps": 9, "population_max": 99}}, "growth.timesteps: got 9"),
+    ],
+)
+def test_a_schedule_beside_a_rule_that_adapts_the_same_is_refused(key, rule, message):
+    section, name = key.split(".")
+    settings = {"task": {"env_id": "CartPole-v1"}} | rule
+    settings[section] = settings.get(section, {}) | {name: "linear 4 to 8 in 9 generations"}
+    with pytest.raises(ConfigError, match=f"{message}, expected null with a schedule of {key}"):
+        from_mapping(settings)
+
+
+@pytest.mark.parametrize("name", ["snes", "ga", "nevergrad", "cma_es"])
+def test_a_schedule_of_a_population_of_fixed_size_is_refused(name):
+    with pytest.raises(
+        ConfigError, match=r"population_size: got 'linear 4 to 8 in 9 generations', expected an integer"
+    ):
+        algorithm_config({"name": name, "population_size": "linear 4 to 8 in 9 generations"})
+
+
 def test_ask_and_tell_refuses_what_only_a_run_adapts():
     for key in ("growth", "averaging", "episode_limit"):
         with pytest.raises(ConfigError, match=f"unknown key 'algorithm.{key}': it is a section of a run, beside algor"):
