@@ -129,7 +129,7 @@ def summary(rows: Sequence[Row]) -> str:
     return (
         f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {len(rows)} seeds"
         f"{f', {failed} failed' if failed else ''}, {timesteps / 1e6:.3g} million timesteps, "
-        f"{minutes:.1f} minutes on {os.cpu_count()} cores, {commit()}"
+        f"{minutes:.2g} minutes on {os.cpu_count()} cores, {commit()}"
     )
 
 

@@ -124,7 +124,7 @@ def main_table(results: Iterable[Result], published: dict[str, Any]) -> Iterable
             f"({text_of(each.returns[0])} to {text_of(each.returns[-1])})",
             str(len(each.rows)),
             f"{each.median('timesteps') / 1e6:.3g}",
-            f"{each.median('seconds') / 60:.1f}",
+            f"{each.median('seconds') / 60:.2g}",
             others,
         )
         yield f"| {' | '.join(cells)} |"
