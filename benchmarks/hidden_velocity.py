@@ -17,13 +17,6 @@ from pyes.reports import replay
 from pyes.tasks.gymnasium import GymnasiumConfig
 
 SEEDS = range(5)
-TRAINING = (
-    "experiment=pendulum_hidden_velocity",
-    "task=native",
-    "task.env_id=Pendulum-v1",
-    "task.hide_observations=[2]",
-    "task.action=tanh",
-)
 UNSEEN = 1_000_000  # seed of the episodes that judge
 
 
@@ -39,7 +32,16 @@ def main() -> None:
 
 def measure(run: Path, seed: int, overrides: list[str]) -> float:
     """Train once; return the mean of the center over 100 episodes."""
-    command = [sys.executable, "-m", "pyes", "train", *TRAINING, f"seed={seed}", f"run_dir={run}", *overrides]
+    command = [
+        sys.executable,
+        "-m",
+        "pyes",
+        "train",
+        "experiment=pendulum_hidden_velocity",
+        f"seed={seed}",
+        f"run_dir={run}",
+        *overrides,
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     with tasks.make(GymnasiumConfig(env_id="Pendulum-v1", hide_observations=(2,))) as task:
         return replay.run_episodes(replay.load(run), task, 100, UNSEEN).return_mean

@@ -17,6 +17,7 @@ where it is. Nothing else should run on the machine: minutes are wall clock.
 
 import argparse
 import csv
+import functools
 import json
 import math
 import os
@@ -60,6 +61,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="how many")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     options = parser.parse_args()
+    commit()
     for recipe in options.recipes:
         rows = [measured(recipe, FIRST_SEED + index) for index in range(options.seeds)]
         print(f"{recipe}: {summary(rows)}", flush=True)
@@ -127,7 +129,7 @@ def summary(rows: Sequence[Row]) -> str:
     return (
         f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {len(rows)} seeds"
         f"{f', {failed} failed' if failed else ''}, {timesteps / 1e6:.3g} million timesteps, "
-        f"{minutes:.1f} minutes on {os.cpu_count()} cores, {commit()}"
+        f"{minutes:.2g} minutes on {os.cpu_count()} cores, {commit()}"
     )
 
 
@@ -174,8 +176,9 @@ def about(recipe: str, median: Row) -> dict[str, Any]:
     }
 
 
+@functools.cache
 def commit() -> str:
-    """Return the commit that was measured."""
+    """Return the commit that is measured, as it was when the program began: results change the files."""
     command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 

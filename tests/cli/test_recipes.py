@@ -18,4 +18,8 @@ from pyes.cli import recipes
 )
 def test_recipe_is_found_by_option_or_environment(option: str, env_id: str, name: str | None):
     line = recipes.advice(option, env_id)
-    assert line is None if name is None else line.startswith(f"there is a recipe for this task: experiment={name} (median ")
+    assert (
+        line is None
+        if name is None
+        else line.startswith(f"there is a recipe for this task: experiment={name} (median ")
+    )

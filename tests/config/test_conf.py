@@ -177,9 +177,10 @@ def test_an_extension_of_every_experiment_has_all_of_its_settings(tmp_path: Path
 
 def test_extension_may_choose_another_task(tmp_path: Path):
     (tmp_path / "experiment").mkdir()
-    text = "# @package _global_\ndefaults:\n  - quadratic\n  - override /task: cart_pole\n  - _self_\n"
-    (tmp_path / "experiment" / "mine.yaml").write_text(text.replace("quadratic", "cart_pole"))
-    assert config("experiment=mine", f"hydra.searchpath=[file://{tmp_path}]") == config("experiment=cart_pole")
+    text = "# @package _global_\ndefaults:\n  - lunar_lander\n  - override /task: lunar_lander_discrete\n  - _self_\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    made = config("experiment=mine", f"hydra.searchpath=[file://{tmp_path}]").task
+    assert made == replace(config("experiment=lunar_lander").task, env_id="LunarLander-v3")
 
 
 @pytest.mark.parametrize(

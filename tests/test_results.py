@@ -1,0 +1,64 @@
+"""results/: the page is drawn from them, their policies play, and a number comes out again."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import commands
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+RECIPES = sorted(path.name for path in RESULTS.iterdir() if path.is_dir())
+
+
+def run(*command: str, cwd: Path) -> str:
+    done = subprocess.run([sys.executable, *command], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_page_is_drawn_from_the_results(tmp_path: Path):
+    run(str(ROOT / "tools" / "make_results.py"), str(RESULTS), str(tmp_path), cwd=tmp_path)
+    assert (tmp_path / "results.md").read_text() == (ROOT / "docs" / "results.md").read_text()
+    assert (tmp_path / "results.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_result_is_whole_and_its_recipe_says_it(name: str):
+    with (RESULTS / name / "rows.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    about = json.loads((RESULTS / name / "result.json").read_text())
+    assert about["recipe"] == name
+    assert not about["commit"].endswith("-dirty")
+    returns = sorted((float(row["return_mean"]) if row["theta_hash"] else float("-inf"), row) for row in rows)
+    median, row = returns[(len(rows) - 1) // 2]
+    assert (about["median_seed"], about["theta_hash"]) == (int(row["seed"]), row["theta_hash"])
+    text = (ROOT / "conf" / "experiment" / f"{name}.yaml").read_text()
+    assert f"# Measured: median {median:.6g} " in text
+    assert about["commit"] in text
+
+
+@pytest.mark.slow
+def test_policy_of_a_result_has_its_return(tmp_path: Path):
+    about = json.loads((RESULTS / "cart_pole" / "result.json").read_text())
+    words = about["evaluate"].replace("runs/cart_pole", str(RESULTS / "cart_pole")).split()[1:]
+    done = commands.pyes(*words, "--json", cwd=tmp_path)
+    with (RESULTS / "cart_pole" / "rows.csv").open(newline="") as file:
+        expected = {int(row["seed"]): float(row["return_mean"]) for row in csv.DictReader(file)}
+    assert round(json.loads(done.stdout)["return_mean"], 3) == expected[about["median_seed"]]
+
+
+@pytest.mark.slow
+def test_a_number_comes_out_again(tmp_path: Path):
+    """As benchmarks/recipes.py makes it, from nothing."""
+    words = ("cart_pole", "--seeds", "1", "--results", str(tmp_path / "results"))
+    run(str(ROOT / "benchmarks" / "recipes.py"), *words, cwd=tmp_path)
+    with (tmp_path / "results" / "cart_pole" / "rows.csv").open(newline="") as file:
+        (again,) = csv.DictReader(file)
+    with (RESULTS / "cart_pole" / "rows.csv").open(newline="") as file:
+        first = next(csv.DictReader(file))
+    assert again | {"seconds": ""} == first | {"seconds": ""}
