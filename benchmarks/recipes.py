@@ -17,7 +17,6 @@ where it is. Nothing else should run on the machine: minutes are wall clock.
 
 import argparse
 import csv
-import functools
 import json
 import math
 import os
@@ -61,7 +60,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="how many")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     options = parser.parse_args()
-    commit()
     for recipe in options.recipes:
         rows = [measured(recipe, FIRST_SEED + index) for index in range(options.seeds)]
         print(f"{recipe}: {summary(rows)}", flush=True)
@@ -176,11 +174,17 @@ def about(recipe: str, median: Row) -> dict[str, Any]:
     }
 
 
-@functools.cache
 def commit() -> str:
-    """Return the commit that is measured, as it was when the program began: results change the files."""
-    command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    """Return the commit that is measured; "-dirty" follows if there are changes beside what this program writes."""
+    found = git("rev-parse", "--short", "HEAD")
+    changed = git("diff", "HEAD", f"-I{MEASURED.pattern}", "--", ".", ":(exclude)results", ":(exclude)docs")
+    return f"{found}-dirty" if changed else found
+
+
+def git(*arguments: str) -> str:
+    """Return what git says about the project."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def processor() -> str:
