@@ -88,7 +88,7 @@ class Scheduled:
         except ScheduleError as error:
             return self._notation if str(error) == NOTATION else str(error)
         if schedule.kind == "norm" and not self.norm:
-            return f"{self._notation}; only sigma and learning_rate follow a norm"
+            return f"{self._notation} (only sigma and learning_rate follow a norm)"
         ends = (schedule.smallest,) if schedule.kind == "norm" else (schedule.smallest, schedule.largest)
         return "" if all(each in self.range for each in ends) else f"{self._notation} with all values {self.range}"
 
