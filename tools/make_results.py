@@ -38,8 +38,8 @@ INTRODUCTION = """\
 
 What the recipes reach, each by `pyes train experiment=RECIPE` and nothing else: median (least to greatest) over seeds
 that no setting was chosen on, of the mean return of the last center over 100 episodes. These episodes are the same for
-all seeds, and no run has used them. A run that fails counts as the lowest. Minutes are wall clock on the machine named
-[below](#machine), evaluations included.
+all seeds, and no run has used them. A run that fails counts as the lowest. Times are medians of the wall clock on the
+machine named [below](#machine), evaluations included.
 
 `pyes evaluate results/RECIPE` plays the policy of the median seed, `pyes video results/RECIPE -o FILE.mp4` films it.
 `python benchmarks/recipes.py RECIPE` redoes a row, `python tools/make_results.py` this page.
@@ -114,7 +114,7 @@ def page(results: Sequence[Result], published: dict[str, Any]) -> str:
 
 def main_table(results: Iterable[Result], published: dict[str, Any]) -> Iterable[str]:
     """Yield the lines of the table of returns."""
-    yield "| recipe | return | seeds | million timesteps | minutes | published |"
+    yield "| recipe | return | seeds | million timesteps | time | published |"
     yield "|---|---|---|---|---|---|"
     for each in results:
         others = "; ".join(f"{score} ({source})" for source, score in published[each.recipe]["scores"].items())
@@ -124,10 +124,15 @@ def main_table(results: Iterable[Result], published: dict[str, Any]) -> Iterable
             f"({text_of(each.returns[0])} to {text_of(each.returns[-1])})",
             str(len(each.rows)),
             f"{each.median('timesteps') / 1e6:.3g}",
-            f"{each.median('seconds') / 60:.2g}",
+            duration(each.median("seconds")),
             others,
         )
         yield f"| {' | '.join(cells)} |"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as text."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def text_of(value: float) -> str:
