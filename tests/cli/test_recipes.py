@@ -8,11 +8,11 @@ from pyes.cli import recipes
 @pytest.mark.parametrize(
     ("option", "env_id", "name"),
     [
-        ("swimmer_mujoco", "Swimmer-v5", "swimmer_mujoco"),
-        ("gymnasium", "Swimmer-v5", "swimmer_mujoco"),
+        ("acrobot", "Acrobot-v1", "acrobot"),
+        ("gymnasium", "Acrobot-v1", "acrobot"),
         ("native", "CartPole-v1", "cart_pole"),
         ("pusher_mujoco", "Pusher-v5", None),
-        ("gymnasium", "Swimmer-v", None),
+        ("gymnasium", "Acrobot-v", None),
         ("python", "", None),
     ],
 )
