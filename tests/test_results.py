@@ -46,7 +46,7 @@ def test_result_is_whole_and_its_recipe_says_it(name: str):
 def test_policy_of_a_result_has_its_return(tmp_path: Path):
     about = json.loads((RESULTS / "cart_pole" / "result.json").read_text())
     words = about["evaluate"].replace("runs/cart_pole", str(RESULTS / "cart_pole")).split()[1:]
-    done = commands.pyes(*words, "--json", cwd=tmp_path)
+    done = commands.started(*words, "--json", cwd=tmp_path)
     with (RESULTS / "cart_pole" / "rows.csv").open(newline="") as file:
         expected = {int(row["seed"]): float(row["return_mean"]) for row in csv.DictReader(file)}
     assert round(json.loads(done.stdout)["return_mean"], 3) == expected[about["median_seed"]]
