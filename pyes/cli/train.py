@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pyes.cli import recipes
-from pyes.cli.output import describe, running_environments, tell
+from pyes.cli.output import describe, running_environments
 from pyes.cli.overrides import GROUPS_WITHOUT_KEYS, directed, path_of
 from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
 from pyes.config.registry import kinds_with_key
@@ -188,12 +188,11 @@ def _run_job(config: Any) -> float | None:
     run_dir = Path(HydraConfig.get().runtime.output_dir)
     try:
         checked = _checked(config, run_dir)
-        _tell_of_recipe(checked)
         from pyes.training import loop
 
         gc.enable()
         with running_environments():
-            result = loop.train(checked)
+            result = loop.train(checked, remark=_recipe(checked))
     except Exception as error:
         _log_failure(run_dir, error)
         if _sweeping():
@@ -206,15 +205,14 @@ def _run_job(config: Any) -> float | None:
     return result.objective
 
 
-def _tell_of_recipe(config: TrainConfig) -> None:
-    """Say that there is a recipe for the task of a run that was started without one."""
+def _recipe(config: TrainConfig) -> str:
+    """Return what to say of a recipe for the task of a run that was started without one; empty if there is none."""
     from hydra.core.hydra_config import HydraConfig
 
     choices = HydraConfig.get().runtime.choices
     if config.resume is not None or any(choices.get(group) for group in GROUPS_WITHOUT_KEYS) or _sweeping():
-        return
-    if line := recipes.advice(str(choices.get("task")), getattr(config.task, "env_id", "")):
-        tell(line)
+        return ""
+    return recipes.advice(str(choices.get("task")), getattr(config.task, "env_id", "")) or ""
 
 
 def _checked(config: Any, run_dir: Path) -> TrainConfig:

@@ -52,7 +52,7 @@ class RunResult:
     stopped_by: str
 
 
-def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> RunResult:
+def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True, remark: str = "") -> RunResult:
     """Train a policy and write it, with its journal and its metrics, to the run directory.
 
     Parameters
@@ -61,6 +61,8 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         See `pyes.config`; missing keys have their defaults, or with ``resume`` the run's values.
     display : bool
         Show the progress on standard error.
+    remark : str
+        A line that is shown as well, once the run has begun.
 
     Raises
     ------
@@ -84,7 +86,10 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True) -> R
         steps.rebuild_state()
         steps.start_workers()
         steps.record_start()
-        return _Loop(steps.run()).go()
+        run = steps.run()
+        if remark:
+            run.display.note(remark)
+        return _Loop(run).go()
 
 
 class _Loop:
