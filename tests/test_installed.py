@@ -36,6 +36,7 @@ EXTRAS = {
     "numba",
     "ray",
     "tensorboard",
+    "tune",
     "video",
     "onnx",
     "umap",

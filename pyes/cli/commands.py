@@ -6,7 +6,7 @@ import what a command needs when it runs.
 
 import argparse
 
-from pyes.cli import cluster, launch, playing, results, this_machine
+from pyes.cli import cluster, launch, playing, results, this_machine, tune
 from pyes.cli.arguments import Command, Parser
 from pyes.system.lookup import version
 
@@ -30,6 +30,6 @@ def make_parser() -> argparse.ArgumentParser:
         return subparser
 
     commands.add_parser("train", help=_TRAIN_HELP, add_help=False)
-    for family in (playing, results, cluster, launch, this_machine):
+    for family in (tune, playing, results, cluster, launch, this_machine):
         family.add_commands(add)
     return parser

@@ -83,7 +83,7 @@ def _exit_status(arguments: list[str], training: list[str]) -> int:
 
 def _runs_environments(arguments: list[str]) -> bool:
     return any(
-        each in arguments[:2] for each in ("train", "evaluate", "replay", "video", "check-environment")
+        each in arguments[:2] for each in ("train", "tune", "evaluate", "replay", "video", "check-environment")
     )  # --debug may come first
 
 

@@ -1,10 +1,18 @@
-"""Recipes: the experiments with the name of a task, whose files say what they were measured to reach.
+"""Recipes: experiments that say what they were measured to reach; those of ``conf/`` have the name of a task.
 
-Owns which task has one. Reads conf/ as text, without Hydra.
+Owns which task has one, and how the file of a new one is written. Reads conf/ as text, without Hydra.
 """
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pyes.cli.overrides import directed
+from pyes.config import TrainConfig, to_mapping
+from pyes.errors import ConfigError
+from pyes.system.files import write_file
 
 _MEASURED = re.compile(r"^# Measured: (median .*)$", re.MULTILINE)
 
@@ -37,3 +45,68 @@ def _option_of(env_id: str) -> str | None:
     files = resources.files("pyes.conf").joinpath("task").iterdir()
     names = (file.name.removesuffix(".yaml") for file in files if line.search(file.read_text(encoding="utf-8")))
     return min(names, key=len, default=None)  # the plainest, where variants have names of their own
+
+
+def write(path: Path, words: Sequence[str], config: TrainConfig, comment: Sequence[str]) -> None:
+    """Write an experiment that makes a configuration.
+
+    Parameters
+    ----------
+    path : Path
+        File; its folder is made if there is none.
+    words : sequence of str
+        Overrides of ``pyes train``, of which it consists.
+    config : TrainConfig
+        What they make, with its budget of timesteps.
+    comment : sequence of str
+        Lines on top.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be written.
+    """
+    groups = {each.name for each in resources.files("pyes.conf").iterdir() if each.is_dir()}
+    given = dict(word.lstrip("+~").partition("=")[::2] for word in directed(list(words)) if "=" in word)
+    choices = {key: value for key, value in given.items() if key in groups}
+    if "network.name" in given:  # without the group
+        choices["network"] = given["network.name"]
+    included = [f"  - {value}" for key, value in choices.items() if key == "experiment"]
+    included += [f"  - override /{key}: {value}" for key, value in choices.items() if key != "experiment"]
+    values: dict[str, Any] = {"generations": None, "timesteps": config.timesteps}
+    if config.algorithm.factory is None:
+        values["algorithm"] = {"name": config.algorithm.name}
+    for key in sorted(given.keys() - groups - {"timesteps"}):
+        _set(values, key.split("."), _get(to_mapping(config), key.split(".")))
+    lines = ["# @package _global_", *(f"# {line}" for line in comment)]
+    lines += ["defaults:", *included, ""] if included else [""]
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make {path.parent} ({error.strerror}); choose another place") from error
+    write_file(path, "\n".join([*lines, *_yaml(values), ""]).encode())
+
+
+def _get(values: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        values = values[key]
+    return values
+
+
+def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    for key in path[:-1]:
+        values = values.setdefault(key, {})
+    values[path[-1]] = value
+
+
+def _yaml(values: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Yield the lines of nested mappings, sorted as pyes writes them: a section's name first, then its keys."""
+    import yaml
+
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield f"{indent}{key}:"
+            yield from _yaml(dict(sorted(value.items(), key=lambda item: item[0] != "name")), f"{indent}  ")
+        else:
+            text = yaml.safe_dump(value, default_flow_style=True, width=1000, allow_unicode=True)
+            yield f"{indent}{key}: {text.removesuffix('...' + chr(10)).strip()}"

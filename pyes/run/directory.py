@@ -2,34 +2,21 @@
 
 import json
 import logging
-import os
-import socket
-import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pyes import config as configuration
 from pyes.config import TrainConfig
 from pyes.errors import ConfigError, RunDirectoryError
-from pyes.system import packing
+from pyes.system import locks, packing
 from pyes.system.files import remove_leftovers, write_file
 from pyes.system.text import instead_of
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger(__name__)
 
 _SNAPSHOTS_KEPT = 3
-
-#: Lock files that this process holds. Forked children close them, since a lock must end with the process that took it.
-_held: "weakref.WeakSet[IO[str]]" = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: [file.close() for file in list(_held)])
 
 
 class RunDirectory:
@@ -71,42 +58,23 @@ class RunDirectory:
         """
         try:
             self.snapshots.mkdir(parents=True, exist_ok=True)
-            file = open(self.lock_file, "a+", encoding="utf-8")  # noqa: SIM115 - closed below
         except OSError as error:
             raise RunDirectoryError(
                 f"run_dir: cannot write to {self.path} ({error.strerror}); choose another one"
             ) from error
-        with file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError as error:
-                    file.seek(0)
-                    holder = f" ({file.read().strip()})" if os.fstat(file.fileno()).st_size else ""
-                    raise RunDirectoryError(
-                        f"run_dir: another process{holder} is writing to {self.path}; "
-                        "wait for it or choose another directory"
-                    ) from error
-                except OSError as error:
-                    raise RunDirectoryError(
-                        f"run_dir: {self.lock_file} cannot be locked ({error.strerror}); choose a directory on a file "
-                        "system with locks"
-                    ) from error
-            _held.add(file)
-            with suppress(OSError):  # on a full disk the lock holds even without the name
-                file.truncate(0)
-                file.write(f"{os.getpid()}@{socket.gethostname()}\n")
-                file.flush()
+        with locks.held(self.lock_file, "run_dir"):
             for folder in (self.path, self.snapshots):
                 remove_leftovers(folder)
             yield
 
     def add_to_log(self, text: str) -> None:
         """Append to the log when no run is in progress; does nothing if another process holds the lock."""
-        with suppress(OSError), ExitStack() as stack:
-            if fcntl is not None and self.lock_file.exists():
-                fcntl.flock(stack.enter_context(open(self.lock_file, "r+b")), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            stack.enter_context(open(self.log, "a", encoding="utf-8", errors="backslashreplace")).write(text)
+        with (
+            suppress(OSError),
+            locks.unheld(self.lock_file),
+            open(self.log, "a", encoding="utf-8", errors="backslashreplace") as log,
+        ):
+            log.write(text)
 
     def create(self, config: TrainConfig) -> None:
         """Make the directory and write the configuration.

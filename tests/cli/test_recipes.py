@@ -1,8 +1,14 @@
-"""Which tasks have a recipe."""
+"""Which tasks have a recipe, and how one is written."""
+
+import shlex
+from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
 
-from pyes.cli import recipes
+from pyes.cli import recipes, train
+from pyes.config import from_mapping, to_mapping
 
 
 @pytest.mark.parametrize(
@@ -23,3 +29,26 @@ def test_recipe_is_found_by_option_or_environment(option: str, env_id: str, name
         if name is None
         else line.startswith(f"there is a recipe for this task: experiment={name} (median ")
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "task=cart_pole algorithm.sigma=0.123 timesteps=1e5",
+        "task.env_id=Acrobot-v1 network=mlp network.hidden=[16,8] network.init=zero task.episodes=4 timesteps=2e6",
+        "task=native task.env_id=Pendulum-v1 algorithm=pgpe optimizer.max_speed=0.6 task.hide_observations=[2]",
+        "experiment=acrobot algorithm.population_size=20 evaluation.episodes=7",
+        "task=hopper_mujoco algorithm=ars algorithm.top=8 noise=int8 timesteps=10",
+        "task=gymnasium task.env_id=Hopper-v5 task.env_kwargs.forward_reward_weight=2.0 network.name=gru timesteps=10",
+        "algorithm.factory=pyes.algorithms.openai_es:OpenAIES algorithm.sigma='linear 0.3 to 0.1 in 9 generations'",
+    ],
+)
+def test_written_recipe_makes_what_its_words_make(tmp_path: Path, words: str):
+    overrides = shlex.split(words)
+    wanted = train.settings(["generations=null", *overrides])
+    recipes.write(tmp_path / "experiment" / "mine.yaml", overrides, wanted, ["One.", "Two."])
+    assert (tmp_path / "experiment" / "mine.yaml").read_text().startswith("# @package _global_\n# One.\n# Two.\n")
+    with initialize_config_module("pyes.conf", version_base="1.3"):
+        composed = compose("train", ["experiment=mine", "run_dir=x", f"hydra.searchpath=[file://{tmp_path}]"])
+    found = from_mapping(OmegaConf.to_container(composed, resolve=True))  # type: ignore[arg-type]
+    assert found == from_mapping(to_mapping(wanted) | {"run_dir": "x"})

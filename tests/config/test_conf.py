@@ -13,6 +13,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from pyes.config import EnvironmentConfig, TrainConfig, algorithm_config, from_mapping, to_mapping
+from pyes.config.space import Space
 from pyes.training import loop
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -219,3 +220,11 @@ def test_sweeps_that_compare_are_on_equal_terms(name: str):
 def test_sweep_seeds_runs_several_seeds():
     sweep = OmegaConf.load(CONF / "sweep" / "seeds.yaml").hydra
     assert (sweep.mode, dict(sweep.sweeper.params)) == ("MULTIRUN", {"seed": "0,1,2,3,4"})
+
+
+@pytest.mark.parametrize("algorithm", [path.stem for path in sorted((CONF / "tune").glob("*.yaml"))])
+def test_what_is_searched_are_valid_values(algorithm: str):
+    space = Space.read(CONF / "tune" / f"{algorithm}.yaml")
+    for corner in space.corners():
+        made = config(f"algorithm={algorithm}", "task=hopper_mujoco", *space.overrides(corner))
+        assert made.algorithm.name == algorithm

@@ -9,8 +9,8 @@ import pytest
 
 from pyes.config import from_mapping
 from pyes.errors import RunDirectoryError
-from pyes.run import directory as run_directory
 from pyes.run.directory import RunDirectory
+from pyes.system import locks
 
 STATE = {
     "algorithm": {"theta": np.arange(5, dtype=np.float32), "optimizer": {"m": np.ones(5, np.float32), "steps": 7}},
@@ -112,7 +112,7 @@ def test_a_file_system_without_locks_is_said(directory, monkeypatch):
     def refuse(file, operation):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(run_directory.fcntl, "flock", refuse)
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
     with pytest.raises(RunDirectoryError, match=r"lock cannot be locked \(No locks available\)"), directory.locked():
         pass
 

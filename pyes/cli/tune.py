@@ -1,0 +1,102 @@
+"""``pyes tune``: arguments, the check of every setting before the first run, and what is written at the end."""
+
+import argparse
+import shlex
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pyes.cli import recipes
+from pyes.cli.arguments import Add, count
+from pyes.cli.output import tell
+from pyes.config.space import Space
+from pyes.errors import ConfigError
+
+#: Keys that belong to one run, or end one at a time that another machine does not repeat.
+_OWN = ("seed", "run_dir", "resume", "force", "generations", "time_limit", "target_return", "sweep", "debug", "cluster")
+
+
+def add_commands(add: Add) -> None:
+    """Add this command to the program."""
+    text = "search settings for a task: pyes tune task=TASK timesteps=N -o FOLDER"
+    parser = add("tune", _tune, text)
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="as of pyes train; what is given is kept")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("-o", "--output", metavar="FOLDER", type=Path, help="new folder for the search and its recipe")
+    where.add_argument("--resume", metavar="FOLDER", type=Path, help="go on with the search in this folder")
+    numbers = (
+        ("--trials", 24, "settings to try beside the defaults"),
+        ("--seeds", 2, "runs of each setting"),
+        ("--confirm", 5, "runs of the best setting and of the defaults at the end, with other seeds"),
+    )
+    for name, default, what in numbers:
+        parser.add_argument(name, metavar="N", type=count, help=f"{what} (default: {default})")
+    what = "YAML file of the parameters and their values (default: that of the algorithm)"
+    parser.add_argument("--space", metavar="FILE", type=Path, help=what)
+    parser.set_defaults(standard={name.removeprefix("--"): default for name, default, _ in numbers})
+
+
+def _tune(options: argparse.Namespace) -> None:
+    from pyes.cli import train
+    from pyes.reports import trials
+    from pyes.training import tuning
+
+    folder = options.resume or options.output
+    if options.resume is None:
+        tuning.begin(folder, _arguments(options))
+    elif options.overrides or options.space or any(getattr(options, name) for name in options.standard):
+        raise ConfigError("--resume: a search goes on with the arguments that it has; leave out all others")
+    arguments = tuning.read(folder)
+    tell(tuning.plan(arguments))
+    try:
+        found = tuning.search(folder, tell)
+    except KeyboardInterrupt:
+        tell(f"stopped; go on with: pyes tune --resume {shlex.quote(str(folder))}")
+        raise
+    words = [*arguments.overrides, *Space.parse(arguments.space, "space").overrides(found.best.values)]
+    recipe = folder / "experiment" / "recipe.yaml"
+    recipes.write(recipe, words, train.settings([*words, f"timesteps={arguments.timesteps}"]), trials.comment(found))
+    trials.draw(found, folder / "trials.png")
+    print(trials.to_markdown(found))
+    tell(f"trials: {folder / 'trials.png'}")
+    tell(f"train with it: pyes train --config-dir {folder} experiment=recipe ({recipe})")
+
+
+def _arguments(options: argparse.Namespace) -> Any:
+    """Return the arguments of a new search, checked: every parameter makes a valid configuration at both its ends."""
+    from pyes.cli import train
+    from pyes.training import tuning
+
+    keys = [word.lstrip("+~").partition("=")[0] for word in options.overrides]
+    for key in keys:
+        if key.split(".")[0] in _OWN:
+            raise ConfigError(f"{key}: a search sets it for each of its runs; leave it out")
+    config = train.settings(options.overrides)
+    if config.timesteps is None:
+        raise ConfigError("timesteps: missing; say how long the best runs train, as timesteps=1e6")
+    if not config.evaluation.every:
+        raise ConfigError("evaluation.every: got 0, expected an integer >= 1: a search goes by the last evaluations")
+    path = options.space or _standard_space(config.algorithm.name)
+    space = Space.read(path).without(keys)
+    if not space.parameters:
+        raise ConfigError(f"{path}: all of its parameters are given on the command line; leave one of them out")
+    for corner in space.corners():
+        try:
+            train.settings([*options.overrides, *space.overrides(corner)])
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from error
+    numbers = {name: getattr(options, name) or default for name, default in options.standard.items()}
+    overrides = tuple(word for word in options.overrides if not word.startswith("timesteps="))
+    return tuning.Arguments(overrides, config.timesteps, space=space.to_mapping(), **numbers)
+
+
+def _standard_space(algorithm: str) -> Path:
+    """Return the file of an algorithm's parameters."""
+    folder = Path(str(resources.files("pyes.conf"))) / "tune"
+    path = folder / f"{algorithm}.yaml"
+    if not path.exists():
+        known = ", ".join(sorted(each.stem for each in folder.glob("*.yaml")))
+        raise ConfigError(
+            f"algorithm: there are no parameters for {algorithm}; name a file with --space, or use {known}"
+        )
+    return path

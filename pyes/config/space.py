@@ -1,0 +1,148 @@
+"""What ``pyes tune`` searches: parameters, and the values that each may take.
+
+Owns the form of the files of ``conf/tune`` and their checks. Knows neither the keys of the configuration, which are
+checked as those of every run are, nor how values are chosen.
+
+A parameter is the key of a setting, with an interval (``{low: 0.02, high: 0.5, log: true}``) or a list of values; or it
+is a name of its own, with the overrides that each of its choices stands for (``small: network=mlp
+network.hidden=[16]``).
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyes.config.section import unknown_key
+from pyes.errors import ConfigError
+
+#: A value as it is chosen: a number of an interval, or the label of a choice.
+Value = float | str
+_DIGITS = 3  # of a number that is chosen: what lies between makes no difference, and a recipe is to be read
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Numbers from ``low`` to ``high``, chosen evenly, or evenly in their logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Labels, and the overrides that each stands for."""
+
+    overrides: Mapping[str, tuple[str, ...]]
+
+
+class Space:
+    """The parameters of a search by name, in the order of their file."""
+
+    def __init__(self, parameters: Mapping[str, Interval | Choices]) -> None:
+        self.parameters = dict(parameters)
+
+    @classmethod
+    def read(cls, path: Path) -> "Space":
+        """Read a file.
+
+        Raises
+        ------
+        ConfigError
+            It is missing, is not YAML, or has a parameter without values.
+        """
+        import yaml
+
+        try:
+            return cls.parse(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror}); name a file of parameters") from error
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: not YAML: {error}") from error
+
+    @classmethod
+    def parse(cls, values: Any, source: str) -> "Space":
+        """Check the content of a file; ConfigError, which names the source, if it is wrong."""
+        if not isinstance(values, dict) or not values:
+            expected = "a mapping of parameters, as algorithm.sigma: {low: 0.02, high: 0.5, log: true}"
+            raise ConfigError(f"{source}: got {values!r}, expected {expected}")
+        return cls({str(name): _parameter(f"{source}: {name}", str(name), value) for name, value in values.items()})
+
+    def without(self, given: Iterable[str]) -> "Space":
+        """Return the space without the parameters that set a key, or its group, that is given."""
+        keys = set(given)
+
+        def is_free(name: str, parameter: Interval | Choices) -> bool:
+            sets = {name}
+            if isinstance(parameter, Choices):
+                sets = {word.partition("=")[0] for words in parameter.overrides.values() for word in words}
+            return not any(other == key or other.startswith(f"{key}.") for key in sets for other in keys)
+
+        return Space({name: each for name, each in self.parameters.items() if is_free(name, each)})
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the space as plain JSON values; `parse` is the inverse."""
+        return {
+            name: {label: " ".join(words) for label, words in each.overrides.items()}
+            if isinstance(each, Choices)
+            else {"low": each.low, "high": each.high, "log": each.log}
+            for name, each in self.parameters.items()
+        }
+
+    def overrides(self, values: Mapping[str, Value]) -> list[str]:
+        """Return the overrides of chosen values."""
+        words: list[str] = []
+        for name, value in values.items():
+            parameter = self.parameters[name]
+            if isinstance(parameter, Choices):
+                words += parameter.overrides[str(value)]
+            else:
+                words.append(f"{name}={shown(value)}")
+        return words
+
+    def corners(self) -> tuple[dict[str, Value], dict[str, Value]]:
+        """Return the first or lowest and the last or highest value of every parameter."""
+        ends: list[tuple[str, Value, Value]] = []
+        for name, each in self.parameters.items():
+            labels = list(each.overrides) if isinstance(each, Choices) else []
+            ends.append((name, labels[0], labels[-1]) if isinstance(each, Choices) else (name, each.low, each.high))
+        return {name: low for name, low, _ in ends}, {name: high for name, _, high in ends}
+
+
+def shown(value: Value) -> str:
+    """Return a value as it is written: a number with three digits."""
+    return value if isinstance(value, str) else f"{value:.{_DIGITS}g}"
+
+
+def _parameter(where: str, name: str, value: Any) -> Interval | Choices:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        labels = [each if isinstance(each, str) else json.dumps(each) for each in value]
+        return _choices(where, {label: f"{name}={label}" for label in labels}, len(labels))
+    if isinstance(value, dict) and {"low", "high"} & value.keys():
+        return _interval(where, value)
+    if isinstance(value, dict) and all(isinstance(words, str) for words in value.values()):
+        return _choices(where, {str(label): words for label, words in value.items()}, len(value))
+    expected = "a list of values, {low: A, high: B}, or labels with their overrides"
+    raise ConfigError(f"{where}: got {value!r}, expected {expected}")
+
+
+def _choices(where: str, words: Mapping[str, str], count: int) -> Choices:
+    if count < 2 or len(words) < count:
+        raise ConfigError(f"{where}: got {list(words)}, expected at least two choices, all different")
+    return Choices({label: tuple(each.split()) for label, each in words.items()})
+
+
+def _interval(where: str, value: Mapping[str, Any]) -> Interval:
+    if others := value.keys() - {"low", "high", "log"}:
+        raise unknown_key(where, min(map(str, others)), {"low", "high", "log"})
+    low, high, log = (value.get(key, default) for key, default in (("low", None), ("high", None), ("log", False)))
+    numbers = [each for each in (low, high) if isinstance(each, int | float) and not isinstance(each, bool)]
+    if len(numbers) < 2 or not all(map(math.isfinite, numbers)) or not isinstance(log, bool):
+        raise ConfigError(f"{where}: got {dict(value)}, expected numbers low and high, and log: true or false")
+    if not low < high or (log and low <= 0):
+        expected = "low < high, and low > 0 with log: true"
+        raise ConfigError(f"{where}: got low {low} and high {high}, expected {expected}")
+    return Interval(float(low), float(high), log)

@@ -1,0 +1,80 @@
+"""Locks on folders: one process writes, others are told which one does.
+
+Owns the lock file and its errors. The kernel releases a lock however its process ends; without ``fcntl`` (Windows)
+there are none.
+"""
+
+import os
+import socket
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from pyes.errors import RunDirectoryError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+#: Lock files that this process holds. Forked children close them, since a lock must end with the process that took it.
+_held: "weakref.WeakSet[IO[str]]" = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: [file.close() for file in list(_held)])
+
+
+@contextmanager
+def held(path: Path, name: str) -> Iterator[None]:
+    """Hold the lock of a folder: a file in it, which then contains the id and the host of this process.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    name : str
+        What the user calls the folder, for messages.
+
+    Raises
+    ------
+    RunDirectoryError
+        Another process holds it, or it cannot be made.
+    """
+    folder = path.parent
+    try:
+        file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise RunDirectoryError(f"{name}: cannot write to {folder} ({error.strerror}); choose another one") from error
+    with file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                file.seek(0)
+                holder = f" ({file.read().strip()})" if os.fstat(file.fileno()).st_size else ""
+                raise RunDirectoryError(
+                    f"{name}: another process{holder} is writing to {folder}; wait for it or choose another directory"
+                ) from error
+            except OSError as error:
+                raise RunDirectoryError(
+                    f"{name}: {path} cannot be locked ({error.strerror}); choose a directory on a file system with "
+                    "locks"
+                ) from error
+        _held.add(file)
+        with suppress(OSError):  # on a full disk the lock holds even without the name
+            file.truncate(0)
+            file.write(f"{os.getpid()}@{socket.gethostname()}\n")
+            file.flush()
+        yield
+
+
+@contextmanager
+def unheld(path: Path) -> Iterator[None]:
+    """Hold the lock for a moment if it exists; an OSError if another process does."""
+    if fcntl is None or not path.exists():
+        yield
+        return
+    with open(path, "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield

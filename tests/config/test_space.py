@@ -1,0 +1,104 @@
+"""Files of parameters for `pyes tune`: what they may say, and what their values set."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyes.config.space import Choices, Interval, Space, shown
+from pyes.errors import ConfigError
+
+EXAMPLE = """
+algorithm.sigma: { low: 0.02, high: 1.0, log: true }
+algorithm.population_size: [20, 40]
+task.normalize_observations: [false, true]
+network.init: [uniform, zero]
+policy:
+  linear: network=linear
+  small: network=mlp network.hidden=[16]
+"""
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Space:
+    path = tmp_path / "mine.yaml"
+    path.write_text(EXAMPLE)
+    return Space.read(path)
+
+
+def test_file_is_read(space: Space):
+    assert space.parameters["algorithm.sigma"] == Interval(0.02, 1.0, True)
+    assert space.parameters["algorithm.population_size"] == Choices(
+        {"20": ("algorithm.population_size=20",), "40": ("algorithm.population_size=40",)}
+    )
+    assert space.parameters["policy"] == Choices(
+        {"linear": ("network=linear",), "small": ("network=mlp", "network.hidden=[16]")}
+    )
+    assert Space.parse(space.to_mapping(), "itself").parameters == space.parameters
+
+
+def test_values_set_overrides(space: Space):
+    low, high = space.corners()
+    assert space.overrides(low) == [
+        "algorithm.sigma=0.02",
+        "algorithm.population_size=20",
+        "task.normalize_observations=false",
+        "network.init=uniform",
+        "network=linear",
+    ]
+    assert space.overrides(high)[-2:] == ["network=mlp", "network.hidden=[16]"]
+
+
+@given(value=st.floats(1e-6, 1e6))
+def test_a_number_is_set_as_it_is_shown(value: float):
+    assert Space({"x": Interval(0, 1)}).overrides({"x": value}) == [f"x={shown(value)}"]
+    assert float(shown(value)) == pytest.approx(value, rel=0.0051)
+
+
+@pytest.mark.parametrize(
+    ("given", "left_out"),
+    [
+        ([], set()),
+        (["task", "algorithm", "timesteps"], set()),  # a group does not set the keys in it
+        (["algorithm.sigma"], {"algorithm.sigma"}),
+        (["network"], {"policy"}),
+        (["network.hidden"], {"policy"}),
+        (["network.init"], {"policy", "network.init"}),
+    ],
+)
+def test_what_is_given_is_not_searched(space: Space, given: list[str], left_out: set[str]):
+    assert space.parameters.keys() - space.without(given).parameters.keys() == left_out
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "got None, expected a mapping of parameters"),
+        ("[1, 2]", "got [1, 2], expected a mapping of parameters"),
+        ("a: 3", "a: got 3, expected a list of values, {low: A, high: B}, or labels with their overrides"),
+        ("a: [3]", "a: got ['3'], expected at least two choices, all different"),
+        ("a: [3, 3]", "a: got ['3'], expected at least two choices, all different"),
+        ("a: {one: b=1, two: 2}", "a: got {'one': 'b=1', 'two': 2}, expected a list of values"),
+        ("a: {low: 1}", "a: got {'low': 1}, expected numbers low and high"),
+        ("a: {low: 1, high: .nan}", "expected numbers low and high"),
+        ("a: {low: 1, high: true}", "expected numbers low and high"),
+        ("a: {low: 1, high: 2, log: 3}", "expected numbers low and high, and log: true or false"),
+        ("a: {low: 2, high: 1}", "a: got low 2 and high 1, expected low < high"),
+        ("a: {low: 0, high: 1, log: true}", "expected low < high, and low > 0 with log: true"),
+        ("a: {low: 0, high: 1, logg: true}", "did you mean"),
+        ("a: [1", "not YAML"),
+    ],
+)
+def test_a_wrong_file_is_one_line_that_names_it(tmp_path: Path, text: str, says: str):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(says)) as caught:
+        Space.read(path)
+    assert "mine.yaml" in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"mine.yaml: cannot be read \(No such file or directory\)"):
+        Space.read(tmp_path / "mine.yaml")

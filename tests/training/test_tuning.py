@@ -1,0 +1,190 @@
+"""A search for settings: killed and resumed, it ends as one that was not; bad input is one line."""
+
+import contextlib
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import optuna
+import pytest
+from commands import pyes
+
+from pyes.errors import ConfigError, RunDirectoryError
+from pyes.system import locks
+from pyes.training import tuning
+from pyes.training.tuning import Arguments
+
+SPACE = """
+policy: {linear: network=linear, small: "network=mlp network.hidden=[4]"}
+algorithm.sigma: {low: 0.02, high: 1.0, log: true}
+algorithm.population_size: [4, 8]
+"""
+TASK = ("task=native", "task.env_id=CartPole-v1", "timesteps=900", "evaluation.episodes=2")
+ARGUMENTS = Arguments(TASK[:2], 900, 4, 1, 1, {"network.init": {"zero": "network.init=zero", "no": ""}})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server() -> None:
+    if sys.platform != "win32":
+        import hosts
+
+        hosts.start_server()
+
+
+def search(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "pyes", "tune", *arguments]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def trials(folder: Path) -> list[tuple[object, ...]]:
+    study = optuna.load_study(study_name="pyes", storage=f"sqlite:///{folder}/study.db")
+    return [(each.number, each.params, each.intermediate_values, each.state.name) for each in study.trials]
+
+
+@pytest.mark.slow
+def test_a_search_that_is_killed_goes_on_to_the_same_end(tmp_path: Path):
+    (tmp_path / "space.yaml").write_text(SPACE)
+    options = ("--trials", "4", "--seeds", "1", "--confirm", "1", "--space", "space.yaml")
+    whole = search(tmp_path, *TASK, *options, "-o", "whole")
+    table, progress = whole.communicate(timeout=100)
+    assert whole.returncode == 0, progress
+
+    arguments: tuple[str, ...] = (*TASK, *options, "-o", "killed")
+    for lines in (2, 3):  # the first line is the plan
+        killed = search(tmp_path, *arguments)
+        assert killed.stderr is not None
+        list(itertools.islice(killed.stderr, lines))
+        killed.kill()
+        killed.communicate()
+        arguments = ("--resume", "killed")
+    resumed = search(tmp_path, *arguments)
+    again, progress = resumed.communicate(timeout=100)
+    assert resumed.returncode == 0, progress
+    assert again == table
+    assert trials(tmp_path / "killed") == trials(tmp_path / "whole")
+    recipe = Path("experiment/recipe.yaml")
+    assert (tmp_path / "killed" / recipe).read_bytes() == (tmp_path / "whole" / recipe).read_bytes()
+
+    states = [state for *_, state in trials(tmp_path / "whole")]
+    assert states == ["COMPLETE" if "all" in each else each for each in states]
+    assert states[1:].count("COMPLETE") == 1
+    assert states[1:].count("PRUNED") == 3
+    trained = pyes("train", "--config-dir", "whole", "experiment=recipe", "seed=9", "run_dir=run", cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+
+
+@pytest.mark.slow
+def test_runs_that_fail_cost_their_trial_and_those_of_the_defaults_the_search(tmp_path: Path):
+    (tmp_path / "space.yaml").write_text("learning: {much: algorithm.learning_rate=1e38, little: ''}\n")
+    options = ("--trials", "3", "--seeds", "1", "--confirm", "1", "--space", "space.yaml", "-o", "found")
+    done = pyes("tune", *TASK, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "failed: " in done.stderr
+    assert "theta" in done.stderr
+    assert {state for *_, state in trials(tmp_path / "found")} >= {"FAIL"}
+
+    (tmp_path / "space.yaml").write_text("algorithm.sigma: [0.1, 0.2]\n")
+    more = ("algorithm.learning_rate=1e38", *options[:-1], "broken")
+    broken = pyes("tune", *TASK, *more, cwd=tmp_path)
+    assert broken.returncode == 1
+    assert broken.stderr.splitlines()[-1].startswith("pyes: error: the defaults cannot be trained: ")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")
+def test_ctrl_c_ends_the_runs_and_says_how_to_go_on(tmp_path: Path):
+    process = search(tmp_path, *TASK[:2], "timesteps=1e9", "--trials", "2", "-o", "found")
+    assert process.stderr is not None
+    assert "million timesteps at most" in process.stderr.readline()
+    while not list(tmp_path.glob("found/runs/*/*/journal.bin")):
+        with contextlib.suppress(ChildProcessError):
+            assert os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert rest.splitlines()[-1] == "stopped; go on with: pyes tune --resume found"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([*TASK[:2]], "timesteps: missing; say how long the best runs train, as timesteps=1e6"),
+        ([*TASK, "seed=3"], "seed: a search sets it for each of its runs; leave it out"),
+        ([*TASK, "cluster.workers=3"], "cluster.workers: a search sets it for each of its runs; leave it out"),
+        (
+            [*TASK, "algorithm=ga"],
+            "algorithm: there are no parameters for ga; name a file with --space, or use ars, cma",
+        ),
+        ([*TASK, "evaluation.every=0"], "evaluation.every: got 0, expected an integer >= 1"),
+        ([*TASK, "network=lstmm"], "unknown network 'lstmm'"),
+        ([*TASK, "--space", "none.yaml"], "none.yaml: cannot be read"),
+        ([*TASK, "--space", "key.yaml"], "key.yaml: unknown key 'algorithm.sigmaa': did you mean 'algorithm.sigma'?"),
+        ([*TASK, "algorithm.sigma=1", "--space", "one.yaml"], "all of its parameters are given on the command line"),
+        ([*TASK, "--trials", "0"], "argument --trials: got '0', expected an integer >= 1"),
+        ([*TASK, "--resume", "x"], "argument -o/--output: not allowed with argument --resume"),
+    ],
+)
+def test_wrong_arguments_are_one_line_and_no_folder(tmp_path: Path, words: list[str], says: str):
+    (tmp_path / "key.yaml").write_text("algorithm.sigmaa: [1, 2]\n")
+    (tmp_path / "one.yaml").write_text("algorithm.sigma: [1, 2]\n")
+    done = pyes("tune", *words, "-o", "found", cwd=tmp_path)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert says in line
+    assert not (tmp_path / "found").exists()
+
+
+def test_a_folder_with_something_else_is_refused(tmp_path: Path):
+    tuning.begin(tmp_path / "found", ARGUMENTS)
+    assert tuning.read(tmp_path / "found") == ARGUMENTS
+    with pytest.raises(ConfigError, match=r"holds a search; go on with: pyes tune --resume "):
+        tuning.begin(tmp_path / "found", ARGUMENTS)
+    with pytest.raises(ConfigError, match=r"holds something else; choose another folder"):
+        tuning.begin(tmp_path, ARGUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("tune.json", None, r"holds no search \(No such file or directory: tune.json\)"),
+        ("tune.json", b"{", r"tune.json is damaged \(.*\); begin again in another folder"),
+        ("tune.json", b"{}", r"tune.json is damaged \('overrides'\); begin again in another folder"),
+        ("study.db", b"no database" * 99, r"study.db cannot be used \(.*\); begin again in another folder"),
+    ],
+)
+def test_a_damaged_folder_is_one_line(tmp_path: Path, file: str, content: bytes | None, says: str):
+    tuning.begin(tmp_path / "found", ARGUMENTS)
+    if content is None:
+        (tmp_path / "found" / file).unlink()
+    else:
+        (tmp_path / "found" / file).write_bytes(content)
+    with pytest.raises(RunDirectoryError, match=says) as caught:
+        tuning.search(tmp_path / "found", print)
+    assert "\n" not in str(caught.value)
+
+
+def test_only_one_process_works_in_a_folder(tmp_path: Path):
+    tuning.begin(tmp_path / "found", ARGUMENTS)
+    another = re.escape(f"tune: another process ({os.getpid()}@")
+    with locks.held(tmp_path / "found" / "lock", "tune"), pytest.raises(RunDirectoryError, match=another):
+        tuning.search(tmp_path / "found", print)
+
+
+@pytest.mark.parametrize(
+    ("trials", "sizes"), [(1, [1]), (8, [8]), (9, [9]), (10, [5, 5]), (24, [8, 8, 8]), (25, [8, 8, 9])]
+)
+def test_brackets_have_all_trials_once(trials: int, sizes: list[int]):
+    brackets = tuning._brackets(trials)
+    assert [len(each) for each in brackets] == sizes
+    assert [number for each in brackets for number in each] == list(range(1, trials + 1))
+
+
+def test_the_plan_counts_all_timesteps():
+    # The defaults; in a bracket 8 ninths, of which 3 go on to a third and one of these to all; 5 runs confirm, twice.
+    nine_hundred = Arguments((), 900, 24, 2, 5, {})
+    bracket = 8 * 100 + 3 * 200 + 600
+    assert f"{(2 * (900 + 3 * bracket) + 10 * 900) / 1e6:,.3g} million timesteps" in tuning.plan(nine_hundred)
