@@ -14,9 +14,12 @@ from pyes.cluster import open_cluster
 from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, algorithm_config, refusal
 from pyes.config.section import parse
 from pyes.episodes.batch import Batch, Plan
-from pyes.errors import TaskError
+from pyes.errors import ConfigError, TaskError
 from pyes.numerics.noise import NoiseTable
 from pyes.system.limits import usable_cores
+
+#: Parameters whose covariances the default algorithm learns: their number and its time grow with the square.
+_MOST_CORRELATED = 500
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Maximum:
 def maximize(
     function: Callable[[NDArray[np.float32]], float],
     theta: ArrayLike,
-    algorithm: str = "openai_es",
+    algorithm: str | None = None,
     *,
     generations: int = 100,
     workers: int | Literal["auto"] = 1,
@@ -57,8 +60,9 @@ def maximize(
         float32 (dim,) -> float; NaN, or an exception, counts as the worst value.
     theta : (dim,)
         Initial parameters.
-    algorithm : str
-        The algorithm's name, or PACKAGE:CLASS for your own.
+    algorithm : str, optional
+        The algorithm's name, or PACKAGE:CLASS for your own. Default: CMA-ES for up to 500 parameters, SNES for more,
+        which knows no more than a standard deviation for each but is cheap.
     generations : int
         Number of generations.
     workers : int or "auto"
@@ -79,8 +83,13 @@ def maximize(
     TaskError
         The function failed for every member of a generation.
     """
-    config, rule = _configs(algorithm, optimizer, settings)
     start = np.array(theta, np.float32).ravel()
+    try:
+        config, rule = _configs(algorithm or _default(len(start)), optimizer, settings)
+    except ConfigError as error:
+        if algorithm is None:
+            error.add_note(f"(no algorithm is named, so it is {_default(len(start))})")
+        raise
     cluster_config = ClusterConfig(name="inline") if workers == 1 else ClusterConfig(workers=workers)
     with ExitStack() as outer, ExitStack() as stack:
         cluster = stack.enter_context(open_cluster(cluster_config, function))
@@ -100,6 +109,11 @@ def maximize(
             history[generation] = np.nanmean(results.returns)
         center = cluster.evaluate(_batch(Population.center(generations, search.theta, 1)))
         return Maximum(search.theta, float(center.returns[0]), history)
+
+
+def _default(dim: int) -> str:
+    """Return the algorithm that is taken if none is named; see ``benchmarks/blackbox.py``."""
+    return "cma_es" if dim <= _MOST_CORRELATED else "snes"
 
 
 def _configs(

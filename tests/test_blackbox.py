@@ -4,13 +4,14 @@ import pytest
 import pyes
 from pyes.config import OptimizerConfig
 from pyes.errors import ConfigError, TaskError
+from pyes.tasks import functions
 
 
 def _paraboloid(theta):
     return -float(((theta - [0.5, 0.1, -0.3]) ** 2).sum())
 
 
-SETTINGS = {"population_size": 50, "sigma": 0.1, "learning_rate": 0.05, "generations": 120}
+SETTINGS = {"algorithm": "openai_es", "population_size": 50, "sigma": 0.1, "learning_rate": 0.05, "generations": 120}
 
 
 def test_maximize_finds_the_top_of_a_paraboloid():
@@ -18,6 +19,27 @@ def test_maximize_finds_the_top_of_a_paraboloid():
     np.testing.assert_allclose(found.theta, [0.5, 0.1, -0.3], atol=0.02)
     assert found.value == _paraboloid(found.theta)
     assert found.history[-1] > found.history[0]
+
+
+def test_an_algorithm_is_chosen_by_the_number_of_parameters():
+    for dim, name in ((3, "cma_es"), (500, "cma_es"), (501, "snes")):
+        settings = {"generations": 2, "population_size": 6}
+        by_default = pyes.maximize(functions.sphere, np.ones(dim), **settings)
+        named = pyes.maximize(functions.sphere, np.ones(dim), name, **settings)
+        np.testing.assert_array_equal(by_default.theta, named.theta)
+
+
+def test_what_works_for_a_newcomer_needs_no_settings():
+    found = pyes.maximize(lambda theta: functions.rosenbrock(5 * theta), np.zeros(5))
+    assert found.value > -1e-6
+    found = pyes.maximize(functions.ellipsoid, np.full(5, 0.4))
+    assert found.value > -1e-6
+
+
+def test_a_setting_of_another_algorithm_says_which_one_was_taken():
+    with pytest.raises(ConfigError, match=r"^unknown key 'algorithm\.learning_rate'") as caught:
+        pyes.maximize(_paraboloid, np.zeros(3), learning_rate=0.1)
+    assert caught.value.__notes__ == ["(no algorithm is named, so it is cma_es)"]
 
 
 def test_maximize_survives_a_function_that_fails_now_and_then():
@@ -43,19 +65,18 @@ def test_maximize_takes_schedules_with_any_number_of_workers():
 
 def test_maximize_refuses_impossible_settings():
     with pytest.raises(ConfigError, match="population_size"):
-        pyes.maximize(_paraboloid, np.zeros(3), population_size=3)
+        pyes.maximize(_paraboloid, np.zeros(3), "openai_es", population_size=3)
     with pytest.raises(ConfigError, match=r"^unknown key 'algorithm\.averaging': it is a section of a run"):
         pyes.maximize(_paraboloid, np.zeros(3), averaging={"episodes_max": 5})
 
 
 def test_optimizer_is_the_rule_that_moves_theta_in_any_form():
     forms = ("clipup", {"name": "clipup"}, OptimizerConfig(name="clipup"))
-    found = [pyes.maximize(_paraboloid, np.zeros(3), generations=3, optimizer=form).theta for form in forms]
+    few = {"algorithm": "openai_es", "generations": 3}
+    found = [pyes.maximize(_paraboloid, np.zeros(3), optimizer=form, **few).theta for form in forms]
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
-    adam, own = (
-        pyes.maximize(_paraboloid, np.zeros(3), generations=3, optimizer=form).theta for form in ("adam", None)
-    )
+    adam, own = (pyes.maximize(_paraboloid, np.zeros(3), optimizer=form, **few).theta for form in ("adam", None))
     np.testing.assert_array_equal(adam, own)
     assert (adam != found[0]).any()
 

@@ -31,7 +31,6 @@ EXTRAS = {
     "atari",
     "envpool",
     "gym",
-    "cma",
     "nevergrad",
     "numba",
     "ray",
@@ -181,7 +180,7 @@ def test_wheel_metadata_names_extras_licence_and_program(wheel: Path, metadata: 
 
 def test_wheel_needs_neither_torch_nor_a_simulator(metadata: Message):
     needed = {re.split("[<>]", each)[0] for each in metadata.get_all("Requires-Dist", []) if "extra ==" not in each}
-    base = {"cryptography", "gymnasium", "hydra-core", "matplotlib", "msgpack", "numpy", "rich", "safetensors"}
+    base = {"cma", "cryptography", "gymnasium", "hydra-core", "matplotlib", "msgpack", "numpy", "rich", "safetensors"}
     assert needed == base
 
 

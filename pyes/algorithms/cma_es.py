@@ -11,7 +11,7 @@ from pyes.algorithms.library import LibraryAlgorithm, LibraryConfig
 from pyes.config import Positive, Range, refusal, unknown_key
 from pyes.config.registry import ALGORITHMS
 from pyes.config.section import JSON_MAPPING, is_json
-from pyes.errors import ConfigError, missing
+from pyes.errors import ConfigError
 from pyes.numerics.noise import NoiseTable
 from pyes.system import limits
 
@@ -79,7 +79,7 @@ class CMAES(LibraryAlgorithm):
     Raises
     ------
     ConfigError
-        pycma is missing, an impossible setting, or a covariance matrix that does not fit the memory.
+        An impossible setting, or a covariance matrix that does not fit the memory.
 
     Examples
     --------
@@ -98,7 +98,9 @@ class CMAES(LibraryAlgorithm):
         super().__init__(theta, table, **settings)
 
     def _open(self, start: NDArray[np.float64], generator: np.random.RandomState) -> None:
-        cma, config = _import_package(), self.config
+        import cma.restricted_gaussian_sampler  # and cma itself
+
+        config = self.config
         allowed = set(cma.CMAOptions.defaults()) - _DECIDED
         for key in config.options:
             if key not in allowed:
@@ -150,12 +152,3 @@ def _check_fits(dim: int) -> None:
             f"algorithm.covariance: got 'full' with {dim:,} parameters, which takes {size / 2**30:,.1f} GiB, and "
             f"{free / 2**30:,.1f} GiB of memory are available; try 'diagonal', 'vd' or 'vkd'"
         )
-
-
-def _import_package() -> Any:
-    try:
-        import cma
-        import cma.restricted_gaussian_sampler
-    except ImportError as error:
-        raise missing("algorithm=cma_es", "cma", "cma", error) from error
-    return cma

@@ -2,12 +2,9 @@
 
 import warnings
 
+import cma
 import numpy as np
 import pytest
-
-pytest.importorskip("cma")
-
-import cma
 from cma import restricted_gaussian_sampler as samplers
 
 from pyes.algorithms.cma_es import CMAES

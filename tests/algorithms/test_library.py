@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-pytest.importorskip("cma")
 pytest.importorskip("nevergrad")
 
 import pyes

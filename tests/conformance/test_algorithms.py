@@ -21,7 +21,6 @@ from pyes.errors import ConfigError
 from pyes.numerics.noise import NoiseTable
 from pyes.run.journal import read
 
-pytest.importorskip("cma")
 pytest.importorskip("nevergrad")
 
 ROOT = Path(__file__).parents[2]

@@ -1,0 +1,199 @@
+"""Black-box functions: what `pyes.maximize` reaches with each algorithm, beside pycma and Nevergrad.
+
+    OMP_NUM_THREADS=1 python benchmarks/blackbox.py [--dims 5 20] [--seeds N]
+
+Ten functions of the kinds of BBOB (Hansen, Finck, Ros and Auger 2009), by their published formulas, stretched so that
+the optimum lies within 0.8 of 0 in every parameter: all searches begin at 0 with a standard deviation of 0.3, and know
+no more. A seed draws the optimum and the rotations. Each search has 1,000 evaluations a parameter. Told is, as in COCO,
+the share of 31 targets between 100 and 0.0001 above the optimum that were reached by any point, on average over seeds:
+after 100 evaluations a parameter and after all, and at the end for each function.
+"""
+
+import argparse
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyes import algorithms
+from pyes.config import algorithm_config
+from pyes.numerics.noise import NoiseTable
+
+Vector = NDArray[np.float64]
+Function = Callable[[Vector], float]
+
+TARGETS = 10.0 ** np.linspace(2, -4, 31)
+SIGMA, REACH, STRETCH = 0.3, 0.8, 5.0
+PER_DIM = (100, 1000)  # evaluations
+
+
+def sphere(z: Vector) -> float:
+    return float(z @ z)
+
+
+def ellipsoid(z: Vector) -> float:
+    return float(10.0 ** (6 * steps(z)) @ z**2)
+
+
+def attractive_sector(z: Vector) -> float:
+    """Steep on one side of the optimum, with no curvature to learn from afar."""
+    return float(np.sum(np.where(z > 0, 100.0, 1.0) ** 2 * z**2) ** 0.9)
+
+
+def step_ellipsoid(z: Vector) -> float:
+    """Plateaus: nothing changes in a small neighbourhood."""
+    flat = np.where(np.abs(z) > 0.5, np.floor(0.5 + z), np.floor(0.5 + 10 * z) / 10)
+    return float(0.1 * max(abs(z[0]) / 1e4, 10.0 ** (2 * steps(z)) @ flat**2))
+
+
+def rosenbrock(z: Vector) -> float:
+    z = z * max(1.0, np.sqrt(len(z)) / 8) + 1
+    return float(np.sum(100 * (z[:-1] ** 2 - z[1:]) ** 2 + (z[:-1] - 1) ** 2))
+
+
+def bent_cigar(z: Vector) -> float:
+    return float(z[0] ** 2 + 1e6 * np.sum(z[1:] ** 2))
+
+
+def sharp_ridge(z: Vector) -> float:
+    return float(z[0] ** 2 + 100 * np.sqrt(np.sum(z[1:] ** 2)))
+
+
+def different_powers(z: Vector) -> float:
+    return float(np.sqrt(np.sum(np.abs(z) ** (2 + 4 * steps(z)))))
+
+
+def rastrigin(z: Vector) -> float:
+    return float(10 * np.sum(1 - np.cos(2 * np.pi * z)) + z @ z)
+
+
+def gallagher(z: Vector, peaks: Vector, heights: Vector) -> float:
+    """Independent peaks, one of which is the highest."""
+    values = heights * np.exp(-np.sum((z - peaks) ** 2, axis=1) / (2 * len(z)))
+    return float((10 - values.max()) ** 2)
+
+
+def steps(z: Vector) -> Vector:
+    """Return 0 to 1 in as many steps as there are parameters."""
+    return np.linspace(0, 1, len(z))
+
+
+FUNCTIONS: dict[str, Callable[..., float]] = {
+    each.__name__.replace("_", " "): each
+    for each in (
+        sphere, ellipsoid, attractive_sector, step_ellipsoid, rosenbrock, bent_cigar, sharp_ridge, different_powers,
+        rastrigin, gallagher,
+    )
+}  # fmt: skip
+
+
+def make_function(name: str, dim: int, seed: int) -> Function:
+    """Return a function to be minimised, with its optimum, 0, somewhere and its axes turned."""
+    random = np.random.default_rng([seed, dim, list(FUNCTIONS).index(name)])
+    optimum = random.uniform(-REACH, REACH, dim)
+    rotation = np.linalg.qr(random.standard_normal((dim, dim)))[0] if name != "sphere" else np.eye(dim)
+    function = FUNCTIONS[name]
+    if name == "gallagher":
+        peaks = random.uniform(-4, 4, (21, dim))
+        peaks[0] = 0.0
+        function = partial(function, peaks=peaks, heights=np.array([10.0, *np.linspace(1.1, 9.1, 20)]))
+    return lambda x: function(rotation @ (STRETCH * (np.asarray(x, np.float64) - optimum)))
+
+
+def by_pyes(name: str, function: Function, dim: int, seed: int, **settings: Any) -> Iterator[float]:
+    """Yield the value of every member."""
+    config = algorithm_config({"name": name, "sigma": SIGMA, **settings})
+    with NoiseTable(2**20, seed=0) as table:
+        search = algorithms.make(config, None, np.zeros(dim, np.float32), table, seed=seed, threads=1)
+        while True:
+            values = [function(search.member(index)) for index in range(len(search.ask()))]
+            yield from values
+            search.tell([-value for value in values])
+
+
+def by_pycma(function: Function, dim: int, seed: int) -> Iterator[float]:
+    """Yield the value of every point of pycma's CMA-ES, which begins again, twice as large, where it has converged."""
+    import cma
+
+    size = 4 + int(3 * np.log(dim))
+    while True:
+        search = cma.CMAEvolutionStrategy(np.zeros(dim), SIGMA, {"verbose": -9, "seed": seed + 1, "popsize": size})
+        while not search.stop():
+            points = search.ask()
+            values = [function(np.asarray(point)) for point in points]
+            yield from values
+            search.tell(points, values)
+        size, seed = 2 * size, seed + 100
+
+
+def by_nevergrad(name: str, function: Function, dim: int, seed: int, budget: int) -> Iterator[float]:
+    """Yield the value of every point of one of Nevergrad's optimisers."""
+    import nevergrad
+
+    parameters = nevergrad.p.Array(init=np.zeros(dim)).set_mutation(sigma=SIGMA)
+    parameters.random_state.seed(seed)
+    search = nevergrad.optimizers.registry[name](parameters, budget=budget)
+    while True:
+        point = search.ask()
+        value = function(point.value)
+        yield value
+        search.tell(point, value)
+
+
+def searches(dim: int) -> dict[str, Callable[[Function, int, int], Iterator[float]]]:
+    """Return what is compared: label, and a search of (function, seed, budget)."""
+    small = 4 + int(3 * np.log(dim))
+
+    def ours(name: str, **settings: Any) -> Callable[[Function, int, int], Iterator[float]]:
+        return lambda function, seed, budget: by_pyes(name, function, dim, seed, **settings)
+
+    def theirs(name: str) -> Callable[[Function, int, int], Iterator[float]]:
+        return lambda function, seed, budget: by_nevergrad(name, function, dim, seed, budget)
+
+    return {
+        "openai_es": ours("openai_es"),
+        "pgpe": ours("pgpe"),
+        "snes": ours("snes"),
+        f"snes, {small} members": ours("snes", population_size=small),
+        "cma_es": ours("cma_es"),
+        f"cma_es, {small} members": ours("cma_es", population_size=small),
+        "pycma with restarts": lambda function, seed, budget: by_pycma(function, dim, seed),
+        "Nevergrad CMA": theirs("CMA"),
+        "Nevergrad NGOpt": theirs("NGOpt"),
+        "Nevergrad OnePlusOne": theirs("OnePlusOne"),
+    }
+
+
+def shares(label: str, dim: int, name: str, seed: int) -> list[float]:
+    """Return the shares of the targets that a search has reached after each number of evaluations."""
+    warnings.simplefilter("ignore")
+    budget = PER_DIM[-1] * dim
+    values = searches(dim)[label](make_function(name, dim, seed), seed, budget)
+    best = np.minimum.accumulate([next(values) for _ in range(budget)])
+    return [float(np.mean(best[each * dim - 1] <= TARGETS)) for each in PER_DIM]
+
+
+def main() -> None:
+    """Print a table for each number of parameters."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dims", type=int, nargs="+", default=[5, 20], metavar="N")
+    parser.add_argument("--seeds", type=int, default=5, metavar="N")
+    options = parser.parse_args()
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for dim in options.dims:
+            print(f"\n{dim} parameters\n\n| search | {' | '.join(f'{each} dim' for each in PER_DIM)} |", end="")
+            print(f" {' | '.join(FUNCTIONS)} |\n|---|{'---:|' * (len(PER_DIM) + len(FUNCTIONS))}")
+            for label in searches(dim):
+                jobs = [(name, seed) for name in FUNCTIONS for seed in range(options.seeds)]
+                found = np.array(list(pool.map(partial(shares, label, dim), *zip(*jobs, strict=True))))
+                ends = found[:, -1].reshape(len(FUNCTIONS), options.seeds).mean(axis=1)
+                print(f"| {label} | {' | '.join(f'{each:.2f}' for each in [*found.mean(axis=0), *ends])} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
