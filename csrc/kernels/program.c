@@ -105,28 +105,86 @@ int64_t pyes_layer_dim(const struct pyes_layer *layer)
     return end;
 }
 
-/* Adds one block of rows of theta to one block of columns: a bias (rows 1), or weights (outputs, rows) transposed. */
-static void pack_block(const struct pyes_layer *layer, int64_t rows, const float *from, int64_t width, float *to)
+enum { QUAD = 4 }; /* rows and columns that are transposed in registers */
+
+/* Transposes (QUAD, QUAD), its rows `pitch` apart, to rows of a tile. */
+static void transpose_quad(const float *from, int64_t pitch, float (*tile)[PYES_LANES])
 {
-    for (int64_t first = 0; first < layer->outputs; first += PYES_LANES) { /* whole cache lines of `to` at a time */
-        const int64_t end = first + PYES_LANES < layer->outputs ? first + PYES_LANES : layer->outputs;
-        for (int64_t i = 0; i < rows; i++)
-            for (int64_t o = first; o < end; o++)
-                to[i * width + o] += from[o * rows + i];
+#if defined(__clang__) || !defined(__GNUC__)
+    for (int64_t o = 0; o < QUAD; o++)
+        for (int64_t i = 0; i < QUAD; i++)
+            tile[i][o] = from[o * pitch + i];
+#else
+    typedef float quad __attribute__((vector_size(16)));
+    typedef int32_t places __attribute__((vector_size(16)));
+    const places low = {0, 4, 1, 5}, high = {2, 6, 3, 7}, front = {0, 1, 4, 5}, back = {2, 3, 6, 7};
+    quad rows[QUAD], columns[QUAD];
+    for (int64_t o = 0; o < QUAD; o++)
+        memcpy(&rows[o], from + o * pitch, sizeof(quad));
+    const quad a = __builtin_shuffle(rows[0], rows[1], low), b = __builtin_shuffle(rows[0], rows[1], high);
+    const quad c = __builtin_shuffle(rows[2], rows[3], low), d = __builtin_shuffle(rows[2], rows[3], high);
+    columns[0] = __builtin_shuffle(a, c, front), columns[1] = __builtin_shuffle(a, c, back);
+    columns[2] = __builtin_shuffle(b, d, front), columns[3] = __builtin_shuffle(b, d, back);
+    for (int64_t i = 0; i < QUAD; i++)
+        memcpy(tile[i], &columns[i], sizeof(quad));
+#endif
+}
+
+/* Transposes (outputs, inputs), both at most PYES_LANES, to a tile (inputs, PYES_LANES) whose other lanes are 0. */
+static void transpose_tile(const float *from, int64_t pitch, int64_t outputs, int64_t inputs,
+                           float (*tile)[PYES_LANES])
+{
+    if (outputs == PYES_LANES && inputs == PYES_LANES) {
+        for (int64_t o = 0; o < PYES_LANES; o += QUAD)
+            for (int64_t i = 0; i < PYES_LANES; i += QUAD)
+                transpose_quad(from + o * pitch + i, pitch, (float(*)[PYES_LANES])(tile[i] + o));
+        return;
+    }
+    for (int64_t i = 0; i < inputs; i++)
+        for (int64_t o = 0; o < PYES_LANES; o++)
+            tile[i][o] = o < outputs ? from[o * pitch + i] : 0.0f;
+}
+
+/* Packs weights (outputs, inputs) to one block of columns, transposed. By tiles that are read and written in whole
+ * cache lines, since both sides may have rows that are a page apart. */
+static void pack_block(const struct pyes_layer *layer, int64_t inputs, const float *from, int64_t width, float *to)
+{
+    float tile[PYES_LANES][PYES_LANES] PYES_ALIGNED;
+    for (int64_t o = 0; o < layer->lanes; o += PYES_LANES) {
+        const int64_t rows = layer->outputs - o < PYES_LANES ? layer->outputs - o : PYES_LANES;
+        for (int64_t i = 0; i < inputs; i += PYES_LANES) {
+            const int64_t columns = inputs - i < PYES_LANES ? inputs - i : PYES_LANES;
+            transpose_tile(from + o * inputs + i, inputs, rows, columns, tile);
+            for (int64_t k = 0; k < columns; k++)
+                for (int64_t lane = 0; lane < PYES_LANES; lane++)
+                    to[(i + k) * width + o + lane] = 0.0f + tile[k][lane]; /* as in a sum: no -0 */
+        }
     }
 }
 
-/* Packs all blocks of one array of theta; the last block of a GRU's recurrent arrays goes one column block further. */
-static void pack_array(const struct pyes_layer *layer, int recurrent, int64_t rows, const float *theta, int64_t offset,
-                       float *to)
+/* The column block of a block of theta: the last one of a GRU's recurrent arrays goes one further. */
+static int64_t column_of(const struct pyes_layer *layer, int recurrent, int64_t block)
 {
-    const int64_t blocks = theta_blocks(layer->op), width = pyes_layer_width(layer);
-    if (offset < 0)
-        return;
-    for (int64_t b = 0; b < blocks; b++) {
-        const int64_t column = b + (recurrent && layer->op == PYES_GRU && b == 2);
-        pack_block(layer, rows, theta + offset + b * layer->outputs * rows, width, to + column * layer->lanes);
-    }
+    return block + (recurrent && layer->op == PYES_GRU && block == 2);
+}
+
+/* Packs all blocks of the weights of x, or of h. A GRU has a block of columns for the other one alone: zeros. */
+static void pack_weights(const struct pyes_layer *layer, int recurrent, const float *from, float *to)
+{
+    const int64_t inputs = recurrent ? layer->outputs : layer->inputs, width = pyes_layer_width(layer);
+    for (int64_t b = 0; b < theta_blocks(layer->op); b++)
+        pack_block(layer, inputs, from + b * layer->outputs * inputs, width,
+                   to + column_of(layer, recurrent, b) * layer->lanes);
+    for (int64_t i = 0; i < inputs && layer->op == PYES_GRU; i++)
+        memset(to + i * width + (recurrent ? 2 : 3) * layer->lanes, 0, sizeof(float) * (size_t)layer->lanes);
+}
+
+/* Adds all blocks of a bias, if there is one. */
+static void add_bias(const struct pyes_layer *layer, int recurrent, const float *theta, int64_t offset, float *to)
+{
+    for (int64_t b = 0; b < theta_blocks(layer->op) && offset >= 0; b++)
+        for (int64_t o = 0; o < layer->filters; o++)
+            to[column_of(layer, recurrent, b) * layer->lanes + o] += theta[offset + b * layer->filters + o];
 }
 
 /* Packs the weights (filters, channels, kernel, kernel) of a convolution as conv.h takes them. */
@@ -145,20 +203,18 @@ static void pack_layer(const struct pyes_layer *layer, const float *theta, float
 {
     const int64_t width = pyes_layer_width(layer);
     float *weights = packed + width;
-    for (int64_t j = 0; j < width * (joined_inputs(layer) + 1); j++)
-        packed[j] = 0.0f;
+    memset(packed, 0, sizeof(float) * (size_t)width);
+    add_bias(layer, 0, theta, layer->bias_offset, packed);
     if (layer->op == PYES_CONV) {
-        for (int64_t o = 0; layer->bias_offset >= 0 && o < layer->filters; o++)
-            packed[o] = theta[layer->bias_offset + o];
+        memset(weights, 0, sizeof(float) * (size_t)(width * joined_inputs(layer)));
         pack_filters(layer, theta + layer->weight_offset, weights);
         return;
     }
-    pack_array(layer, 0, 1, theta, layer->bias_offset, packed);
-    pack_array(layer, 0, layer->inputs, theta, layer->weight_offset, weights);
+    pack_weights(layer, 0, theta + layer->weight_offset, weights);
     if (!remembers(layer->op))
         return;
-    pack_array(layer, 1, 1, theta, layer->recurrent_bias_offset, packed);
-    pack_array(layer, 1, layer->outputs, theta, layer->recurrent_offset, weights + layer->inputs * width);
+    add_bias(layer, 1, theta, layer->recurrent_bias_offset, packed);
+    pack_weights(layer, 1, theta + layer->recurrent_offset, weights + layer->inputs * width);
 }
 
 void pyes_policy_pack_unguarded(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed)

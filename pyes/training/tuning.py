@@ -229,7 +229,8 @@ class _Search:
         if job.failure:
             self._tell(f"trial {job.trial}, seed {job.seed} failed: {job.failure}")
             return _LOWEST
-        return job.found() or _LOWEST
+        found = job.found()  # None if all episodes of the evaluation failed
+        return _LOWEST if found is None else found
 
     def _confirm(self, best: Trial) -> dict[int, list[float]]:
         """Return the returns of the defaults and of the best trial with seeds of their own."""
