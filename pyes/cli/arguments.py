@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pyes.errors import ConfigError
 from pyes.system.text import instead_of
@@ -21,7 +21,17 @@ Add = Callable[[str, Command, str], argparse.ArgumentParser]
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser with errors of one line."""
+    """A parser with errors of one line; where a command takes overrides, they may stand between its flags."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the parsed arguments; ConfigError for what no command knows."""
+        options, rest = self.parse_known_args(args, namespace)
+        words = [each for each in rest if "=" in each and not each.startswith("-")]
+        if unknown := [each for each in rest if each not in words or not hasattr(options, "overrides")]:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        if words:
+            options.overrides = [*options.overrides, *words]
+        return options
 
     def error(self, message: str) -> NoReturn:
         """Raise a ConfigError; for an invalid choice, suggest the closest valid one."""

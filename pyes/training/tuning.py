@@ -229,8 +229,7 @@ class _Search:
         if job.failure:
             self._tell(f"trial {job.trial}, seed {job.seed} failed: {job.failure}")
             return _LOWEST
-        found = job.found()  # None if all episodes of the evaluation failed
-        return _LOWEST if found is None else found
+        return job.value
 
     def _confirm(self, best: Trial) -> dict[int, list[float]]:
         """Return the returns of the defaults and of the best trial with seeds of their own."""
@@ -358,6 +357,12 @@ class _Job:
             return None
         value = float(last[0]["eval_return_mean"])
         return value if math.isfinite(value) else _LOWEST
+
+    @property
+    def value(self) -> float:
+        """The return of a run that has ended; the lowest one if all episodes of its evaluation failed."""
+        found = self.found()
+        return _LOWEST if found is None else found
 
     def start(self, workers: int) -> None:
         """Start the run, or go on with it."""

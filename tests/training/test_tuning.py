@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import os
 import re
 import signal
@@ -112,6 +113,7 @@ def test_ctrl_c_ends_the_runs_and_says_how_to_go_on(tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["task=native", "--trials", "3", "task.env_id=CartPole-v1"], "timesteps: missing; say how long the best runs"),
         ([*TASK[:2]], "timesteps: missing; say how long the best runs train, as timesteps=1e6"),
         ([*TASK, "seed=3"], "seed: a search sets it for each of its runs; leave it out"),
         ([*TASK, "cluster.workers=3"], "cluster.workers: a search sets it for each of its runs; leave it out"),
@@ -188,3 +190,12 @@ def test_the_plan_counts_all_timesteps():
     nine_hundred = Arguments((), 900, 24, 2, 5, {})
     bracket = 8 * 100 + 3 * 200 + 600
     assert f"{(2 * (900 + 3 * bracket) + 10 * 900) / 1e6:,.3g} million timesteps" in tuning.plan(nine_hundred)
+
+
+@pytest.mark.parametrize(
+    ("last", "value"),
+    [("900,0.0", 0.0), ("900,-3.5", -3.5), ("901,nan", -math.inf), ("900,", -math.inf), ("899,7.0", -math.inf)],
+)
+def test_value_of_a_run_is_its_last_evaluation(tmp_path: Path, last: str, value: float):
+    (tmp_path / "metrics.csv").write_text(f"timesteps,eval_return_mean\n300,5.0\n{last}\n")
+    assert tuning._Job(tmp_path, 1, 0, 900, []).value == value
