@@ -6,6 +6,7 @@
                     normalised; normalised layers hold the statistics of the center over its reference batch
     .onnx           observations in, actions out: normalisation, network and choice of the action; a recurrent network
                     runs one timestep, with its states as inputs and outputs
+    .c              C11 source without dependencies, and a .h file beside it
 
 Owns the translation; knows nothing of tasks or runs. Invariant: an exported policy acts as the original without action
 noise, up to rounding.
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from pyes.errors import ConfigError, missing
 from pyes.networks import ActionPart, Activation, Instruction, NamedModule, Op, Policy, Program
 from pyes.reference import PolicyNetwork
+from pyes.reports import c_source
 from pyes.reports.replay import load
 from pyes.system.files import write_file
 
@@ -129,6 +131,7 @@ _WRITERS: dict[str, Callable[[Policy, Path], None]] = {
     ".pt": _write_torch,
     ".pth": _write_torch,
     ".onnx": _write_onnx,
+    ".c": c_source.write,
 }
 
 

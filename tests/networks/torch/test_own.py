@@ -220,10 +220,11 @@ def test_state_dict_loads_into_the_module(saved):
     np.testing.assert_array_equal(torch.nn.utils.parameters_to_vector(module.parameters()).detach(), policy.theta)
 
 
-def test_onnx_is_refused_in_one_line(saved):
+@pytest.mark.parametrize("suffix", [".onnx", ".c"])
+def test_format_that_needs_a_compiled_network_is_refused_in_one_line(saved, suffix):
     _, folder = saved
-    with pytest.raises(ConfigError, match=r"user_modules:Plain cannot be exported to .onnx, since torch runs it"):
-        export(folder, folder / "policy.onnx")
+    with pytest.raises(ConfigError, match=rf"user_modules:Plain cannot be exported to {suffix}, since torch runs it"):
+        export(folder, folder / f"policy{suffix}")
 
 
 def test_policy_of_a_module_that_has_changed_is_refused_in_one_line(saved):
