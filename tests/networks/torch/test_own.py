@@ -275,3 +275,15 @@ def test_a_module_that_cannot_be_used_is_one_line(name, words):
 def test_unknown_arguments_of_a_module_are_one_line():
     with pytest.raises(ConfigError, match=r"could not be made: TypeError: .*unexpected keyword argument 'width'"):
         _build("Plain", width=3)
+
+
+def test_predict_takes_one_observation_of_a_network_that_torch_runs(saved):
+    policy, _ = saved
+    observation = _observations()[0]
+    expected = policy(observation)
+    for each in (observation, observation[None]):
+        action, state = policy.predict(each, episode_start=True)
+        np.testing.assert_array_equal(np.reshape(action, expected.shape), expected)
+        assert state is None
+    with pytest.raises(ValueError, match="got 2 observations, expected one: torch runs the network"):
+        policy.predict(np.stack([observation] * 2))
