@@ -202,7 +202,6 @@ def _error(kind, *arguments):
 def test_unknown_suffix_lists_the_known_ones(tmp_path):
     _, run = _saved(tmp_path)
     assert ".safetensors, .pt, .pth, .onnx, .c" in _error(ConfigError, run, tmp_path / "policy.tflite")
-    assert ".safetensors, .pt, .pth, .onnx" in _error(ConfigError, run, tmp_path / "policy")
 
 
 def test_missing_run_and_missing_folder_are_one_line(tmp_path):
