@@ -35,6 +35,7 @@ EXTRAS = {
     "numba",
     "ray",
     "tensorboard",
+    "metrics",
     "tune",
     "video",
     "onnx",

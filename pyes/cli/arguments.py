@@ -54,6 +54,14 @@ def count(text: str) -> int:
     return _integer(text, 1, 10**9)
 
 
+def seconds(text: str) -> float:
+    """Return a time to wait in seconds."""
+    with contextlib.suppress(ValueError):
+        if 0.1 <= float(text) <= 3600.0:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"got {text!r}, expected seconds, a number >= 0.1 and <= 3600")
+
+
 def seed(text: str) -> int:
     """Return a seed."""
     return _integer(text, 0, 2**64 - 1)
@@ -112,6 +120,6 @@ def add_generation(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--best", dest="generation", action="store_const", const="best", help=text)
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
+def add_json(parser: argparse._ActionsContainer) -> None:
     """Add the flag for JSON output."""
     parser.add_argument("--json", action="store_true", help="print only JSON on standard output")

@@ -4,8 +4,10 @@ import argparse
 import contextlib
 from collections.abc import Iterator
 
-from pyes.cli.arguments import Add, add_json, add_output, count
+from pyes.cli.arguments import Add, add_json, add_output, count, seconds
 from pyes.cli.output import print_json
+
+_WATCH_SECONDS = 2.0
 
 
 def add_commands(add: Add) -> None:
@@ -39,15 +41,20 @@ def _worker(options: argparse.Namespace) -> None:
 
 def _add_status(parser: argparse.ArgumentParser) -> None:
     _add_head(parser)
-    add_json(parser)
+    form = parser.add_mutually_exclusive_group()
+    add_json(form)
+    what = f"show it anew every SECONDS (default: {_WATCH_SECONDS:g}) until Ctrl-C, with what is wrong with each node"
+    form.add_argument("--watch", metavar="SECONDS", type=seconds, nargs="?", const=_WATCH_SECONDS, help=what)
 
 
 def _status(options: argparse.Namespace) -> None:
-    from pyes.reports import status
+    from pyes.reports import status, watching
     from pyes.system import addresses
 
     address = addresses.parse(options.head)
     with _key_file(options.key) as key:
+        if options.watch is not None:
+            watching.watch(address, key, options.watch)
         report = status.ask(address, key)
     if options.json:
         print_json(report)

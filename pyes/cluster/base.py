@@ -31,6 +31,8 @@ class Cluster(Closing):
         Present number of worker processes.
     traffic : (int, int)
         Bytes sent to other machines and received from them.
+    lost : int
+        Members that were lost with other machines.
     interrupt : Interrupt
         Whether the user wants the run to end.
     watch : callable
@@ -41,6 +43,7 @@ class Cluster(Closing):
 
     workers: int
     traffic = (0, 0)
+    lost = 0
     interrupt = Interrupt()
     watch: Callable[[int], None] = staticmethod(lambda left: None)
     traceback: TracebackType | None = None  # of the last failed member, if it was evaluated in this process

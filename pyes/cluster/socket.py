@@ -135,6 +135,11 @@ class SocketCluster(Cluster):
         """Bytes sent and received, without TLS."""
         return self._head.traffic
 
+    @property
+    def lost(self) -> int:  # type: ignore[override]
+        """Members that were lost with their nodes."""
+        return self._head.lost
+
     def start(self, plan: Plan, table: NoiseTable, state: RunState | None = None) -> None:
         """Send the job to all nodes, including those that join later."""
         assert state is not None, "nodes are kept in step with a run"

@@ -6,6 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pyes.config.registry import CLUSTERS
 from pyes.config.section import AtLeastOne, NotNegative, Positive, Section, refusal
+from pyes.errors import ConfigError
+from pyes.system import addresses
+from pyes.system.addresses import Address
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class ClusterConfig(Section):
     episode_time_limit: Annotated[float, Positive] = 300.0  # seconds; then its worker is replaced
     attempts: Annotated[int, AtLeastOne] = 3  # a member that cost this many workers is recorded as failed
     vector: Annotated[int, AtLeastOne] = 64  # members that a worker evaluates at once, with task.name=envpool
+    metrics: int | str | None = None  # PORT or HOST:PORT at which the run's metrics are served; null: nowhere
 
     @classmethod
     def kind(cls, values: Mapping[str, Any]) -> type[Section]:
@@ -34,3 +38,16 @@ class ClusterConfig(Section):
         """Reject a cluster without workers."""
         if self.workers == 0 and not self.may_be_idle:
             raise refusal("cluster.workers", 0, f"an integer >= 1, or 'auto', with cluster.name={self.name}")
+        _ = self.metrics_address
+
+    @property
+    def metrics_address(self) -> Address | None:
+        """Where metrics are served, on the loopback interface unless a host is named."""
+        if self.metrics is None:
+            return None
+        text = f"{self.metrics}"
+        try:
+            return addresses.parse(f"tcp://{f'127.0.0.1:{text}' if text.isdecimal() else text}")
+        except ConfigError:
+            expected = "PORT or HOST:PORT, for example 9095 or 0.0.0.0:9095, or null"
+            raise refusal("cluster.metrics", self.metrics, expected) from None

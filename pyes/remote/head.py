@@ -12,6 +12,7 @@ import json
 import logging
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +70,8 @@ class Head:
         self._job: OpenJob | None = None
         self._open: OpenBatch | None = None
         self.lost = self.rerun = self._duplicates = 0  # members, in all batches
+        self._joined: Counter[str] = Counter()  # connections of each node, by its name
+        self._lost_at: Counter[str] = Counter()  # members that were lost with each node
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._failure: ClusterError | None = None
@@ -151,6 +154,7 @@ class Head:
     def welcome(self, peer: Peer) -> None:
         """Add an accepted node, and send it the job."""
         self._peers[peer.number] = peer
+        self._joined[peer.name] += 1
         logger.info("node %s is connected, with %s", peer.name, counted(peer.hello.workers, "worker"))
         if self._job is not None:
             peer.send(self._job.told)
@@ -169,6 +173,7 @@ class Head:
     def _hand_back(self, peer: Peer) -> None:
         """Return the members that a node holds to the scheduler."""
         if self._open is not None and (lost := self._open.scheduler.leave(peer.number)):
+            self._lost_at[peer.name] += lost
             logger.warning("node %s held %s: other nodes evaluate them", peer.name, counted(lost, "member"))
 
     def _send_away(self, peer: Peer, reason: str) -> None:
@@ -357,18 +362,27 @@ class Head:
     def report(self) -> wire.Report:
         """Return the state of the head and its nodes."""
         now, batch, job = time.monotonic(), self._open, self._job
+        sent, received = self.traffic
         report = {
             "head": socket.gethostname(),
             "listen": self._where,
             "job": None if job is None else job.told.job,
             "task": None if job is None else job.state.setup.config.task.title,
             "generation": None if batch is None else batch.batch.generation,
+            "evaluation": None if batch is None else batch.batch.evaluation,
+            "members": None if batch is None else len(batch.batch.population),
             "members_left": None if batch is None else batch.scheduler.remaining,
             "workers": self.workers,
+            "left": sum(self._joined.values()) - len(self._peers),
             "lost": self.lost,
             "rerun": self.rerun,
             "duplicates": self._duplicates,
-            "nodes": [peer.report(now) for peer in self._peers.values()],
+            "bytes_sent": sent,
+            "bytes_received": received,
+            "nodes": [
+                peer.report(now) | {"reconnects": self._joined[peer.name] - 1, "lost": self._lost_at[peer.name]}
+                for peer in self._peers.values()
+            ],
         }
         return wire.Report(json.dumps(report))
 

@@ -97,8 +97,8 @@ def show(report: dict[str, Any]) -> None:
             f"{100 * node['busy_seconds'] / (node['workers'] * at_work):.0f} %",
             f"{node['heard']:.1f} s",
             f"{1e3 * node['round_trip']:.1f} ms",
-            _bytes(node["bytes_sent"]),
-            _bytes(node["bytes_received"]),
+            size(node["bytes_sent"]),
+            size(node["bytes_received"]),
         )
     console.print(table)
     nodes = counted(len(report["nodes"]), "node")
@@ -106,5 +106,6 @@ def show(report: dict[str, Any]) -> None:
     console.print(f"{nodes} with {counted(report['workers'], 'worker')}; members: {counts}")
 
 
-def _bytes(count: int) -> str:
+def size(count: int) -> str:
+    """Return a number of bytes as text."""
     return f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count / 2**10:,.1f} KiB"

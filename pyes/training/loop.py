@@ -212,6 +212,7 @@ class _Loop:
         if run.metrics.best_evaluation != best:
             run.best = self._state.policy()
         run.display.show(row, nodes, self._cluster.remarks())
+        run.exporter.publish(row, nodes, self._cluster.workers, self._cluster.lost)
         every = self._config.snapshot.every
         if every and self._state.generation % every == 0:
             ending.try_to_save(run)

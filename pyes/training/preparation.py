@@ -30,6 +30,7 @@ from pyes.system.lifetime import Interrupt, interruptible
 from pyes.system.text import counted
 from pyes.training import resume
 from pyes.training.display import Display
+from pyes.training.exporter import Exporter
 from pyes.training.rows import recorded, row_of, settings_in_use
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class Run:
     metrics : MetricsWriter
     nodes : NodesWriter
     display : Display
+    exporter : Exporter
     interrupt : Interrupt
         Whether the user wants the run to end.
     pending : MetricsRow or None
@@ -67,6 +69,7 @@ class Run:
     metrics: MetricsWriter
     nodes: NodesWriter
     display: Display
+    exporter: Exporter
     interrupt: Interrupt
     pending: MetricsRow | None
     initial: tuple[float, float] | None
@@ -128,6 +131,10 @@ class Preparation:
         cluster = open_cluster(config.cluster, config.task, self._log.prepare, self._display.note)
         self._cluster = self._stack.enter_context(cluster)
         self._log.gather()
+        labels = {"task": config.task.title, "run": str(self._directory.path)}
+        self._exporter = self._stack.enter_context(Exporter(config.cluster.metrics_address, labels))
+        if self._exporter.url:
+            self._display.note(f"metrics: {self._exporter.url}")
 
     def make_policy(self) -> None:
         """Make the network, its initial parameters and the noise table."""
@@ -205,6 +212,7 @@ class Preparation:
             self._metrics,
             self._nodes,
             self._display,
+            self._exporter,
             self._interrupt,
             self._pending,
             evaluations.initial(self._recording),

@@ -635,6 +635,11 @@ def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
         (["video", ".", "-o", "x.mp4"], "no policy at policy.safetensors"),
         (["launch"], "the following arguments are required: WAY (see pyes launch --help)"),
         (["launch", "ssh", "nope", "--", "train"], "cannot read the hosts in nope: No such file or directory"),
+        (
+            ["status", "tcp://127.0.0.1:1", "--watch", "0"],
+            "argument --watch: got '0', expected seconds, a number >= 0.1",
+        ),
+        (["status", "tcp://127.0.0.1:1", "--json", "--watch"], "--watch: not allowed with argument --json"),
         (["launch", "ssh", "nope", "--port", "0"], "argument --port: got '0', expected an integer >= 1"),
         (
             ["launch", "slurm", "--dry-run", "--", "train", "cluster=local"],

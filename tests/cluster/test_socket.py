@@ -807,6 +807,89 @@ def test_two_thousand_nodes_that_join_at_once_are_all_let_in(patient):
 
 
 @pytest.mark.slow
+def test_status_is_watched_over_the_end_and_the_restart_of_a_head(tmp_path):
+    run, address = tmp_path / "run", new_address()
+    with Watcher(address, tmp_path / "seen") as watcher:
+        watcher.see(f"{address}: no head answers there")
+        with Host(address) as host:
+            with _trainer(address, run, ENDLESS, environment=SLOW) as head:
+                watcher.see(r"generation \d+: \d+ of 8 members done; .*[1-9] steps/s; 1 node with 1 worker")
+                host.send_all(signal.SIGSTOP)
+                watcher.see(r"  \S+:\d+: 1 worker, .* steps/s, silent for \d+ s")
+                host.send_all(signal.SIGCONT)
+                head.kill()
+            watcher.see("(?s)no head answers there.*no head answers there")
+            with _trainer(address, run, ENDLESS, environment=SLOW):
+                watcher.see(r"(?s)answers there.*answers there.*generation \d+: \d+ of 8 members done")
+        watcher.see("(?s)(no head answers there.*){3}")
+        assert watcher.stop() == 130
+    assert watcher.seen.count("no head answers") == 3  # one line each time
+    assert "Traceback" not in watcher.seen
+    assert watcher.seen.splitlines()[-1].endswith("Ctrl-C ends")
+
+
+class Watcher:
+    """A ``pyes status --watch`` without a terminal."""
+
+    def __init__(self, address, path):
+        self._path, self._address = path, address
+
+    @property
+    def seen(self):
+        """What it has shown so far, on both outputs."""
+        return self._path.read_text()
+
+    def __enter__(self):
+        command = [sys.executable, "-m", "pyes", "status", self._address, "--watch", "0.2"]
+        with self._path.open("wb") as file:
+            self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+        return self
+
+    def __exit__(self, *error):
+        self._process.kill()
+        self._process.wait()
+
+    def see(self, pattern):
+        """Wait until it shows something."""
+        until(lambda: re.search(pattern, self.seen), f"{pattern!r} in {self.seen}")
+
+    def stop(self):
+        """Press Ctrl-C; return its exit status."""
+        self._process.send_signal(signal.SIGINT)
+        return self._process.wait(DEADLINE)
+
+
+def test_a_report_has_what_is_lost_with_a_node_and_its_return(tmp_path):
+    run, address = tmp_path / "run", new_address()
+    with _trainer(address, run, ENDLESS, environment=SLOW) as head, Host(address):
+        _more_rows(head, run, 1)
+        for _ in range(2):
+            with FakeNode(address) as node:
+                node.expect(wire.Job)
+        report = until(lambda: _report_of(address, left=2), "the nodes' leave")
+        with FakeNode(address) as node:
+            node.expect(wire.Job)
+            report = status.ask(addresses.parse(address), None)
+        head.kill()
+    assert (report["left"], report["workers"], report["bytes_sent"] > 0, report["bytes_received"] > 0) == (
+        2,
+        1,
+        True,
+        True,
+    )
+    figures = {each["node"]: (each["reconnects"], each["lost"]) for each in report["nodes"]}
+    assert figures.pop("fake") == (2, 0)
+    assert list(figures.values()) == [(0, 0)]
+    if report["generation"] is not None:
+        assert (report["members"], report["evaluation"]) in ((8, False), (4, True))
+
+
+def _report_of(address, left):
+    report = status.ask(addresses.parse(address), None)
+    return report if report["left"] == left else None
+
+
+@pytest.mark.slow
 def test_a_head_out_of_descriptors_goes_on(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with Trainer(

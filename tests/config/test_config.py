@@ -179,6 +179,8 @@ IMPOSSIBLE = [
     ("noise.entries", "many", "an integer >= 1 or 'auto'"),
     ("noise.dtype", "float16", "one of 'float32', 'bfloat16', 'int8'"),
     ("cluster.name", "ring", "one of 'inline', 'local', 'ray', 'socket'"),
+    ("cluster.metrics", "host", "PORT or HOST:PORT, for example 9095 or 0.0.0.0:9095, or null"),
+    ("cluster.metrics", 70000, "PORT or HOST:PORT, for example 9095 or 0.0.0.0:9095, or null"),
     ("cluster.workers", 0, "an integer >= 1, or 'auto', with cluster.name=local"),
     ("evaluation.episodes", 0, "an integer >= 1"),
     ("evaluation.share", 0, "a finite number > 0 and <= 1 or null"),
