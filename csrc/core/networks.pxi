@@ -4,6 +4,7 @@
 cdef class _Network:
     """Interface of networks for a runner."""
     cdef Py_ssize_t dim, outputs
+    cdef object state_array  # owns the states of recurrent layers; None where a Python object has them
 
     cdef int load(self, object theta) except -1:
         raise NotImplementedError
@@ -52,7 +53,7 @@ cdef class _Compiled(_Network):
     cdef int64_t layer_count, state_size
     cdef pyes_layer *layers
     # Arrays own the memory that the pointers below them address.
-    cdef object packed_array, state_array, scratch_array, batch_array, values_array, sums_array
+    cdef object packed_array, scratch_array, batch_array, values_array, sums_array
     cdef float *packed
     cdef float *state
     cdef float *scratch

@@ -123,6 +123,24 @@ cdef class PolicyRunner:
             raise ValueError(f"sums: got shape {sums.shape}, expected {(2, self.observation_size)}")
         self.sums_array, self.sums = sums, p_sums
 
+    @property
+    def packed(self):
+        """A copy of the network's weights as the kernels read them, see the header; None unless it is instructions."""
+        return (<_Compiled>self.network).packed_array.copy() if isinstance(self.network, _Compiled) else None
+
+    @property
+    def state(self):
+        """The states of all recurrent layers, for the instructions of this runner: a new float32 (n,), or None."""
+        return self.network.state_array.copy() if self.network.state_array is not None else None
+
+    @state.setter
+    def state(self, state):  # IN
+        _in("state", state, FLOAT32)
+        if self.network.state_array is None or state.shape != self.network.state_array.shape:
+            known = 0 if self.network.state_array is None else len(self.network.state_array)
+            raise ValueError(f"state: got length {len(state)}, expected {known}")
+        self.network.state_array[:] = state
+
     def act(self, observation):  # IN
         """Choose the action for an observation of observation_size values: an int, a new float32 array, or what
         ``assemble`` returns.

@@ -129,7 +129,10 @@ def _video(options: argparse.Namespace) -> None:
 def _add_export(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     add_generation(parser)
-    add_output(parser, "file to write; its suffix names the format: .safetensors, .pt or .onnx")
+    add_output(
+        parser,
+        "file to write; its suffix names the format: .safetensors, .pt, .onnx or .c; none: a folder for a model hub",
+    )
 
 
 def _export(options: argparse.Namespace) -> None:

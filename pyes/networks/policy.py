@@ -13,16 +13,17 @@ Owns the two files of a policy and their format; knows no task and no training. 
 
 import importlib.metadata
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import safetensors.numpy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError
 
 from pyes.errors import RunDirectoryError
+from pyes.networks import batched
 from pyes.networks.observation import ObservationEncoder
 from pyes.networks.spec import PolicySpec
 from pyes.system.files import write_file
@@ -103,6 +104,76 @@ class Policy:
             The observation is not of the space that the policy was trained on; the message says which part of it.
         """
         return self.runner.act(observation if self.encoder is None else self.encoder(observation))
+
+    def predict(
+        self,
+        observation: Any,
+        state: NDArray[np.float32] | None = None,
+        episode_start: ArrayLike | None = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, NDArray[np.float32] | None]:
+        """Return the action for an observation and the state after it, as policies of Stable-Baselines3 do.
+
+        Parameters
+        ----------
+        observation : object
+            One of the environment's own, or several with an axis in front: each part (n, *shape).
+        state : float32 (size,) or (n, size), or None
+            What the last call returned; None when episodes begin. The memory of the policy itself stays as it is.
+        episode_start : bool or bool (n,), or None
+            Where an episode begins: its state is forgotten.
+        deterministic : bool
+            Must be true: the center has no action noise.
+
+        Returns
+        -------
+        action : array, or a dict or tuple of arrays
+            For several observations, with their axis in front.
+        state : float32 (size,) or (n, size), or None
+            None for networks without a memory, and for those that torch runs: these keep their memory themselves, so
+            they take one observation a call, and ``episode_start`` resets them.
+
+        Raises
+        ------
+        ValueError
+            An argument does not fit the policy.
+        """
+        if not deterministic:
+            raise ValueError("deterministic is False, but a loaded policy has no action noise; leave it True")
+        several = batched.count(observation, self.encoder, self.spec.program.observation_size)
+        observations = [observation] if several is None else [batched.item(observation, i) for i in range(several)]
+        if not observations:
+            raise ValueError("got 0 observations, expected at least one")
+        actions, states = self._predict(observations, state, episode_start)
+        if several is not None:
+            return batched.joined(actions), states
+        action = actions[0] if isinstance(actions[0], dict | tuple) else np.asarray(actions[0])
+        return action, None if states is None else states[0]
+
+    def _predict(
+        self, observations: Sequence[Any], state: NDArray[np.float32] | None, episode_start: ArrayLike | None
+    ) -> tuple[list[Any], NDArray[np.float32] | None]:
+        """Return the actions and the states after them, float32 (n, size)."""
+        own, n = self.runner.state, len(observations)
+        starts = np.broadcast_to(np.array(False if episode_start is None else episode_start, bool), (n,))
+        if own is None:
+            if n > 1:
+                raise ValueError(f"got {n} observations, expected one: torch runs the network, which has one memory")
+            if starts[0]:
+                self.reset()
+        if own is None or not len(own):
+            return [self(each) for each in observations], None
+        states = _states(state, n, len(own))
+        states[starts] = 0
+        actions = []
+        try:
+            for each, memory in zip(observations, states, strict=True):
+                self.runner.state = memory
+                actions.append(self(each))
+                memory[:] = self.runner.state
+        finally:
+            self.runner.state = own
+        return actions, states
 
     def reset(self) -> None:
         """Begin an episode: reset the states of recurrent layers."""
@@ -203,6 +274,18 @@ def _vector(name: str, array: Any, size: int) -> Any:
         raise ValueError(f"{name} has shape {vector.shape}, expected ({size},)")
     vector.flags.writeable = False
     return vector
+
+
+def _states(state: NDArray[np.float32] | None, n: int, size: int) -> NDArray[np.float32]:
+    """Return a copy of the states of n episodes, float32 (n, size); zeros for None."""
+    if state is None:
+        return np.zeros((n, size), np.float32)
+    found = np.shape(state)
+    if found not in ([(n, size), (size,)] if n == 1 else [(n, size)]):
+        raise ValueError(
+            f"state has shape {found}, expected {(n, size)}: what predict returned for as many observations"
+        )
+    return np.array(state, np.float32).reshape(n, size)
 
 
 def _read_weights(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

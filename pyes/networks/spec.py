@@ -29,6 +29,17 @@ class Runner(Protocol):
     def dim(self) -> int:
         """Length of theta."""
 
+    @property
+    def packed(self) -> NDArray[np.float32] | None:
+        """The weights as the kernels read them, for a compiled network: a copy."""
+
+    @property
+    def state(self) -> NDArray[np.float32] | None:
+        """The states of all recurrent layers, for a compiled network: a copy; may be set."""
+
+    @state.setter
+    def state(self, state: NDArray[np.float32], /) -> None: ...
+
     def load(self, theta: NDArray[np.float32], /) -> None:
         """Set the parameters: float32 (dim,)."""
 

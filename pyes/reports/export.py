@@ -6,6 +6,8 @@
                     normalised; normalised layers hold the statistics of the center over its reference batch
     .onnx           observations in, actions out: normalisation, network and choice of the action; a recurrent network
                     runs one timestep, with its states as inputs and outputs
+    no suffix       a folder for a model hub: .safetensors, settings and a model card
+    .c              C11 source without dependencies, and a .h file beside it
 
 Owns the translation; knows nothing of tasks or runs. Invariant: an exported policy acts as the original without action
 noise, up to rounding.
@@ -26,6 +28,7 @@ from numpy.typing import NDArray
 from pyes.errors import ConfigError, missing
 from pyes.networks import ActionPart, Activation, Instruction, NamedModule, Op, Policy, Program
 from pyes.reference import PolicyNetwork
+from pyes.reports import c_source, hub
 from pyes.reports.replay import load
 from pyes.system.files import write_file
 
@@ -42,6 +45,8 @@ _GELU_SCALE, _GELU_CUBIC = 0.7978845608028654, 0.044715
 def export(run: str | Path, output: str | Path, generation: int | Literal["best"] | None = None) -> Path:
     """Write the center policy of a run in the format given by the suffix of ``output``; return the path.
 
+    Without a suffix, or where it is a folder already: a folder for a model hub.
+
     Parameters
     ----------
     run, generation
@@ -56,8 +61,12 @@ def export(run: str | Path, output: str | Path, generation: int | Literal["best"
         The policy is missing or damaged.
     """
     output = Path(output)
+    if not output.suffix or output.is_dir():
+        hub.write(load(run, generation), Path(run), output)
+        return output
     if output.suffix not in _WRITERS:
-        raise ConfigError(f"cannot export to {output}: suffix {output.suffix!r}, expected one of {', '.join(_WRITERS)}")
+        known = ", ".join(_WRITERS)
+        raise ConfigError(f"cannot export to {output}: suffix {output.suffix!r}, expected none or one of {known}")
     _WRITERS[output.suffix](load(run, generation), output)
     return output
 
@@ -129,6 +138,7 @@ _WRITERS: dict[str, Callable[[Policy, Path], None]] = {
     ".pt": _write_torch,
     ".pth": _write_torch,
     ".onnx": _write_onnx,
+    ".c": c_source.write,
 }
 
 

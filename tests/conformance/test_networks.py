@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import yaml
+from compiled_policy import COMPILERS, Compiled
 from numpy.typing import NDArray
 
 from pyes import _core, reference
@@ -223,6 +224,25 @@ def test_files_and_exports_give_the_policy_back(case: Case, tmp_path: Path) -> N
         np.testing.assert_array_equal(case.episodes(loaded), outputs)
     if isinstance(policy.spec.program, Program):
         check_onnx(case, export(tmp_path, tmp_path / "policy.onnx"), outputs)
+
+
+# Compiling the 1.7 million weights of the default network for images takes 15 s; its variants are small.
+@pytest.mark.parametrize("case", [each for each in COMPILED if each.id != "dqn"], indirect=True)
+def test_policy_in_c_has_the_bits_of_the_loaded_one(case: Case, tmp_path: Path) -> None:
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    argmax = case.policy()
+    decoder = ActionDecoder("identity", 3, (3,), (-1.0,) * 3, (1.0,) * 3)  # shows the bits of the outputs
+    spec = PolicySpec(argmax.spec.program, decoder, CLIP)
+    statistics = argmax.observation_mean, argmax.observation_inverse_std
+    Policy(spec, argmax.theta, *statistics, reference_batch=argmax.reference_batch).save(tmp_path)
+    loaded = Policy.load(tmp_path)
+    compiled = Compiled(export(tmp_path, tmp_path / "policy.c"), COMPILERS[0], "-O1")
+    for step, observation in enumerate(case.observations(1000)):
+        if step % 400 == 0:
+            loaded.reset()
+            compiled.reset()
+        assert compiled(observation).tobytes() == loaded(observation).tobytes(), step
 
 
 def check_onnx(case: Case, path: Path, outputs: list[NDArray[np.float32]]) -> None:

@@ -3,9 +3,11 @@ import os
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from pyes.errors import ConfigError, RunDirectoryError
-from pyes.networks import ActionDecoder, Instruction, Policy, PolicySpec, Program
+from pyes.networks import ActionDecoder, Instruction, ObservationEncoder, Policy, PolicySpec, Program, build
+from pyes.networks.recurrent import LSTMConfig
 
 TASK = {"name": "gymnasium", "env_id": "CartPole-v1"}
 
@@ -217,3 +219,81 @@ def test_load_of_the_first_format_says_which_version_reads_it(tmp_path):
     file = tmp_path / "policy.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "format": 1}))
     assert "format 1, expected 2; load it with pyes-rl 0.1.0" in _load_error(tmp_path)
+
+
+def _recurrent():
+    spec, theta = build(LSTMConfig(hidden=(5,)), 4, ActionDecoder("identity", 2, (2,), (-1.0,) * 2, (1.0,) * 2), 1, 5.0)
+    return Policy(spec, theta)
+
+
+def test_predict_acts_as_a_call_does():
+    policy = _policy()
+    observations = np.random.default_rng(2).normal(size=(6, 4))
+    expected = np.stack([policy(observation) for observation in observations])
+    actions, state = policy.predict(observations)
+    np.testing.assert_array_equal(actions, expected)
+    assert state is None
+    action, state = policy.predict(observations[0], deterministic=True)
+    np.testing.assert_array_equal(action, expected[0])
+    assert state is None
+
+
+def test_predict_passes_the_memory_of_each_episode():
+    policy, twin = _recurrent(), _recurrent()
+    observations = np.random.default_rng(2).normal(size=(3, 9, 4)).astype(np.float32)
+    expected = np.empty((3, 9, 2), np.float32)
+    for episode in range(3):
+        twin.reset()
+        for step in range(9):
+            if (episode, step) == (1, 5):
+                twin.reset()
+            expected[episode, step] = twin(observations[episode, step])
+    states, single = None, None
+    first = policy(observations[0, 0])
+    for step in range(9):
+        starts = np.array([False, step == 5, False])
+        actions, states = policy.predict(observations[:, step], states, episode_start=starts)
+        np.testing.assert_array_equal(actions, expected[:, step])
+        action, single = policy.predict(observations[1, step], single, episode_start=step == 5)
+        np.testing.assert_array_equal(action, expected[1, step])
+    # The memory of the policy itself goes on as if there had been no predict.
+    np.testing.assert_array_equal(first, expected[0, 0])
+    np.testing.assert_array_equal(policy(observations[0, 1]), expected[0, 1])
+
+
+def test_predict_takes_observations_and_actions_of_parts():
+    space = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Discrete(3)})
+    decoder = ActionDecoder.for_space(spaces.Dict({"x": spaces.Discrete(3), "y": spaces.Box(-1, 1, (2,))}))
+    spec, theta = build(LSTMConfig(hidden=(5,)), 5, decoder, 1, 5.0)
+    policy = Policy(spec, theta, encoder=ObservationEncoder.for_space(space))
+    single = [{"a": np.array([0.5, k]), "b": k} for k in range(3)]
+    several = {"a": np.stack([each["a"] for each in single]), "b": np.arange(3)}
+    actions, states = policy.predict(several)
+    assert len(states) == 3
+    for index, each in enumerate(single):
+        action, _ = policy.predict(each)
+        assert action["x"] == actions["x"][index]
+        np.testing.assert_array_equal(action["y"], actions["y"][index])
+
+
+def test_predict_gives_a_discrete_action_as_an_array():
+    spec, theta = build(LSTMConfig(hidden=(5,)), 4, ActionDecoder.for_space(spaces.Discrete(3, start=7)), 1, 5.0)
+    policy = Policy(spec, theta)
+    action, _ = policy.predict(np.ones(4))
+    assert (action.shape, action.dtype) == ((), np.int64)
+    assert policy.predict(np.ones((2, 4)))[0].tolist() == [action, action]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.ones(4), None, None, False), "deterministic is False"),
+        ((np.ones((0, 4)),), "got 0 observations"),
+        ((np.ones((2, 4)), np.ones((3, 5), np.float32)), r"state has shape \(3, 5\), expected \(2, "),
+        ((np.ones(3),), "expected 4"),
+    ],
+)
+def test_predict_refuses_in_one_line(arguments, message):
+    with pytest.raises(ValueError, match=message) as error:
+        _recurrent().predict(*arguments)
+    assert "\n" not in str(error.value)

@@ -95,10 +95,10 @@ def test_state_dict_holds_the_observation_statistics(tmp_path):
 
 
 def _run_onnx(policy, observations):
-    pytest.importorskip("onnx")
-    from onnx.reference import ReferenceEvaluator
-
-    action, output = ReferenceEvaluator(onnx_model(policy)).run(None, {"observation": observations})
+    runtime = pytest.importorskip("onnxruntime")
+    model = onnx_model(policy).SerializeToString()
+    session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    action, output = session.run(None, {"observation": observations})
     return action, output
 
 
@@ -201,8 +201,7 @@ def _error(kind, *arguments):
 
 def test_unknown_suffix_lists_the_known_ones(tmp_path):
     _, run = _saved(tmp_path)
-    assert ".safetensors, .pt, .pth, .onnx" in _error(ConfigError, run, tmp_path / "policy.tflite")
-    assert ".safetensors, .pt, .pth, .onnx" in _error(ConfigError, run, tmp_path / "policy")
+    assert ".safetensors, .pt, .pth, .onnx, .c" in _error(ConfigError, run, tmp_path / "policy.tflite")
 
 
 def test_missing_run_and_missing_folder_are_one_line(tmp_path):

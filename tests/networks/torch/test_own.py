@@ -220,10 +220,11 @@ def test_state_dict_loads_into_the_module(saved):
     np.testing.assert_array_equal(torch.nn.utils.parameters_to_vector(module.parameters()).detach(), policy.theta)
 
 
-def test_onnx_is_refused_in_one_line(saved):
+@pytest.mark.parametrize("suffix", [".onnx", ".c"])
+def test_format_that_needs_a_compiled_network_is_refused_in_one_line(saved, suffix):
     _, folder = saved
-    with pytest.raises(ConfigError, match=r"user_modules:Plain cannot be exported to .onnx, since torch runs it"):
-        export(folder, folder / "policy.onnx")
+    with pytest.raises(ConfigError, match=rf"user_modules:Plain cannot be exported to {suffix}, since torch runs it"):
+        export(folder, folder / f"policy{suffix}")
 
 
 def test_policy_of_a_module_that_has_changed_is_refused_in_one_line(saved):
@@ -274,3 +275,15 @@ def test_a_module_that_cannot_be_used_is_one_line(name, words):
 def test_unknown_arguments_of_a_module_are_one_line():
     with pytest.raises(ConfigError, match=r"could not be made: TypeError: .*unexpected keyword argument 'width'"):
         _build("Plain", width=3)
+
+
+def test_predict_takes_one_observation_of_a_network_that_torch_runs(saved):
+    policy, _ = saved
+    observation = _observations()[0]
+    expected = policy(observation)
+    for each in (observation, observation[None]):
+        action, state = policy.predict(each, episode_start=True)
+        np.testing.assert_array_equal(np.reshape(action, expected.shape), expected)
+        assert state is None
+    with pytest.raises(ValueError, match="got 2 observations, expected one: torch runs the network"):
+        policy.predict(np.stack([observation] * 2))

@@ -1,0 +1,52 @@
+"""Several observations or actions as one, with an axis in front: what vectorised environments give and take.
+
+Knows no network. Invariant: what is joined has the parts of a single one, each with one more axis.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import getitem
+from typing import Any
+
+import numpy as np
+
+from pyes.networks.observation import ObservationEncoder
+
+
+def count(observation: Any, encoder: ObservationEncoder | None, size: int) -> int | None:
+    """Return how many observations this is, or None for a single one without an axis in front.
+
+    Parameters
+    ----------
+    observation : object
+    encoder : ObservationEncoder or None
+        Of the policy.
+    size : int
+        Numbers that its network reads.
+    """
+    shape: tuple[int, ...] = (size,)
+    value = observation
+    if encoder is not None and encoder.parts:
+        first = encoder.parts[0]
+        shape, value = first.shape, reduce(getitem, first.keys, observation)
+    found = np.shape(value)
+    return int(found[0]) if found and found[1:] == shape and len(found) == len(shape) + 1 else None
+
+
+def item(observations: Any, index: int) -> Any:
+    """Return one of several observations."""
+    if isinstance(observations, Mapping):
+        return {key: item(part, index) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(item(part, index) for part in observations)
+    return observations[index]
+
+
+def joined(actions: Sequence[Any]) -> Any:
+    """Return actions, at least one, as one."""
+    first = actions[0]
+    if isinstance(first, dict):
+        return {key: joined([action[key] for action in actions]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(joined(parts) for parts in zip(*actions, strict=True))
+    return np.stack(actions)

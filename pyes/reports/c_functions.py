@@ -1,0 +1,255 @@
+"""The C functions of an exported policy: the arithmetic of ``csrc/kernels`` as plain scalar code.
+
+Owns their text and which of them call which others; knows no policy. Invariant: each does the operations of the kernel
+of the same purpose in the same order, so that it gives equal bits.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class _Function(NamedTuple):
+    text: str
+    calls: tuple[str, ...] = ()
+
+
+_FUNCTIONS = {
+    "copy": _Function("""\
+static void copy(int count, const float *from, float *to)
+{
+    for (int i = 0; i < count; i++)
+        to[i] = from[i];
+}"""),
+    "bits_of_float": _Function("""\
+static uint32_t bits_of_float(float x)
+{
+    union { float number; uint32_t bits; } value;
+    value.number = x;
+    return value.bits;
+}"""),
+    "float_of_bits": _Function("""\
+static float float_of_bits(uint32_t bits)
+{
+    union { float number; uint32_t bits; } value;
+    value.bits = bits;
+    return value.number;
+}"""),
+    "absolute": _Function(
+        """\
+static float absolute(float x)
+{
+    return float_of_bits(bits_of_float(x) & 0x7FFFFFFFu);
+}""",
+        ("bits_of_float", "float_of_bits"),
+    ),
+    "exponential": _Function(
+        """\
+/* e^x, with x held in [-87, 88]; relative error below 2e-7. */
+static float exponential(float x)
+{
+    const float low = x < -87.0f ? -87.0f : x;
+    const float bounded = low > 88.0f ? 88.0f : low;
+    const float shifted = bounded * 1.44269504f + 12582912.0f; /* the low bits now hold round(x / ln 2) */
+    const float k = shifted - 12582912.0f;
+    const float r = (bounded - k * 0.693359375f) + k * 2.12194440e-4f; /* x - k ln 2, with ln 2 in two parts */
+    float series = 1.0f / 720.0f;
+    series = series * r + 1.0f / 120.0f;
+    series = series * r + 1.0f / 24.0f;
+    series = series * r + 1.0f / 6.0f;
+    series = series * r + 0.5f;
+    series = series * r + 1.0f;
+    series = series * r + 1.0f;
+    return series * float_of_bits((bits_of_float(shifted) - 0x4B400000u + 127u) << 23);
+}""",
+        ("bits_of_float", "float_of_bits"),
+    ),
+    "hyperbolic_tangent": _Function(
+        """\
+static float hyperbolic_tangent(float x)
+{
+    const uint32_t sign = bits_of_float(x) & 0x80000000u;
+    const float e = exponential(-2.0f * absolute(x));
+    return float_of_bits(bits_of_float((1.0f - e) / (1.0f + e)) | sign);
+}""",
+        ("absolute", "exponential"),
+    ),
+    "logistic": _Function(
+        """\
+static float logistic(float x)
+{
+    return 1.0f / (1.0f + exponential(-x));
+}""",
+        ("exponential",),
+    ),
+    "relu": _Function("""\
+static float relu(float x)
+{
+    return x < 0.0f ? 0.0f : x;
+}"""),
+    "elu": _Function(
+        """\
+static float elu(float x)
+{
+    return x > 0.0f ? x : exponential(x) - 1.0f;
+}""",
+        ("exponential",),
+    ),
+    "leaky_relu": _Function("""\
+static float leaky_relu(float x)
+{
+    return x < 0.0f ? 0.01f * x : x;
+}"""),
+    "silu": _Function(
+        """\
+static float silu(float x)
+{
+    return x * logistic(x);
+}""",
+        ("logistic",),
+    ),
+    "gelu": _Function(
+        """\
+static float gelu(float x)
+{
+    return 0.5f * x * (1.0f + hyperbolic_tangent(0.797884561f * (x + 0.044715f * x * x * x)));
+}""",
+        ("hyperbolic_tangent",),
+    ),
+    "softsign": _Function(
+        """\
+static float softsign(float x)
+{
+    return x / (1.0f + absolute(x));
+}""",
+        ("absolute",),
+    ),
+    "clip": _Function("""\
+static float clip(float x, float low, float high)
+{
+    const float above = x < low ? low : x;
+    return above > high ? high : above;
+}"""),
+    "normalize": _Function(
+        """\
+static void normalize(int count, const float *mean, const float *inverse_std, float limit, const float *from, float *to)
+{
+    for (int i = 0; i < count; i++)
+        to[i] = clip((from[i] - mean[i]) * inverse_std[i], -limit, limit);
+}""",
+        ("clip",),
+    ),
+    "linear": _Function("""\
+/* Weights: the bias (outputs), then (inputs, outputs). Every output adds its inputs in order. */
+static void linear(int inputs, int outputs, const float *weights, const float *x, float *y)
+{
+    for (int o = 0; o < outputs; o++)
+        y[o] = weights[o];
+    for (int i = 0; i < inputs; i++) {
+        weights += outputs;
+        for (int o = 0; o < outputs; o++)
+            y[o] += x[i] * weights[o];
+    }
+}"""),
+    "convolution": _Function("""\
+/* Weights: the bias (filters), then (kernel, kernel, channels, filters). Images are (channels, height, width). */
+static void convolution(int channels, int height, int width, int filters, int kernel, int stride, const float *weights,
+                        const float *x, float *y)
+{
+    const int down = (height - kernel) / stride + 1, across = (width - kernel) / stride + 1;
+    for (int f = 0; f < filters; f++)
+        for (int place = 0; place < down * across; place++) {
+            const float *weight = weights + filters + f;
+            const float *corner = x + place / across * stride * width + place % across * stride;
+            float sum = weights[f];
+            for (int row = 0; row < kernel; row++)
+                for (int column = 0; column < kernel; column++)
+                    for (int c = 0; c < channels; c++, weight += filters)
+                        sum += corner[(c * height + row) * width + column] * *weight;
+            y[f * down * across + place] = sum;
+        }
+}"""),
+    "gru": _Function(
+        """\
+/* One timestep; the memory is the input and h. Gates: reset, update, new from x, new from h. Returns h. */
+static const float *gru(int inputs, int units, const float *weights, const float *x, float *memory, float *gates)
+{
+    float *h = memory + inputs;
+    copy(inputs, x, memory);
+    linear(inputs + units, 4 * units, weights, memory, gates);
+    for (int j = 0; j < units; j++) {
+        const float reset = logistic(gates[j]);
+        const float update = logistic(gates[units + j]);
+        const float fresh = hyperbolic_tangent(gates[2 * units + j] + reset * gates[3 * units + j]);
+        h[j] = (1.0f - update) * fresh + update * h[j];
+    }
+    return h;
+}""",
+        ("copy", "linear", "logistic", "hyperbolic_tangent"),
+    ),
+    "lstm": _Function(
+        """\
+/* One timestep; the memory is the input, h and c. Gates: input, forget, cell, output. Returns h. */
+static const float *lstm(int inputs, int units, const float *weights, const float *x, float *memory, float *gates)
+{
+    float *h = memory + inputs, *c = h + units;
+    copy(inputs, x, memory);
+    linear(inputs + units, 4 * units, weights, memory, gates);
+    for (int j = 0; j < units; j++) {
+        const float input = logistic(gates[j]);
+        const float forget = logistic(gates[units + j]);
+        const float fresh = hyperbolic_tangent(gates[2 * units + j]);
+        const float output = logistic(gates[3 * units + j]);
+        c[j] = forget * c[j] + input * fresh;
+        h[j] = output * hyperbolic_tangent(c[j]);
+    }
+    return h;
+}""",
+        ("copy", "linear", "logistic", "hyperbolic_tangent"),
+    ),
+    "largest": _Function("""\
+/* Index of the largest of some outputs, the first among equals; NaN counts as lowest. */
+static int largest(int count, const float *outputs)
+{
+    int best = 0;
+    for (int i = 1; i < count; i++)
+        if (outputs[i] > outputs[best] || (outputs[best] != outputs[best] && outputs[i] == outputs[i]))
+            best = i;
+    return best;
+}"""),
+    "squashed": _Function(
+        """\
+static float squashed(float x, float low, float high)
+{
+    return low + (hyperbolic_tangent(x) + 1.0f) * 0.5f * (high - low);
+}""",
+        ("hyperbolic_tangent",),
+    ),
+    "binned": _Function(
+        """\
+static float binned(int bins, const float *outputs, float low, float high)
+{
+    const float share = (float)largest(bins, outputs) / (float)(bins - 1);
+    return low + (high - low) * share;
+}""",
+        ("largest",),
+    ),
+    "rounded": _Function("""\
+/* To the next integer, halves to the even one; up to 2^24. */
+static float rounded(float x)
+{
+    const double shift = 6755399441055744.0;
+    return x == x ? (float)((double)x + shift - shift) : 0.0f;
+}"""),
+}
+
+
+def source(called: Iterable[str]) -> str:
+    """Return the functions of these names and all that they call, each after those that it calls."""
+    wanted: set[str] = set()
+    waiting = list(called)
+    while waiting:
+        name = waiting.pop()
+        if name not in wanted:
+            wanted.add(name)
+            waiting += _FUNCTIONS[name].calls
+    return "\n\n".join(function.text for name, function in _FUNCTIONS.items() if name in wanted)

@@ -1,0 +1,149 @@
+"""A policy as a folder for a model hub: the files of `Policy.save`, the settings of its run, and a model card.
+
+Owns the text of the card. Invariant: a result in the card is of the policy in the folder.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pyes import config as configuration
+from pyes.config import TrainConfig
+from pyes.errors import ConfigError
+from pyes.networks import Policy
+from pyes.run.directory import RunDirectory
+from pyes.run.metrics import read_rows
+from pyes.system.files import write_file
+
+_SETTINGS = "config.json"
+#: Keys of where a run was made; no result depends on them.
+_PLACES = ("run_dir", "resume", "force", "cluster", "logger")
+
+
+def write(policy: Policy, run: Path, folder: Path) -> None:
+    """Write policy.safetensors, policy.json, README.md and, for a run directory, config.json.
+
+    Raises
+    ------
+    ConfigError
+        The folder holds a run, or cannot be written.
+    RunDirectoryError
+        The run's settings are damaged.
+    """
+    if RunDirectory(folder).journal.exists():
+        raise ConfigError(f"{folder} holds a run, whose policy would be replaced; export to another folder")
+    source = RunDirectory(run)
+    config = source.read_config() if source.config.exists() else None
+    card = _card(policy, config, _evaluation(policy, source)).encode()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the folder {folder} ({error.strerror}); choose another place") from error
+    policy.save(folder)
+    if config is not None:
+        settings = {key: value for key, value in configuration.to_mapping(config).items() if key not in _PLACES}
+        write_file(folder / _SETTINGS, (json.dumps(settings, indent=2) + "\n").encode())
+    write_file(folder / "README.md", card)
+
+
+def _evaluation(policy: Policy, run: RunDirectory) -> tuple[float, float] | None:
+    """Return the mean and standard deviation of the run's evaluation of this policy, if it has been evaluated."""
+    for row in read_rows(run.metrics) if run.metrics.exists() else ():
+        if int(row["generation"]) + 1 == policy.generation and row["eval_return_mean"]:
+            return float(row["eval_return_mean"]), float(row["eval_return_std"])
+    return None
+
+
+def _card(policy: Policy, config: TrainConfig | None, evaluation: tuple[float, float] | None) -> str:
+    description = policy.description()
+    task = str(policy.task.get("env_id") or policy.task.get("name") or "unknown task")
+    network = str(policy.network.get("name") or "network")
+    episodes = config.evaluation.episodes if config is not None else None
+    front: dict[str, Any] = {
+        "library_name": "pyes",
+        "pipeline_tag": "reinforcement-learning",
+        "tags": [task, "reinforcement-learning", "evolution-strategies", "pyes", network],
+    }
+    result = "It has not been evaluated in its run; `pyes evaluate` does that."
+    if evaluation is not None:
+        mean, deviation = evaluation
+        metric = {"type": "mean_reward", "name": "mean_reward", "value": f"{mean:.2f} +/- {deviation:.2f}"}
+        front["model-index"] = [
+            {
+                "name": f"{network} by evolution strategies",
+                "results": [
+                    {
+                        "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
+                        "dataset": {"name": task, "type": task},
+                        "metrics": [{**metric, "verified": False}],
+                    }
+                ],
+            }
+        ]
+        over = f" over {episodes} episodes" if episodes else ""
+        result = f"Mean return **{mean:.2f}** +/- {deviation:.2f}{over}, on seeds that training does not use."
+    made = _MADE.format(settings=_SETTINGS) if config is not None else "The settings of the training are not here.\n"
+    return _CARD.format(
+        front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
+        task=task,
+        network=network,
+        result=result,
+        made=made,
+        seed=policy.seed,
+        generation=policy.generation,
+        version=description["pyes"],
+        digest=description["theta_hash"],
+    )
+
+
+_MADE = """\
+`{settings}` has all settings of the training. This repeats it:
+
+```python
+import json
+import pyes
+
+if __name__ == "__main__":
+    pyes.train(json.load(open("{settings}")))
+```
+"""
+
+_CARD = """\
+---
+{front}---
+
+# {task}: {network}, trained by evolution strategies
+
+{result}
+
+## Use
+
+```sh
+pip install pyes-rl
+pyes evaluate .
+pyes video . -o video.mp4
+```
+
+In this folder; `.` may be any path to it. In Python:
+
+```python
+import pyes
+
+policy, env = pyes.load("."), pyes.make_env(".")
+observation, _ = env.reset(seed=0)
+policy.reset()
+action = policy(observation)
+```
+
+## Training
+
+{made}
+| | |
+|---|---|
+| seed | {seed} |
+| generation | {generation} |
+| pyes | {version} |
+| theta_hash | {digest} |
+"""

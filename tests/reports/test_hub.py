@@ -1,0 +1,74 @@
+import json
+
+import numpy as np
+import pytest
+import yaml
+
+import pyes
+from pyes.errors import ConfigError
+from pyes.reports.export import export
+from pyes.reports.replay import evaluate
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Return a run of two generations, evaluated after the second."""
+    folder = tmp_path_factory.mktemp("hub") / "run"
+    config = {
+        "seed": 3,
+        "generations": 2,
+        "run_dir": str(folder),
+        "task": {"env_id": "CartPole-v1"},
+        "network": {"name": "linear"},
+        "algorithm": {"population_size": 4},
+        "evaluation": {"every": 2, "episodes": 5, "share": None},
+        "cluster": {"workers": 1},
+    }
+    return pyes.train(config, display=False).run_dir
+
+
+def _front(folder):
+    _, front, text = (folder / "README.md").read_text().split("---\n", 2)
+    return yaml.safe_load(front), text
+
+
+def test_folder_is_a_policy_with_its_result(run, tmp_path):
+    folder = export(run, tmp_path / "some" / "policy")
+    front, text = _front(folder)
+    known = evaluate(run, episodes=5)
+    (result,) = front["model-index"][0]["results"]
+    assert result["dataset"]["type"] == "CartPole-v1"
+    assert result["metrics"][0]["value"] == f"{known.return_mean:.2f} +/- {known.return_std:.2f}"
+    assert (front["library_name"], front["tags"][0]) == ("pyes", "CartPole-v1")
+    assert "over 5 episodes" in text
+    assert pyes.load(folder).description()["theta_hash"] in text
+    np.testing.assert_array_equal(pyes.load(folder).theta, pyes.load(run).theta)
+    assert evaluate(folder, episodes=5) == known
+
+
+def test_settings_of_the_folder_repeat_the_training(run, tmp_path):
+    settings = json.loads((export(run, tmp_path / "policy") / "config.json").read_text())
+    again = pyes.train({**settings, "run_dir": str(tmp_path / "again"), "cluster": {"workers": 1}}, display=False)
+    np.testing.assert_array_equal(pyes.load(again.run_dir).theta, pyes.load(run).theta)
+    assert not {"run_dir", "resume", "cluster"} & set(settings)
+
+
+def test_policy_that_was_not_evaluated_has_no_result(run, tmp_path):
+    front, text = _front(export(run, tmp_path / "policy", generation=1))
+    assert "model-index" not in front
+    assert "has not been evaluated" in text
+
+
+def test_folder_of_a_file_has_no_settings(run, tmp_path):
+    (tmp_path / "v1.0").mkdir()
+    folder = export(export(run, tmp_path / "policy.safetensors"), tmp_path / "v1.0")
+    assert not (folder / "config.json").exists()
+    assert "settings of the training are not here" in _front(folder)[1]
+
+
+def test_folder_that_cannot_take_it_is_one_line(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder, message in ((run, "holds a run"), (tmp_path / "file", "cannot make the folder")):
+        with pytest.raises(ConfigError, match=message) as error:
+            export(run, folder)
+        assert "\n" not in str(error.value)
