@@ -297,3 +297,9 @@ def test_predict_refuses_in_one_line(arguments, message):
     with pytest.raises(ValueError, match=message) as error:
         _recurrent().predict(*arguments)
     assert "\n" not in str(error.value)
+
+
+def test_state_of_another_length_is_refused():
+    runner = _recurrent().runner
+    with pytest.raises(ValueError, match=f"state: got length 3, expected {len(runner.state)}"):
+        runner.state = np.zeros(3, np.float32)
