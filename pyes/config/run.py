@@ -157,7 +157,8 @@ DEFAULT_RUN: Mapping[str, Any] = {
     "task": {
         "env_id": "LunarLanderContinuous-v3",
         "common_random_numbers": "pair",
-        "reward_offset_per_step": -0.3,
+        "normalize_observations": True,
+        "reward_offset_per_step": -0.1,
     },
     "episode_limit": {"initial": 400},
 }
