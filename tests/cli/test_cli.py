@@ -645,7 +645,7 @@ def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
             ["launch", "slurm", "--dry-run", "--", "train", "cluster=local"],
             "cluster: pyes launch sets it; leave it out",
         ),
-        (["export", ".", "-o", "x.exe"], "cannot export to x.exe: suffix '.exe', expected one of .safetensors"),
+        (["export", ".", "-o", "x.exe"], "cannot export to x.exe: suffix '.exe', expected none or one of .safetensors"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
