@@ -59,7 +59,7 @@ def _tune(options: argparse.Namespace) -> None:
     trials.draw(found, folder / "trials.png")
     print(trials.to_markdown(found))
     tell(f"trials: {folder / 'trials.png'}")
-    tell(f"train with it: pyes train --config-dir {folder} experiment=recipe ({recipe})")
+    tell(f"train with it: pyes train --config-dir {shlex.quote(str(folder))} experiment=recipe ({recipe})")
 
 
 def _arguments(options: argparse.Namespace) -> Any:

@@ -22,6 +22,7 @@ import math
 import os
 import shutil
 import signal
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -280,7 +281,9 @@ class _Search:
 
         path = self._folder / "study.db"
         try:
-            storage = self._optuna.storages.RDBStorage(f"sqlite:///{path}")
+            # Opened by path: as a URL, a folder with a question mark in its name would be another one.
+            connect = {"creator": lambda: sqlite3.connect(path)}
+            storage = self._optuna.storages.RDBStorage("sqlite://", engine_kwargs=connect)
             study: optuna.Study = self._optuna.create_study(
                 storage=storage, study_name="pyes", direction="maximize", load_if_exists=True
             )

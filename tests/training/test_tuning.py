@@ -199,3 +199,11 @@ def test_the_plan_counts_all_timesteps():
 def test_value_of_a_run_is_its_last_evaluation(tmp_path: Path, last: str, value: float):
     (tmp_path / "metrics.csv").write_text(f"timesteps,eval_return_mean\n300,5.0\n{last}\n")
     assert tuning._Job(tmp_path, 1, 0, 900, []).value == value
+
+
+def test_the_study_is_in_the_folder_whatever_its_name(tmp_path: Path):
+    folder = tmp_path / "what? #1 %20"
+    tuning.begin(folder, ARGUMENTS)
+    tuning._Search(folder, ARGUMENTS, print)
+    assert {path.name for path in folder.iterdir()} == {"tune.json", "study.db"}
+    assert list(tmp_path.iterdir()) == [folder]
