@@ -289,6 +289,9 @@ def check(words: list[str], folder: Path, generations: str, run_dir: str) -> Non
             from_mapping(yaml.safe_load(succeed(words, folder)))
     elif words[0] == "train" and not {"--cfg", "--help"}.intersection(words):
         succeed(shortened(words, generations, run_dir), folder)
+    elif words[0] == "tune":
+        few = [] if "--resume" in words else ["timesteps=900", "--trials", "1", "--seeds", "1", "--confirm", "1"]
+        succeed([word for word in words if not word.startswith("timesteps=")] + few, folder)
     elif words[0] in COMMANDS_THAT_RUN:
         succeed(words, folder)
         for option in {"-o", "--video"}.intersection(words):

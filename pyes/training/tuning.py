@@ -42,7 +42,7 @@ from pyes.reports.trials import DEFAULTS, Found, Trial
 from pyes.run.metrics import read_rows
 from pyes.system import locks
 from pyes.system.files import write_file
-from pyes.system.lifetime import INTERRUPTED
+from pyes.system.lifetime import INTERRUPTED, Interrupt, interruptible
 from pyes.system.limits import usable_cores
 from pyes.system.text import counted
 from pyes.system.user_code import signal_with_parent
@@ -159,17 +159,19 @@ def search(folder: Path, tell: Callable[[str], None]) -> Found:
         Optuna is missing, or another process works in the folder.
     TaskError
         The defaults cannot be trained.
+    KeyboardInterrupt
+        Ctrl-C or SIGTERM: all runs have ended, and can go on.
     """
     arguments = read(folder)
-    with locks.held(folder / "lock", "tune"):
-        return _Search(folder, arguments, tell).go()
+    with locks.held(folder / "lock", "tune"), interruptible() as interrupt:
+        return _Search(folder, arguments, tell, interrupt).go()
 
 
 class _Search:
     """A search in progress."""
 
-    def __init__(self, folder: Path, arguments: Arguments, tell: Callable[[str], None]) -> None:
-        self._folder, self._arguments, self._tell = folder, arguments, tell
+    def __init__(self, folder: Path, arguments: Arguments, tell: Callable[[str], None], interrupt: Interrupt) -> None:
+        self._folder, self._arguments, self._tell, self._interrupt = folder, arguments, tell, interrupt
         self._space = Space.parse(arguments.space, str(folder / "tune.json"))
         self._optuna = _optuna()
         self._study = self._open()
@@ -221,7 +223,7 @@ class _Search:
                 settings = "" if trial.means else f" ({trial.settings})"
                 self._tell(f"trial {job.trial}: {reports.number(mean)} after {steps}{settings}")
 
-        _run_all(jobs, ended)
+        _run_all(jobs, ended, self._interrupt)
 
     def _result(self, job: "_Job") -> float:
         """Return the return of a run that has ended, or fail if not even the defaults can be trained."""
@@ -247,7 +249,7 @@ class _Search:
             ends[job.trial, job.seed] = self._result(job)
             self._tell(f"trial {job.trial}, seed {job.seed}: {reports.number(ends[job.trial, job.seed])}")
 
-        _run_all(jobs, ended)
+        _run_all(jobs, ended, self._interrupt)
         return {number: [ends[number, seed] for seed in range(first, first + count)] for number in trials}
 
     def _job(self, trial: Trial, seed: int, timesteps: int) -> "_Job":
@@ -416,8 +418,14 @@ class _Job:
             self._errors.close()
 
 
-def _run_all(jobs: Iterable[_Job], ended: Callable[[_Job], None]) -> None:
-    """Run all jobs that have not been, as many at a time as there are cores; tell of each, in order of their end."""
+def _run_all(jobs: Iterable[_Job], ended: Callable[[_Job], None], interrupt: Interrupt) -> None:
+    """Run all jobs that have not been, as many at a time as there are cores; tell of each, in order of their end.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        The user wants an end, or has ended a run.
+    """
     waiting: deque[_Job] = deque()
     for job in jobs:
         if job.found() is None:
@@ -429,6 +437,8 @@ def _run_all(jobs: Iterable[_Job], ended: Callable[[_Job], None]) -> None:
     running: list[_Job] = []
     try:
         while waiting or running:
+            if interrupt:
+                raise KeyboardInterrupt
             while waiting and len(running) < cores:
                 running.append(waiting.popleft())
                 running[-1].start(workers)

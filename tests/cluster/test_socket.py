@@ -842,7 +842,9 @@ class Watcher:
     def __enter__(self):
         command = [sys.executable, "-m", "pyes", "status", self._address, "--watch", "0.2"]
         with self._path.open("wb") as file:
-            self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+            # Where the tests run in the background, Ctrl-C is ignored, and so by what they start.
+            heeding = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+            self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, preexec_fn=heeding)
         return self
 
     def __exit__(self, *error):

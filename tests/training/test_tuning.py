@@ -1,6 +1,5 @@
 """A search for settings: killed and resumed, it ends as one that was not; bad input is one line."""
 
-import contextlib
 import itertools
 import math
 import os
@@ -8,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import optuna
@@ -16,6 +16,7 @@ from commands import pyes
 
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.system import locks
+from pyes.system.lifetime import Interrupt
 from pyes.training import tuning
 from pyes.training.tuning import Arguments
 
@@ -47,11 +48,12 @@ def trials(folder: Path) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_search_that_is_killed_goes_on_to_the_same_end(tmp_path: Path):
     (tmp_path / "space.yaml").write_text(SPACE)
-    options = ("--trials", "4", "--seeds", "1", "--confirm", "1", "--space", "space.yaml")
+    options = ("--trials", "3", "--seeds", "1", "--confirm", "1", "--space", "space.yaml")
     whole = search(tmp_path, *TASK, *options, "-o", "whole")
-    table, progress = whole.communicate(timeout=100)
+    table, progress = whole.communicate(timeout=150)
     assert whole.returncode == 0, progress
 
     arguments: tuple[str, ...] = (*TASK, *options, "-o", "killed")
@@ -63,7 +65,7 @@ def test_a_search_that_is_killed_goes_on_to_the_same_end(tmp_path: Path):
         killed.communicate()
         arguments = ("--resume", "killed")
     resumed = search(tmp_path, *arguments)
-    again, progress = resumed.communicate(timeout=100)
+    again, progress = resumed.communicate(timeout=150)
     assert resumed.returncode == 0, progress
     assert again == table
     assert trials(tmp_path / "killed") == trials(tmp_path / "whole")
@@ -71,9 +73,8 @@ def test_a_search_that_is_killed_goes_on_to_the_same_end(tmp_path: Path):
     assert (tmp_path / "killed" / recipe).read_bytes() == (tmp_path / "whole" / recipe).read_bytes()
 
     states = [state for *_, state in trials(tmp_path / "whole")]
-    assert states == ["COMPLETE" if "all" in each else each for each in states]
     assert states[1:].count("COMPLETE") == 1
-    assert states[1:].count("PRUNED") == 3
+    assert states[1:].count("PRUNED") == 2
     trained = pyes("train", "--config-dir", "whole", "experiment=recipe", "seed=9", "run_dir=run", cwd=tmp_path)
     assert trained.returncode == 0, trained.stderr
 
@@ -96,16 +97,20 @@ def test_runs_that_fail_cost_their_trial_and_those_of_the_defaults_the_search(tm
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")
-def test_ctrl_c_ends_the_runs_and_says_how_to_go_on(tmp_path: Path):
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals for one process")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_runs_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals):
     process = search(tmp_path, *TASK[:2], "timesteps=1e9", "--trials", "2", "-o", "found")
-    assert process.stderr is not None
-    assert "million timesteps at most" in process.stderr.readline()
-    while not list(tmp_path.glob("found/runs/*/*/journal.bin")):
-        with contextlib.suppress(ChildProcessError):
-            assert os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-    process.send_signal(signal.SIGINT)
-    _, rest = process.communicate(timeout=60)
+    try:
+        assert process.stderr is not None
+        assert "million timesteps at most" in process.stderr.readline()
+        while not list(tmp_path.glob("found/runs/*/*/journal.bin")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, rest = process.communicate(timeout=60)
+    finally:
+        process.kill()  # its runs end with it
     assert process.returncode == 130
     assert rest.splitlines()[-1] == "stopped; go on with: pyes tune --resume found"
 
@@ -204,6 +209,6 @@ def test_value_of_a_run_is_its_last_evaluation(tmp_path: Path, last: str, value:
 def test_the_study_is_in_the_folder_whatever_its_name(tmp_path: Path):
     folder = tmp_path / "what? #1 %20"
     tuning.begin(folder, ARGUMENTS)
-    tuning._Search(folder, ARGUMENTS, print)
+    tuning._Search(folder, ARGUMENTS, print, Interrupt())
     assert {path.name for path in folder.iterdir()} == {"tune.json", "study.db"}
     assert list(tmp_path.iterdir()) == [folder]
