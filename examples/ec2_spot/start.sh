@@ -6,7 +6,8 @@ count=${1:?number of machines}
 source ./settings.sh
 region=${AWS_REGION:-$(aws configure get region)}
 
-data=$(sed -e "s|@REGION@|$region|" -e "s|@PARAMETER@|$parameter|" -e "s|@HEAD@|$head|" user_data.sh | base64 -w0)
+data=$(sed -e "s|@REGION@|$region|" -e "s|@PARAMETER@|$parameter|" -e "s|@HEAD@|$head|" \
+    -e "s|@NOTICE@|$(base64 -w0 notice.sh)|" user_data.sh | base64 -w0)
 template=$(printf '{"ImageId": "%s", "SecurityGroupIds": ["%s"], "IamInstanceProfile": {"Name": "%s"}, "UserData": "%s",
     "MetadataOptions": {"HttpTokens": "required"}}' "$image" "$security" "$profile" "$data")
 aws ec2 create-launch-template --launch-template-name "$name" --launch-template-data "$template"

@@ -191,7 +191,8 @@ async def _end(process: Process) -> None:
     assert process.stdin is not None
     process.stdin.close()
     try:
-        await asyncio.wait_for(process.wait(), _END_SECONDS)
+        async with asyncio.timeout(_END_SECONDS):
+            await process.wait()
     except TimeoutError:
         process.kill()
         await process.wait()

@@ -164,6 +164,10 @@ class Board:
         """Return the number of members of the open batch that can be claimed or are held."""
         return _core.board_remaining(self._states, int(self._header[_COUNT]))
 
+    def running(self) -> NDArray[np.int64]:
+        """Return the members of the open batch that workers hold."""
+        return np.flatnonzero(self._states[: int(self._header[_COUNT])] > 0)
+
     # --- the workers' side
 
     @property

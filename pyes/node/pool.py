@@ -128,6 +128,11 @@ class Pool(Closing):
         """Return the number of members of the open batch that are offered or held."""
         return 0 if self._board is None else self._board.remaining()
 
+    def running(self) -> NDArray[np.int64]:
+        """Return the members of the open batch that workers hold."""
+        assert self._board is not None
+        return self._board.running()
+
     def _wake(self) -> None:
         for _, writer in self._wakes:
             send(writer, WAKE)

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import connection, get_context
 from typing import Any
@@ -23,7 +23,7 @@ from pyes.remote.wire import keys
 from pyes.run.logs import Log, gathered
 from pyes.system import lookup
 from pyes.system.addresses import Address
-from pyes.system.lifetime import Closing
+from pyes.system.lifetime import INTERRUPTED, Closing
 from pyes.system.repeats import Repeats
 from pyes.system.text import one_line
 
@@ -72,12 +72,20 @@ class Membership:
 
 
 class Agent(Closing):
-    """Runs a process for one job after another."""
+    """Runs a process for one job after another.
+
+    Attributes
+    ----------
+    leaving : bool
+        `leave` was called.
+    """
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._context: Any = get_context("fork" if sys.platform == "linux" else "spawn")
         self._process: Any = None
+        self._asking: Any = None  # connection that tells the job's process to leave
+        self.leaving = False
 
     def start(self) -> None:
         """Start a process for the next job.
@@ -87,24 +95,30 @@ class Agent(Closing):
         ClusterError
             The system does not allow another process.
         """
-        process = self._context.Process(target=_take_part, args=(self._membership, os.getpid()), name="node")
-        with holding_signals():
+        asked, asking = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=_take_part, args=(self._membership, os.getpid(), asked), name="node")
+        with holding_signals(), asked:
+            if self._asking is not None:
+                self._asking.close()
+            self._asking = asking
             try:
                 process.start()
             except OSError as error:
                 hint = "raise the process limit (ulimit -u) or stop other processes"
                 raise ClusterError(f"cannot start the process of a job: {error.strerror}; {hint}") from error
             self._process = process  # before signals are unblocked: one may end this process, which must end that one
+        if self.leaving:  # since before there was this process
+            self.leave()
 
     def serve(self, *, tied: bool = False) -> None:
-        """Take part in one job after another until this process ends, or if ``tied`` until standard input is closed.
+        """Take part in one job after another until `leave`, or if ``tied`` until standard input is closed.
 
         Raises
         ------
         SystemExit
             A head refuses this node; the process of the job has shown the reason.
         """
-        while True:
+        while not self.leaving:
             self.start()
             if tied and not self._outlived_by_standard_input():
                 return
@@ -112,8 +126,15 @@ class Agent(Closing):
             code = self._process.exitcode
             if code == RefusedError.exit_status:
                 raise SystemExit(code)
-            if code:
+            if code and not self.leaving:
                 time.sleep(_AGAIN_SECONDS)
+
+    def leave(self) -> None:
+        """Let `serve` return when the running members are finished; for signal handlers."""
+        self.leaving = True
+        if self._asking is not None:
+            with contextlib.suppress(OSError):  # the job's process has ended
+                self._asking.send_bytes(b"leave")
 
     def _outlived_by_standard_input(self) -> bool:
         """Wait until the job's process has ended (True) or standard input is closed (False)."""
@@ -130,51 +151,82 @@ class Agent(Closing):
             self._process.join()
             self._process.close()
             self._process = None
+        if self._asking is not None:
+            self._asking.close()
+            self._asking = None
 
 
 def work(membership: Membership, *, tied: bool = False) -> None:
     """Run an agent until Ctrl-C or SIGTERM, or if ``tied`` until standard input is closed.
 
+    The first signal lets workers finish the members that they have begun; a second one ends them.
+
     Raises
     ------
     ConfigError
         This system cannot be a node, or the key cannot be used.
+    SystemExit
+        A signal has ended it, or a head refuses this node.
     """
     if os.name != "posix":
         raise ConfigError("pyes worker: this system cannot wait for pipes and connections at once; use Linux or macOS")
     if membership.key is not None:
         keys.of_node(membership.key)  # rejects an unusable file now instead of in each job's process
-    before = signal.signal(signal.SIGTERM, _end)
+    agent = Agent(membership)
+    with _leaving_on_signals(agent), agent:
+        agent.serve(tied=tied)
+    if agent.leaving:  # not 0, which tells schedulers that this node's work is done
+        raise SystemExit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _leaving_on_signals(agent: Agent) -> Iterator[None]:
+    """Let an agent leave at the first Ctrl-C or SIGTERM; raise SystemExit at a second one."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def end(number: int, frame: object) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)  # a third one would interrupt the cleanup
+        raise SystemExit(INTERRUPTED)
+
+    def leave(number: int, frame: object) -> None:
+        for each in numbers:
+            signal.signal(each, end)
+        agent.leave()
+
+    before = {number: signal.signal(number, leave) for number in numbers}
     try:
-        with Agent(membership) as agent:
-            agent.serve(tied=tied)
+        yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _end(number: int, frame: object) -> None:
-    signal.signal(number, signal.SIG_IGN)  # a second signal would interrupt the cleanup
-    raise SystemExit(0)
-
-
-def _take_part(membership: Membership, parent: int) -> None:
-    """Take part in one job; runs in its own process."""
+def _take_part(membership: Membership, parent: int, asked: Any) -> None:
+    """Take part in one job, until ``asked``, a connection, is readable; runs in its own process."""
     prepare(parent)
     lookup.allow_only(membership.allowed)
     root = logging.getLogger()
     root.handlers[:] = []  # those inherited from the parent
     to_head = _ToHead()
     with gathered(to_head) as log:
-        sys.exit(asyncio.run(_session(membership, log, to_head)))
+        sys.exit(asyncio.run(_session(membership, asked, log, to_head)))
 
 
-async def _session(membership: Membership, log: Log, to_head: "_ToHead") -> int:
+async def _session(membership: Membership, asked: Any, log: Log, to_head: "_ToHead") -> int:
     from pyes.remote.session import Session
 
+    loop = asyncio.get_running_loop()
     try:
         session = Session(membership.address, membership.key, membership.workers, log, _say)
+
+        def leave() -> None:
+            loop.remove_reader(asked)
+            session.leave()
+
+        loop.add_reader(asked, leave)
         to_head.send = session.tell
-        to_head.loop = asyncio.get_running_loop()
+        to_head.loop = loop
         await session.run()
     except PyesError as error:
         _say(str(error))

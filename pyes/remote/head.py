@@ -79,7 +79,8 @@ class Head:
     @property
     def workers(self) -> int:
         """Worker processes of all nodes that are ready."""
-        return sum(peer.pace.workers for peer in list(self._peers.values()) if peer.standing.ready)
+        peers = list(self._peers.values())
+        return sum(peer.pace.workers for peer in peers if peer.standing.ready and not peer.leaving)
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -224,6 +225,8 @@ class Head:
                 peer.pace.round_trip = min(max(0.0, time.monotonic() - message.time), SILENT_SECONDS)
             case wire.Beat():
                 peer.send(wire.Echo(message.time))
+            case wire.Leave():
+                self._take_leave(peer, message)
             case wire.Log():
                 logger.log(message.level, "%s: %s", peer.name, message.text)
             case wire.Unable():
@@ -264,7 +267,7 @@ class Head:
         if not peer.since:
             self._tell(f"node {peer.name} joins with {counted(peer.pace.workers, 'worker')}")
             peer.since = time.monotonic()
-        if self._open is not None and not peer.congested:
+        if self._open is not None and peer.available:
             self._enter(peer, job, self._open)
             self._hand_out()
 
@@ -278,7 +281,7 @@ class Head:
             batch.future.set_exception(self._failure)
             return
         for peer in list(self._peers.values()):
-            if peer.standing.ready and not peer.congested:
+            if peer.available:
                 self._enter(peer, self._job, batch)
             elif not batch.batch.evaluation:
                 peer.known = np.zeros(len(batch.batch.population), np.bool_)
@@ -290,7 +293,7 @@ class Head:
         if self._open is None or self._job is None:
             return
         for peer in list(self._peers.values()):
-            if peer.standing.ready and not peer.congested and peer.number not in self._open.scheduler:
+            if peer.available and peer.number not in self._open.scheduler:
                 self._enter(peer, self._job, self._open)
 
     def _tell_if_alone(self) -> None:
@@ -344,7 +347,29 @@ class Head:
         if batch.scheduler.complete:
             self._finish(batch)
         else:
+            self._let_go(peer)
             self._hand_out()
+
+    def _take_leave(self, peer: Peer, leave: wire.Leave) -> None:
+        """Grant a node that wants to leave no more members, and hand out those that it has not begun."""
+        peer.leaving = True
+        if self._open is not None:
+            known = leave.batch == self._open.number
+            running = wire.members_of(leave.ranges) if known else np.empty(0, np.int64)
+            if len(running) and running[-1] >= len(self._open.batch.population):
+                self._send_away(peer, f"it runs member {running[-1]} of {len(self._open.batch.population)}")
+                return
+            back = self._open.scheduler.retire(peer.number, running, time.monotonic())
+            logger.info("node %s leaves, and hands back %s", peer.name, counted(back, "member"))
+        self._let_go(peer)
+        self._hand_out()
+
+    def _let_go(self, peer: Peer) -> None:
+        """Close the connection of a node that leaves, if it holds no members."""
+        if not peer.leaving or peer.writer.is_closing():
+            return
+        if self._open is None or not self._open.scheduler.holds(peer.number):
+            self._spawn(peer.farewell())
 
     def _finish(self, batch: OpenBatch) -> None:
         """Close a complete batch, and pass its results to the waiting thread."""
@@ -352,6 +377,7 @@ class Head:
         self._count(batch.scheduler)
         for peer in self._peers.values():
             peer.send(wire.Close(batch.number))
+            self._let_go(peer)
         batch.future.set_result(batch.results())
 
     def _count(self, scheduler: Scheduler) -> None:

@@ -108,11 +108,14 @@ class Load:
     ----------
     held : int
         Members granted and not returned, including those that other nodes have returned.
+    retired : bool
+        The node is about to leave, and gets no more members.
     """
 
     def __init__(self, name: int, index: int, pace: Pace) -> None:
         self.name, self.index, self.pace = name, index, pace
         self.held = 0
+        self.retired = False
         self._heard = 0.0  # when it last returned a result, or could have begun to
         self._counted = 0.0  # time up to which its workers' time is in `_unrecorded`
         self._unrecorded = 0.0  # worker-seconds spent since its last result

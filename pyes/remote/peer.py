@@ -55,6 +55,8 @@ class Peer:
         Monotonic time at which the node was last heard.
     since : float
         Monotonic time at which it was first ready; 0 before.
+    leaving : bool
+        The node takes no more members.
     """
 
     number: int
@@ -68,6 +70,7 @@ class Peer:
     known: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     heard: float = field(default_factory=time.monotonic)
     since: float = 0.0
+    leaving: bool = False
     members: int = 0
     timesteps: int = 0
     busy_seconds: float = 0.0
@@ -113,9 +116,16 @@ class Peer:
 
     @property
     def _state(self) -> str:
+        if self.leaving:
+            return "leaving"
         if self.standing.in_step:
             return "at work"
         return "ready" if self.standing.ready else self.unable or "preparing"
+
+    @property
+    def available(self) -> bool:
+        """Whether it may enter a batch."""
+        return self.standing.ready and not self.leaving and not self.congested
 
     @property
     def congested(self) -> bool:

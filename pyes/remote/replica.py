@@ -316,6 +316,13 @@ class Replica(Closing):
             errors=errors,
         )
 
+    def retire(self) -> tuple[wire.Done | None, wire.Leave]:
+        """Withdraw the members that no worker has begun; return the results so far, and the message for the rest."""
+        self._pool.withdraw(0, self._plan.capacity)
+        running = self._pool.running() if self._batch >= 0 else np.empty(0, np.int64)
+        # In this order: a member that ends between the two is in both, and counts once.
+        return self.collect(), wire.Leave(max(0, self._batch), wire.ranges_of(running))
+
     def close(self) -> None:
         """End the workers and free the memory."""
         self._stack.close()

@@ -100,11 +100,33 @@ class Scheduler:
         self._with_stale.pop(node, None)
         held = (self._holders == index).any(axis=0) & ~self._done
         self._holders[np.abs(self._holders) == index] = 0
+        lost = self._set_free(held)
+        self.lost += lost
+        return lost
+
+    def retire(self, node: int, running: Members, now: float) -> int:
+        """Grant a node, if it takes part, no more members; return how many become free: all but those that it runs."""
+        if node not in self._nodes:
+            return 0
+        load = self._nodes[node]
+        load.count(now)
+        load.retired = True
+        mine = self._holders == load.index
+        mine[:, running] = False
+        self._holders[mine] = 0
+        load.held -= int(np.count_nonzero(mine))
+        return self._set_free(mine.any(axis=0) & ~self._done)
+
+    def holds(self, node: int) -> bool:
+        """Return whether a node is still to return members."""
+        return node in self._nodes and self._nodes[node].held > 0
+
+    def _set_free(self, held: NDArray[np.bool_]) -> int:
+        """Free those of the members that no other node holds; return their number."""
         back = np.flatnonzero(held & ~(self._holders > 0).any(axis=0))
         if len(back):
             self._free = np.sort(np.concatenate([self._free, back]))
             self._hungry = dict(self._nodes)
-        self.lost += len(back)
         self._survey_at = self._look_at = -math.inf
         return len(back)
 
@@ -199,6 +221,8 @@ class Scheduler:
 
     def _wanted(self, node: Load, now: float) -> int:
         """Return how many more members a node should hold."""
+        if node.retired:
+            return 0
         pace, seconds = node.pace, node.seconds_per_member(now, self._typical)
         if pace.seconds_per_member is not None:
             if self._comes_too_late(pace, seconds):
@@ -239,9 +263,10 @@ class Scheduler:
         for node in self._nodes.values():
             pace, seconds = node.pace, node.seconds_per_member(now, self._typical)
             self._seconds[node.index], self._bridges[node.index] = pace.estimate(self._typical), pace.bridge
-            self._workers += pace.workers
-            self._speed += pace.workers / seconds
-            self._fastest = min(self._fastest, seconds)
+            if not node.retired:
+                self._workers += pace.workers
+                self._speed += pace.workers / seconds
+                self._fastest = min(self._fastest, seconds)
         self._survey_at = now + self._pause()
 
     def _pause(self) -> float:
@@ -281,7 +306,7 @@ class Scheduler:
         idle = []
         for node in self._hungry.values():
             seconds = self._seconds.item(node.index) + self._bridges.item(node.index)
-            if seconds < most and node.held < node.pace.workers:
+            if seconds < most and node.held < node.pace.workers and not node.retired:
                 idle.append((seconds, node.index, node))
         return [(seconds, node) for seconds, _, node in sorted(idle)]
 

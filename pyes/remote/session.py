@@ -80,12 +80,13 @@ class Session:
         self._unable = False  # whether this node cannot take part in the job
         self._send: _Wire | None = None
         self._activity = asyncio.Event()
+        self._leaving = asyncio.Event()
         self._turn = asyncio.Lock()  # held by the task that uses the replica
         self._heard = self._beat = 0.0  # time of the head's last bytes, and of its last beat
         self._unanswered = 0  # successive connections that the head has closed without a message
 
     async def run(self) -> None:
-        """Take part in one job until it ends, or until the head has another one.
+        """Take part in one job until it ends, or the head has another one, or this node leaves.
 
         Raises
         ------
@@ -94,8 +95,40 @@ class Session:
         PyesError
             The workers cannot be kept alive.
         """
+        part = asyncio.create_task(self._take_part())
+        leaving = asyncio.create_task(self._leaving.wait())
         try:
-            while True:
+            await asyncio.wait([part, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if not part.done() and await self._say_goodbye():
+                await asyncio.wait([part])
+        finally:
+            part.cancel()
+            leaving.cancel()
+            await asyncio.gather(part, leaving, return_exceptions=True)
+        if not part.cancelled():
+            part.result()
+
+    def leave(self) -> None:
+        """Let `run` hand back the members that no worker has begun, and end when the head has the others' results."""
+        self._leaving.set()
+
+    async def _say_goodbye(self) -> bool:
+        """Tell the head that this node leaves; return whether to wait until the head closes the connection."""
+        replica, send = self._replica, self._send
+        if replica is None or send is None:
+            return False
+        async with self._turn:
+            done, farewell = replica.retire()
+        if done is not None:
+            send(done)
+        send(farewell)
+        running = wire.count(farewell.ranges)
+        self._say(f"leaving, after {counted(running, 'running member')}" if running else "leaving")
+        return True
+
+    async def _take_part(self) -> None:
+        try:
+            while not self._leaving.is_set():
                 reader, writer = await self._connect()
                 try:
                     await self._converse(reader, writer)
@@ -104,7 +137,7 @@ class Session:
                     if self._send is None:  # closed or reset before this node was accepted
                         self._count_unanswered()
                         await asyncio.sleep(_RETRY_SECONDS[1] * random.random())
-                    else:
+                    elif not self._leaving.is_set():
                         self._say(f"lost the head ({error or type(error).__name__}); looking for it")
                 finally:
                     self._send = None
@@ -133,8 +166,9 @@ class Session:
         said = ""
         while True:
             try:
-                opening = asyncio.open_connection(self._address.host, self._address.port, ssl=context)
-                reader, writer = await asyncio.wait_for(opening, SILENT_SECONDS)
+                # Not asyncio.wait_for, which in Python 3.11 may lose a cancellation.
+                async with asyncio.timeout(SILENT_SECONDS):
+                    reader, writer = await asyncio.open_connection(self._address.host, self._address.port, ssl=context)
             except ssl.SSLError as error:
                 raise RefusedError(f"{self._address}: it is not the head of this key ({error.reason})") from error
             except OSError as error:
@@ -270,6 +304,8 @@ class Session:
 
     async def _take(self, message: wire.Message) -> wire.Message | None:
         """Handle one message; return the answer, or None."""
+        if self._leaving.is_set() and not isinstance(message, wire.Withdraw | wire.Close):
+            return None
         if isinstance(message, wire.Job):
             return await self._join(message)
         replica = self._replica
@@ -322,22 +358,25 @@ class Session:
         self._replica.drain()
         self._activity.set()
 
+    async def _stirred(self, seconds: float) -> None:
+        """Wait until a worker has no more work, at most for some seconds."""
+        self._activity.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._activity.wait()
+
     async def _come_to_rest(self, replica: Replica) -> None:
         """Wait until no worker holds a member of the previous batch."""
         replica.close_batch()
         while not replica.at_rest():
-            self._activity.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._activity.wait(), _LOOK_SECONDS)
+            await self._stirred(_LOOK_SECONDS)
 
     async def _collect(self, send: _Wire) -> None:
         """Send results: immediately when a worker runs out of members, otherwise gathered for some milliseconds."""
         while True:
             replica = self._replica
             busy = replica is not None and replica.busy
-            self._activity.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._activity.wait(), _COLLECT_SECONDS if busy else _LOOK_SECONDS)
+            await self._stirred(_COLLECT_SECONDS if busy else _LOOK_SECONDS)
             if replica is None or self._turn.locked():
                 continue
             replica.check()

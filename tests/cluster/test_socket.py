@@ -939,14 +939,51 @@ def test_a_sweep_of_tasks_and_networks_is_served_by_the_same_daemons(tmp_path, d
         _same(sweep / "inline" / str(job), sweep / "socket" / str(job))
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_a_worker_that_is_interrupted_ends_with_all_that_is_its(patient, number, status):
-    address, _ = patient
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_worker_that_is_interrupted_finishes_its_members_and_leaves(patient, number):
+    address, run = patient
+    lost = _logged(run, "other nodes evaluate")
     with Host(address) as host:
         host.hear("at work")
         host.send_all(number)
-        assert host.wait() == status
+        assert host.wait() == 130
+        assert "leaving" in host.said
         assert "Traceback" not in host.said
+    assert _logged(run, "other nodes evaluate") == lost
+
+
+@pytest.mark.parametrize("moment", [pytest.param(each, marks=pytest.mark.slow) for each in (0.0, 0.05, 0.1, 0.2)])
+def test_a_node_that_leaves_loses_no_member(tmp_path, reference, moment):
+    run, address = tmp_path / "run", new_address()
+    with _trainer(address, run, ENDLESS, environment=SLOW) as head, Host(address, environment=SLOW):
+        with Host(address, 2, environment=SLOW) as host:
+            head.until(lambda: len(_nodes(run)) > 1, "rows of both")
+            time.sleep(moment)
+            host.send(signal.SIGTERM)
+            assert host.wait() == 130
+        _more_rows(head, run, 1)
+        report = status.ask(addresses.parse(address), None)
+        _end(head)
+    assert (report["left"], report["lost"], report["workers"]) == (1, 0, 1)
+    _same(reference({"generations": count_of(run)}), run)
+
+
+@pytest.mark.slow
+def test_a_node_that_is_told_twice_to_leave_waits_for_no_member(tmp_path, reference):
+    run, address = tmp_path / "run", new_address()
+    with _trainer(address, run, ENDLESS) as head:
+        with Host(address, environment={"FAULTY": '{"sleep": 1000}'}) as host:
+            host.hear("at work")
+            until(lambda: status.ask(addresses.parse(address), None)["generation"] is not None, "a batch")
+            time.sleep(0.2)
+            host.send(signal.SIGTERM)
+            host.hear("leaving, after 1 running member")
+            host.send(signal.SIGTERM)
+            assert host.wait() == 130
+        with Host(address):
+            _more_rows(head, run, 1)
+            _end(head)
+    _same(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])

@@ -42,6 +42,7 @@ EXAMPLES = [
         1, "ab12", _ranges, _returns, _lengths, _status, np.ones((2, 2, 3)), _behaviours, _halves, 0.5, ["an error"]
     ),
     wire.Done(1, "ab12", _ranges, _returns, _lengths, None, None, None, None, 0.5, []),
+    wire.Leave(1, _ranges),
     wire.Log(30, "text"),
     wire.Welcome("head"),
     wire.Refused("no room"),

@@ -28,16 +28,16 @@ def test_sigterm_while_a_process_is_started_ends_it_too(monkeypatch: pytest.Monk
         signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
 
     monkeypatch.setattr(BaseProcess, "start", start_and_meet_it)
-    before = signal.signal(signal.SIGTERM, agent._end)
+    before = signal.getsignal(signal.SIGTERM)
     try:
-        with agent.Agent(agent.Membership(addresses.parse(new_address()), None, 1)) as node, pytest.raises(SystemExit):
-            node.start()
+        with pytest.raises(SystemExit, match="130"):
+            agent.work(agent.Membership(addresses.parse(new_address()), None, 1))
     finally:
-        signal.signal(signal.SIGTERM, before)
         left = multiprocessing.active_children()
         for process in left:  # else this process would wait for them as it ends
             process.kill()
     assert not left
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 ANYWHERE = addresses.Address("10.0.0.1", 5555)

@@ -49,6 +49,7 @@ class AnyInterleaving(RuleBasedStateMachine):
         self.held: dict[int, set[int]] = {}
         self.answered: dict[int, set[int]] = {}
         self.done: set[int] = set()
+        self.retired: set[int] = set()
         self.lost = self.rerun = self.duplicates = 0
 
     @rule(
@@ -69,6 +70,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     def leave(self, node: int, comes_back: bool) -> object:
         gone = self.held.pop(node) - self.done
         del self.answered[node]
+        self.retired.discard(node)
         back = gone.difference(*self.held.values())
         assert self.scheduler.leave(node) == len(back)
         self.lost += len(back)
@@ -78,12 +80,25 @@ class AnyInterleaving(RuleBasedStateMachine):
         self.held[node], self.answered[node] = set(), set()
         return node
 
+    @rule(node=nodes, data=st.data())
+    def retire(self, node: int, data: st.DataObject) -> None:
+        """Let a node hand back what it has not begun; it may name members that it has returned meanwhile."""
+        held = self.held[node]
+        named = data.draw(st.sets(st.sampled_from(sorted(held | self.answered[node])))) if held else set()
+        handed_back = held - named
+        self.held[node] = held & named
+        back = (handed_back - self.done).difference(*self.held.values())
+        assert self.scheduler.retire(node, members(*sorted(named)), self.now) == len(back)
+        assert self.scheduler.holds(node) == bool(self.held[node])
+        self.retired.add(node)
+
     @rule(seconds=st.sampled_from([0.0, 0.001, 0.3, 10.0, 1000.0]))
     def grant(self, seconds: float) -> None:
         self.now += seconds
         grants = self.scheduler.grants(self.now)
         assert len({node for node, _ in grants}) == len(grants)
         for node, given in grants:
+            assert node not in self.retired
             assert (np.diff(given) > 0).all()
             each = set(given.tolist())
             assert len(each) > 0
@@ -218,6 +233,21 @@ def test_members_of_a_lost_node_are_handed_out_again_in_few_ranges():
     scheduler.done(2, first[2], 1.0)
     ((_, again),) = scheduler.grants(1.0)
     assert again.tolist()[: len(first[1])] == first[1].tolist()
+
+
+def test_members_that_a_leaving_node_hands_back_are_not_lost():
+    scheduler = Scheduler(100)
+    scheduler.join(1, known(10, 1.0))
+    scheduler.join(2, known(10, 1.0))
+    first = dict(scheduler.grants(0.0))
+    running = first[1][:10]
+    assert scheduler.retire(1, running, 0.5) == len(first[1]) - 10
+    scheduler.done(2, first[2], 1.0)
+    assert scheduler.holds(1)
+    scheduler.done(1, running, 1.0)
+    assert not scheduler.holds(1)
+    ((node, again),) = scheduler.grants(1.0)
+    assert (node, again[0], scheduler.lost) == (2, first[1][10], 0)
 
 
 def test_a_member_that_is_late_is_run_by_an_idle_node():

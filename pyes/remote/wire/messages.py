@@ -179,6 +179,17 @@ class Done(Message):
 
 
 @dataclass(frozen=True)
+class Leave(Message):
+    """The node takes no more members and hands back all but ``ranges``, which its workers still run.
+
+    The head closes the connection when it has the results of these.
+    """
+
+    batch: UInt63
+    ranges: Ranges
+
+
+@dataclass(frozen=True)
 class Log(Message):
     """A record of the node's log as one line, with its level as in `logging`."""
 
@@ -403,6 +414,7 @@ KINDS: dict[int, type[Message]] = {
     4: Unable,
     5: Done,
     6: Log,
+    7: Leave,
     33: Welcome,
     34: Refused,
     35: Job,
