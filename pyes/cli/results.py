@@ -1,4 +1,4 @@
-"""``pyes plot | table | diff | map | explore | video | export``: reports and exports of runs."""
+"""``pyes plot | table | diff | map | explore | report | video | export``: reports and exports of runs."""
 
 import argparse
 import contextlib
@@ -25,6 +25,7 @@ def add_commands(add: Add) -> None:
     _add_explore(
         add("explore", _explore, "show runs in a browser: curves, and every individual, played again at a click")
     )
+    _add_report(add("report", _report, "write curves, map, videos, tables and settings of runs as one HTML file"))
     _add_video(add("video", _video, "record the center policy of a run as a video"))
     _add_export(add("export", _export, "write the policy of a run for other programs"))
 
@@ -123,6 +124,19 @@ def _explore(options: argparse.Namespace) -> None:
         raise missing("pyes explore", "starlette and uvicorn", "explore", error) from error
 
     server.serve(options.run, options.port, lambda url: print(f"open {url}\nCtrl-C ends it", flush=True))
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    add_run(parser, several=True)
+    add_output(parser, "page to write, for example report.html")
+
+
+def _report(options: argparse.Namespace) -> None:
+    from pyes.reports import report
+
+    with running_environments():
+        report.write(options.run, options.output)
+    print(options.output)
 
 
 def _add_video(parser: argparse.ArgumentParser) -> None:

@@ -39,6 +39,7 @@ def record(
     seed: int | None = None,
     generation: int | Literal["best"] | None = None,
     tell: Callable[[str], None] = _nobody,
+    most_frames: int | None = None,
 ) -> EvaluationResult:
     """Record the first evaluation episodes of a run's center policy, one after the other.
 
@@ -56,6 +57,8 @@ def record(
         See `pyes.load`.
     tell : callable
         Called now and then with a line of text on the progress.
+    most_frames : int or None
+        See `record_opened`; the episodes are run once more, to know how long they are.
 
     Returns
     -------
@@ -72,9 +75,12 @@ def record(
         The environment cannot render, or the encoder failed.
     """
     _check_encoder(Path(output))
-    policy = load(run, generation)
-    with _filmed(policy, Path(output), tell) as task:
-        return run_episodes(policy, task, episodes, seed)
+    policy, length = load(run, generation), 0
+    if most_frames is not None:
+        with open_task(policy) as task:
+            length = sum(run_episodes(policy, task, episodes, seed).lengths)
+    with _filmed(policy, Path(output), tell, length, most_frames) as filmed:
+        return run_episodes(policy, filmed, episodes, seed)
 
 
 def record_member(
