@@ -190,7 +190,8 @@ def points(run: Path, of: Path, first: int, fit: int) -> tuple[dict[str, Any], b
     run : Path
         The run whose individuals are placed.
     of : Path
-        The run whose plane it is; it is found anew when that run has grown to twice its generations.
+        The run whose plane it is, if it has as many parameters; otherwise the run's own. A plane is found anew when its
+        run has grown to twice its generations.
     first : int
         Generation to begin with.
     fit : int
@@ -202,12 +203,14 @@ def points(run: Path, of: Path, first: int, fit: int) -> tuple[dict[str, Any], b
         A description: ``columns`` with the number of values of each, ``first``, ``generations``, ``fit``, ``shares``;
         and the columns, float32, one after the other.
     """
-    owner = _opened(of)
+    opened, owner = _opened(run), _opened(of)
+    if not owner.individuals.generations or len(owner.individuals.theta(0)) != len(opened.individuals.theta(0)):
+        owner = opened
     if not owner.individuals.generations:
         raise ConfigError("no generation yet: the map begins with the first one")
     if owner.plane is None or owner.individuals.generations >= 2 * owner.plane.generations:
         owner.plane = Plane(owner.individuals)
-    opened, plane = _opened(run), owner.plane
+    plane = owner.plane
     individuals = opened.individuals
     if opened.placed is None or opened.placed.plane is not plane:
         opened.placed = _Placed(plane, 0, np.empty((0, 2)), np.empty((1, 2)))

@@ -83,8 +83,8 @@ class Explorer:
     def __init__(self, runs: Sequence[Path], token: str, folder: Path) -> None:
         self._runs, self._folder = list(runs), folder
         # A map may take minutes, and must not hold up a click.
-        self.players = _play, _place = Player(_PLAY_SECONDS), Player(_MAP_SECONDS)
-        self._play, self._place = _play, _place
+        self.players = self._play, self._place = Player(_PLAY_SECONDS), Player(_MAP_SECONDS)
+        self._played: dict[Path, dict[str, Any]] = {}  # what came of the individuals with these videos
         routes = [
             Route("/", self._page),
             Route("/api/runs", self._states),
@@ -124,11 +124,9 @@ class Explorer:
         return JSONResponse(await _threaded(views.details, path, others))
 
     async def _points(self, request: Request) -> Response:
-        path, of = (
-            self._run(request),
-            self._runs[self._index(request.query_params.get("of", request.path_params["run"]))],
-        )
-        first, fit = (_whole(request.query_params.get(name, "0"), name) for name in ("first", "fit"))
+        path, asked = self._run(request), request.query_params
+        of = self._runs[self._index(asked.get("of", request.path_params["run"]))]
+        first, fit = (_whole(asked.get(name, "0"), name) for name in ("first", "fit"))
         described, data = await _answer(self._place, player.points, path, of, first, fit)
         text = json.dumps(described).encode()
         text += b" " * (-len(text) % 4)  # the columns begin at a multiple of their size
@@ -137,9 +135,10 @@ class Explorer:
     async def _member(self, request: Request) -> Response:
         path, generation, member = self._individual(request)
         output = self._film(request)
-        said = await _answer(self._play, player.film, path, generation, member, output)
+        if output not in self._played:
+            self._played[output] = await _answer(self._play, player.film, path, generation, member, output)
         where = f"--generation {generation} --member {member}"
-        return JSONResponse({**said, "command": f"pyes replay {shlex.quote(str(path))} {where}"})
+        return JSONResponse({**self._played[output], "command": f"pyes replay {shlex.quote(str(path))} {where}"})
 
     async def _video(self, request: Request) -> Response:
         self._individual(request)

@@ -100,6 +100,16 @@ def test_another_run_is_placed_in_the_same_plane(explorer):
     assert own["x"].tolist() != same["x"].tolist()
 
 
+def test_a_run_with_other_parameters_has_a_plane_of_its_own(runs, tmp_path):
+    run = tmp_path / "mlp"
+    network = {"name": "mlp", "hidden": [4]}
+    pyes.train({**SETTINGS, "generations": 2, "network": network, "run_dir": str(run)}, display=False)
+    with Explorer(runs / "seed-1", run) as explorer:
+        _, own = explorer.points(1)
+        _, same = explorer.points(1, of=0)
+    assert own["x"].tolist() == same["x"].tolist()
+
+
 def test_an_individual_is_played_again_with_the_return_of_the_run(explorer, runs):
     said = explorer.json("api/runs/0/5/3")
     with replay.open(runs / "seed-1") as individuals:
