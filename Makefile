@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-learning soak test-c lint types check bench wheel clean
+.PHONY: help demo test test-slow test-learning soak test-c test-arm64 lint types check bench site wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,6 +49,9 @@ soak: $(VENV)/.installed-dev ## kill runs fifty times, replay whole runs, run te
 test-c: ## run the tests of the C kernels under sanitizers
 	$(MAKE) -C csrc/tests
 
+test-arm64: ## run the tests of the C kernels on an emulated 64-bit ARM: the same known answers
+	$(MAKE) -C csrc/tests arm64
+
 lint: $(VENV)/.installed-dev ## check style and format
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -56,7 +59,10 @@ lint: $(VENV)/.installed-dev ## check style and format
 types: $(VENV)/.installed-dev ## check types
 	$(BIN)/mypy
 
-check: lint types test-c test test-slow ## all that CI checks
+check: lint types site test-c test test-slow ## all that CI checks
+
+site: $(VENV)/.installed-dev ## build the documentation as a site, into build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 wheel: $(VENV)/.installed-dev ## build sdist and wheel into dist/
 	$(BIN)/python -m build

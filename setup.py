@@ -112,6 +112,7 @@ setup(
     package_data={
         "pyes": ["py.typed", "*.pyi"],
         "pyes.include": [HEADER],
+        "pyes.reports.explorer": ["static/*", "static/vendor/*"],
         **{name: ["*.yaml"] for name in conf_packages()},
     },
     include_package_data=False,

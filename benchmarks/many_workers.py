@@ -29,6 +29,7 @@ from pyes.cluster.socket import SocketCluster
 from pyes.config import from_mapping
 from pyes.node.selftest import digest
 from pyes.remote import job, wire
+from pyes.remote.pace import GATHER_SECONDS, may_gather
 from pyes.remote.wire.protocol import NodeSide
 from pyes.run.state import RunState, Setup
 from pyes.system.addresses import Address
@@ -37,7 +38,6 @@ from pyes.system.lookup import version
 WORKERS_OF_A_NODE = 18
 MEMBERS_OF_A_WORKER = 7  # a generation: about 10,000 members for 1,440 workers
 GENERATIONS = 3
-GATHER_SECONDS = 0.04
 
 
 def main(workers: list[int]) -> None:
@@ -140,6 +140,7 @@ class SimulatedNode:
         self._running = 0
         self._done: list[int] = []
         self._gathering = False
+        self._sent = 0.0
         self._batch, self._hash = -1, ""
 
     async def run(self) -> None:
@@ -192,13 +193,21 @@ class SimulatedNode:
                 self._flush(batch)
             elif not self._gathering:
                 self._gathering = True
-                asyncio.get_running_loop().call_later(GATHER_SECONDS, self._flush, batch)
+                asyncio.get_running_loop().call_later(GATHER_SECONDS, self._gathered, batch)
         self._start()
 
+    def _gathered(self, batch: int) -> None:
+        loop = asyncio.get_running_loop()
+        if batch == self._batch and may_gather(len(self._waiting), WORKERS_OF_A_NODE, 1.0, loop.time() - self._sent):
+            loop.call_later(GATHER_SECONDS, self._gathered, batch)
+        else:
+            self._gathering = False
+            self._flush(batch)
+
     def _flush(self, batch: int) -> None:
-        self._gathering = False
         if batch != self._batch or not self._done:
             return
+        self._sent = asyncio.get_running_loop().time()
         members = np.array(sorted(self._done))
         self._done.clear()
         self._write(

@@ -1,8 +1,9 @@
 """Nodes in virtual time around a real `Scheduler`, for its tests and its benchmark.
 
-A virtual node has workers, a queue, and a link; like a real one it gathers results for 40 ms, drops its queue when a
-batch is over or when told, and lets no running member go: what its workers run at the end of a batch they finish,
-while the next batch waits. A member takes as long wherever and whenever it is run, times the slowness of the node.
+A virtual node has workers, a queue, and a link; like a real one it gathers results, for longer while its queue lasts,
+drops its queue when a batch is over or when told, and lets no running member go: what its workers run at the end of a
+batch they finish, while the next batch waits. A member takes as long wherever and whenever it is run, times the
+slowness of the node.
 """
 
 import copy
@@ -16,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.remote.pace import Pace
+from pyes.remote.pace import GATHER_SECONDS, Pace, may_gather
 from pyes.remote.scheduler import Scheduler
 
-GATHER_SECONDS = 0.04
 TICK_SECONDS = 0.05  # the head looks after its nodes, with results or without
 
 
@@ -36,6 +36,8 @@ class VirtualNode:
     queue: deque[tuple[int, int]] = field(default_factory=deque)  # (batch, member)
     ready: list[tuple[int, int]] = field(default_factory=list)
     evaluated: int = 0
+    seconds: float = 0.0  # of its workers, on these
+    sent: float = -math.inf  # when it last sent results
 
     def __post_init__(self) -> None:
         self.pace = Pace(self.workers)
@@ -50,7 +52,7 @@ class VirtualCluster:
         self.now = 0.0
         self.batch = 0
         self.calls: list[tuple[str, Any]] = []  # of the scheduler in the last batch, for `replay`
-        self.messages = 0  # grants
+        self.messages = self.answers = 0  # grants, and messages with results
         self.ranges = 0  # in them
         self._events: list[tuple[float, int, str, Any]] = []
         self._count = 0
@@ -130,6 +132,7 @@ class VirtualCluster:
             return
         node.busy -= 1
         node.evaluated += 1
+        node.seconds += node.slowness * self.durations[member]
         if not node.ready:
             self._at(self.now + GATHER_SECONDS, "send", (name,))
         node.ready.append((batch, member))
@@ -137,9 +140,15 @@ class VirtualCluster:
 
     def _send(self, name: int) -> None:
         node = self.nodes[name]
-        if self.now < node.stops:
-            self._at(self.now + node.round_trip / 2, "results", (name, node.ready))
-            node.ready = []
+        if self.now >= node.stops or not node.ready:
+            return
+        usual = node.seconds / max(1, node.evaluated)
+        if may_gather(len(node.queue), node.workers, usual, self.now - node.sent):
+            self._at(self.now + GATHER_SECONDS, "send", (name,))
+            return
+        self.answers += 1
+        self._at(self.now + node.round_trip / 2, "results", (name, node.ready))
+        node.ready, node.sent = [], self.now
 
     def _drop(self, batch: int, name: int, members: set[int]) -> None:
         """Drop members from a queue, and whatever is of a batch that is over."""

@@ -77,6 +77,11 @@ def port(text: str) -> int:
     return _integer(text, 1, 65535)
 
 
+def port_or_any(text: str) -> int:
+    """Return the number of a TCP port, or 0 for any that is free."""
+    return _integer(text, 0, 65535)
+
+
 def add_run(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     """Add RUN, or RUN..."""
     if several:

@@ -1,4 +1,4 @@
-"""``pyes plot | table | diff | map | video | export``: reports and exports of runs."""
+"""``pyes plot | table | diff | map | explore | report | video | export``: reports and exports of runs."""
 
 import argparse
 import contextlib
@@ -6,9 +6,12 @@ import json
 import math
 from pathlib import Path
 
-from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_output, add_run, count
+from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_output, add_run, count, port_or_any
 from pyes.cli.output import running_environments, tell
+from pyes.errors import missing
 from pyes.system.text import counted
+
+_PORT = 8321  # of the explorer
 
 
 def add_commands(add: Add) -> None:
@@ -19,6 +22,10 @@ def add_commands(add: Add) -> None:
     )
     _add_diff(add("diff", _diff, "print where two runs first differ; the exit status is 1 if they do"))
     _add_map(add("map", _map, "draw all individuals of a run in two dimensions, with the path of the center"))
+    _add_explore(
+        add("explore", _explore, "show runs in a browser: curves, and every individual, played again at a click")
+    )
+    _add_report(add("report", _report, "write curves, map, videos, tables and settings of runs as one HTML file"))
     _add_video(add("video", _video, "record the center policy of a run as a video"))
     _add_export(add("export", _export, "write the policy of a run for other programs"))
 
@@ -101,6 +108,34 @@ def _map(options: argparse.Namespace) -> None:
 
     with running_environments():
         maps.draw(options.run, options.output, method=options.method)
+    print(options.output)
+
+
+def _add_explore(parser: argparse.ArgumentParser) -> None:
+    add_run(parser, several=True)
+    text = f"port to listen at on this machine (default: {_PORT}); 0: any that is free"
+    parser.add_argument("--port", metavar="PORT", type=port_or_any, default=_PORT, help=text)
+
+
+def _explore(options: argparse.Namespace) -> None:
+    try:
+        from pyes.reports.explorer import server
+    except ImportError as error:
+        raise missing("pyes explore", "starlette and uvicorn", "explore", error) from error
+
+    server.serve(options.run, options.port, lambda url: print(f"open {url}\nCtrl-C ends it", flush=True))
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    add_run(parser, several=True)
+    add_output(parser, "page to write, for example report.html")
+
+
+def _report(options: argparse.Namespace) -> None:
+    from pyes.reports import report
+
+    with running_environments():
+        report.write(options.run, options.output)
     print(options.output)
 
 

@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 _PREPARING_SECONDS = 300.0  # allowed silence of a node while it makes its table and its environments
 _TICK_SECONDS = 0.05  # between checks for late nodes
 _FAREWELL_SECONDS = 2.0  # for a node to read why it is refused
+_MEMBER_BYTES = 10  # of a member in the record of a generation
 _FEW_NODES = 8  # up to which each is sent only the results that it lacks
 _NO_JOB_LIMIT = 2**26  # maximum bytes of a node's message while there is no job
 
@@ -309,7 +310,10 @@ class Head:
         peer.standing.enter()
         if not batch.batch.evaluation:
             peer.known = np.zeros(len(batch.batch.population), np.bool_)
-        peer.send(batch.opening() if job.learns else batch.vectors())
+        if batch.opened is None:  # the same for all nodes
+            message = batch.opening() if job.learns else batch.vectors()
+            batch.opened = message, wire.encode(message)
+        peer.send(*batch.opened)
         batch.scheduler.join(peer.number, peer.pace)
 
     def _hand_out(self) -> None:
@@ -416,10 +420,14 @@ class Head:
         """Send the record of a generation to all nodes that are in step.
 
         With few nodes, each is sent only the results that it has not reported itself. With many nodes, all are sent the
-        whole record, encoded once: otherwise the work would grow with the number of nodes times that of members.
+        whole record, encoded once: otherwise the work would grow with the number of nodes times that of members. Where
+        the state after it is smaller than the record, nodes are sent that instead, with the next batch.
         """
         peers = [peer for peer in self._peers.values() if peer.standing.in_step]
-        if len(peers) > _FEW_NODES:
+        if self._job is not None and self._job.state_bytes < _MEMBER_BYTES * len(record.returns):
+            for peer in peers:
+                peer.standing.miss()
+        elif len(peers) > _FEW_NODES:
             message = lesson(record, np.arange(len(record.returns)))
             encoded = wire.encode(message)
             for peer in peers:

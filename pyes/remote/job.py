@@ -70,6 +70,11 @@ class OpenJob:
         return self.state.generation, self.state.theta_hash
 
     @property
+    def state_bytes(self) -> int:
+        """About the size of the state of the run: theta and two moments."""
+        return 3 * int(self.state.algorithm.theta.nbytes)
+
+    @property
     def learns(self) -> bool:
         """Whether nodes update theta themselves."""
         return self.told.sync == "replay"

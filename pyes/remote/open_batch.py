@@ -38,6 +38,7 @@ class OpenBatch:
         self.scheduler = Scheduler(count)
         self.future: Future[Results] = Future()
         self.packed_state: bytes | None = None  # the state from which the batch follows, packed when a node needs it
+        self.opened: tuple[wire.Message, bytes] | None = None  # what opens it on a node, and that encoded
         self._returns = np.empty(count)
         self._lengths = np.empty(count, np.int64)
         self._status = np.empty(count, np.uint8)

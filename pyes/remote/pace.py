@@ -7,8 +7,13 @@ equal results.
 import math
 from typing import NamedTuple
 
-_TURNAROUND = 0.05  # seconds from a member's end to the head's answer, without the round trip: nodes gather for 40 ms
-_CHUNK_SECONDS = 0.1  # of additional work in a refill, so that there are few messages
+#: Seconds for which a node gathers results. While its queue lasts, it gathers for a share of a member's time.
+GATHER_SECONDS = 0.04
+_GATHER_SHARE, _MOST_GATHER = 0.25, 0.5
+_LASTING = 0.15  # seconds for which a queue must last
+_TURNAROUND = 0.05  # seconds from a member's end to the head's answer, without the round trip, as nodes gather
+#: Additional work in a refill, so that there are few messages: a share of a member's time, in seconds from .. to.
+_CHUNK_SHARE, _LEAST_CHUNK, _MOST_CHUNK = 0.5, 0.1, 1.0
 _LEAST_SECONDS = 1e-7  # smallest time of a member in calculations
 _MEMORY_SECONDS = 0.2  # of each worker: the shortest time over which its pace is averaged
 _TRUSTED = 4  # results after which only a node's own speed counts
@@ -20,6 +25,23 @@ class Queue(NamedTuple):
     needed: int  # with fewer, the node is refilled
     refill: int  # additional members of a refill
     bridge: int  # members that its workers finish until the head has answered; kept even at the end of a batch
+
+
+def may_gather(waiting: int, workers: int, seconds: float, since: float) -> bool:
+    """Return whether a node may gather results for longer than `GATHER_SECONDS`: nobody waits for them.
+
+    Parameters
+    ----------
+    waiting : int
+        Members in its queue.
+    workers : int
+    seconds : float
+        Usual time of a member; 0 if it is unknown.
+    since : float
+        Seconds since it has sent results.
+    """
+    lasts = waiting * seconds / workers
+    return lasts > _LASTING and since < min(_GATHER_SHARE * seconds, _MOST_GATHER)
 
 
 class Pace:
@@ -98,7 +120,8 @@ class Pace:
         bridged = self.workers * self.bridge / seconds
         # The ends of members resemble a Poisson process: mean plus two standard deviations.
         needed = math.ceil(bridged + 2.0 * math.sqrt(bridged))
-        return Queue(needed, max(self.workers // 4, int(self.workers * _CHUNK_SECONDS / seconds)), int(bridged))
+        chunk = min(max(_CHUNK_SHARE * seconds, _LEAST_CHUNK), _MOST_CHUNK)
+        return Queue(needed, max(self.workers // 4, int(self.workers * chunk / seconds)), int(bridged))
 
 
 class Load:

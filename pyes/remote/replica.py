@@ -22,6 +22,7 @@ from pyes.errors import JournalError
 from pyes.node.pool import Pool
 from pyes.numerics.noise import NoiseTable
 from pyes.remote import job, wire
+from pyes.remote.pace import may_gather
 from pyes.run.journal import Generation
 from pyes.run.logs import Log
 from pyes.run.state import Interface, RunState, Setup
@@ -95,6 +96,7 @@ class Replica(Closing):
         self._snapshot = 0  # number of the last snapshot
         self._busy = 0.0  # worker-seconds of the open batch that have been reported to the head
         self._members, self._seconds = 0, 0.0  # totals of all batches, for the usual time of a member
+        self._collected = 0.0  # monotonic time of the last results
         self._told_errors: list[str] = []
         self._interface = Interface.of(self.config.task)
         with ExitStack() as stack:
@@ -145,6 +147,14 @@ class Replica(Closing):
     def busy(self) -> bool:
         """Whether members are offered or held."""
         return self._pool.remaining() > 0
+
+    @property
+    def may_gather(self) -> bool:
+        """Whether results may be kept back: the queue lasts, and there were some a short time ago."""
+        workers = self._pool.workers
+        waiting = self._pool.remaining() - len(self._pool.running())
+        usual = self._seconds / max(1, self._members)
+        return may_gather(waiting, workers, usual, time.monotonic() - self._collected)
 
     def at_rest(self) -> bool:
         """Whether no worker holds a member of a closed batch; ends workers that hold one for too long.
@@ -297,6 +307,7 @@ class Replica(Closing):
         results = self._pool.collect()
         if not len(results.members):
             return None
+        self._collected = time.monotonic()
         self._reported.add(results.members, results)
         errors = [each for each in results.errors if each not in self._told_errors]
         self._told_errors += errors

@@ -21,6 +21,7 @@ from pyes.errors import ProtocolError, PyesError, RefusedError
 from pyes.node import selftest
 from pyes.remote import wire
 from pyes.remote.inbox import Inbox
+from pyes.remote.pace import GATHER_SECONDS
 from pyes.remote.replica import Replica, in_thread
 from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import NodeSide, State
@@ -34,7 +35,6 @@ logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 1.0  # interval of the head's beats
 SILENT_SECONDS = 10.0  # of silence after which the other end counts as lost
-_COLLECT_SECONDS = 0.04  # for which results are gathered while workers are busy
 _LOOK_SECONDS = 0.2  # interval of checks for dead workers while they are idle
 _RETRY_SECONDS = (0.1, 2.0)  # first and longest pause between attempts to connect
 _MOST_UNANSWERED = 5  # successive connections closed by the head without a message, after which a node gives up
@@ -358,12 +358,13 @@ class Session:
         self._replica.drain()
         self._activity.set()
 
-    async def _stirred(self, seconds: float) -> None:
-        """Wait until a worker has no more work, at most for some seconds."""
+    async def _stirred(self, seconds: float) -> bool:
+        """Wait until a worker has no more work, at most for some seconds; return whether one has none."""
         self._activity.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._activity.wait()
+        return self._activity.is_set()
 
     async def _come_to_rest(self, replica: Replica) -> None:
         """Wait until no worker holds a member of the previous batch."""
@@ -372,14 +373,16 @@ class Session:
             await self._stirred(_LOOK_SECONDS)
 
     async def _collect(self, send: _Wire) -> None:
-        """Send results: immediately when a worker runs out of members, otherwise gathered for some milliseconds."""
+        """Send results: immediately when a worker runs out of members, otherwise gathered while nobody needs them."""
         while True:
             replica = self._replica
             busy = replica is not None and replica.busy
-            await self._stirred(_COLLECT_SECONDS if busy else _LOOK_SECONDS)
+            idle = await self._stirred(GATHER_SECONDS if busy else _LOOK_SECONDS)
             if replica is None or self._turn.locked():
                 continue
             replica.check()
+            if not idle and replica.may_gather:
+                continue
             done = replica.collect()
             if done is not None:
                 send(done)

@@ -67,9 +67,20 @@ def check_output(output: str | Path) -> Path:
     output = Path(output)
     if output.suffix not in SUFFIXES:
         raise ConfigError(f"cannot plot to {output}: suffix {output.suffix!r}, expected one of {', '.join(SUFFIXES)}")
+    check_folder(output)
+    return output
+
+
+def check_folder(output: Path) -> None:
+    """Refuse a file in a folder that does not exist.
+
+    Raises
+    ------
+    ConfigError
+        There is no such folder.
+    """
     if not output.parent.is_dir():
         raise ConfigError(f"cannot write {output}: there is no directory {output.parent}; make it or choose another")
-    return output
 
 
 def check_size(**inches: float | None) -> None:

@@ -68,14 +68,64 @@ class _Map:
 class _Components:
     """Principal components of the individuals, the greatest variance first.
 
-    scores    float64 (n, k): the individuals minus their mean
-    path      float64 (generations + 1, k): the centers minus the same mean
-    shares    float64 (k,): share of the variance
+    scores        float64 (n, k): the individuals minus their mean
+    path          float64 (generations + 1, k): the centers minus the same mean
+    shares        float64 (k,): share of the variance
+    directions    float64 (dim, k)
+    mean          float64 (k,): mean of the individuals minus the first center, along the directions
     """
 
     scores: Float64Array
     path: Float64Array
     shares: Float64Array
+    directions: Float64Array
+    mean: Float64Array
+
+
+class Plane:
+    """The plane in which the individuals of a run so far vary most: their first two principal components.
+
+    Parameters
+    ----------
+    run : Replay
+        At least one generation.
+
+    Attributes
+    ----------
+    generations : int
+        Generations from which it was found.
+    shares : float64 (2,)
+        Shares of the variance.
+    """
+
+    def __init__(self, run: "Replay") -> None:
+        self.generations = run.generations
+        found = _components(run, 2)
+        self.shares = found.shares
+        self._origin, self._directions, self._mean = run.theta(0), found.directions, found.mean
+
+    def place(self, run: "Replay", first: int = 0) -> tuple[Float64Array, Float64Array]:
+        """Return the positions of a run's individuals, float64 (n, 2), and centers, from generation ``first`` on.
+
+        Raises
+        ------
+        ConfigError
+            The run has another number of parameters than the one of the plane.
+        """
+        if len(run.theta(0)) != len(self._origin):
+            raise ConfigError(
+                f"got a run of {len(run.theta(0))} parameters, expected {len(self._origin)} as in the map"
+            )
+        path, individuals = [], [np.empty((0, 2))]
+        for generation in range(first, run.generations):
+            path.append(self._position(run.theta(generation)))
+            members = range(run.population_size(generation))
+            individuals.append(np.array([self._position(run.member(generation, index)) for index in members]))
+        path.append(self._position(run.theta(run.generations)))
+        return np.concatenate(individuals), np.array(path)
+
+    def _position(self, theta: Float32Array) -> Float64Array:
+        return np.asarray((theta - self._origin) @ self._directions - self._mean)
 
 
 def draw(run: str | Path, output: str | Path, method: Method = "pca") -> Path:
@@ -173,7 +223,7 @@ def _components(run: "Replay", count: int) -> _Components:
             break
     scores = np.hstack([walk.scores for walk in walks]) @ vectors
     path = np.hstack([walk.path for walk in walks]) @ vectors
-    return _oriented(scores, path, np.maximum(values, 0) / walks[0].variance)
+    return _oriented(scores, path, np.maximum(values, 0) / walks[0].variance, basis @ vectors)
 
 
 def _new_directions(image: Float64Array, basis: Float32Array) -> Float32Array:
@@ -185,14 +235,18 @@ def _new_directions(image: Float64Array, basis: Float32Array) -> Float32Array:
     return directions[:, sizes > _NEGLIGIBLE * size].astype(np.float32)
 
 
-def _oriented(scores: Float64Array, path: Float64Array, shares: Float64Array) -> _Components:
+def _oriented(scores: Float64Array, path: Float64Array, shares: Float64Array, directions: Float64Array) -> _Components:
     """Choose the arbitrary signs of the components so that the run ends to the upper right of the mean."""
     mean = scores.mean(axis=0)
     signs = np.where(path[-1] < mean, -1.0, 1.0)
     missing = max(0, 2 - len(shares))  # theta has a single parameter
     wide = ((0, 0), (0, missing))
     return _Components(
-        np.pad((scores - mean) * signs, wide), np.pad((path - mean) * signs, wide), np.pad(shares, (0, missing))
+        np.pad((scores - mean) * signs, wide),
+        np.pad((path - mean) * signs, wide),
+        np.pad(shares, (0, missing)),
+        np.pad(directions * signs, wide),
+        np.pad(mean * signs, (0, missing)),
     )
 
 

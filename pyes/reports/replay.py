@@ -377,6 +377,11 @@ class Replay(Closing):
         """Return the recorded timesteps of all episodes of each member: int64 (n,)."""
         return self._record(generation).lengths.astype(np.int64)
 
+    def behaviours(self, generation: int) -> NDArray[np.float32] | None:
+        """Return the behaviours of the members, float32 (n, size), NaN where one failed; None if they have none."""
+        record = self._record(generation)
+        return None if record.behaviours is None else record.behaviours.reshape(len(record.returns), -1)
+
     def theta(self, generation: int) -> NDArray[np.float32]:
         """Return the center after ``generation`` updates: float32 (dim,)."""
         return self._history.seek(generation).algorithm.theta.copy()
@@ -389,6 +394,11 @@ class Replay(Closing):
     def policy(self, generation: int) -> Policy:
         """Return the center of a generation as a policy."""
         return self._history.seek(generation).policy()
+
+    def member_policy(self, generation: int, index: int) -> Policy:
+        """Return a member as a policy."""
+        self.check_member(generation, index)
+        return self._history.seek(generation).policy(index)
 
     def play(self, generation: int, index: int, task: Task | None = None) -> Playback:
         """Run a member's episodes again, with the same seeds, limit and action noise.

@@ -98,19 +98,32 @@ class Table:
 
     def to_markdown(self) -> str:
         """Return the table in Markdown, with a second one of intervals and tests, if there are any, and a note."""
+        parts = [self.task, *map(_markdown, self.tables())]
+        parts.append("\n".join(textwrap.fill(note, _WIDTH) for note in self.notes()))
+        return "\n\n".join(filter(None, parts))
+
+    def tables(self) -> list[list[list[str]]]:
+        """Return the cells of the table, and of a second one of intervals and tests if there are any; heads first."""
         targets = [each.target for each in self.rows[0].targets]
         head = ["runs", "seeds", "final evaluation", "best evaluation"]
         for target in targets:
             head += [f"reached {target:g}", *(f"{each} to {target:g}" for each in ("timesteps", "episodes", "seconds"))]
-        parts = [self.task, _markdown([[*head, "timesteps", "seconds"], *map(_cells, self.rows)])]
+        made = [[[*head, "timesteps", "seconds"], *map(_cells, self.rows)]]
         if any(row.final_mean for row in self.rows):
-            tested = any(row.comparison for row in self.rows)
-            head = ["final evaluation", "mean (95 % interval)", *["difference", "p", "pairs"] * tested]
-            parts.append(_markdown([head, *(_certainty(row)[: len(head)] for row in self.rows)]))
-            unpaired = any(row.comparison and not row.comparison.pairs for row in self.rows)
-            notes = (_NOTE, _TEST_NOTE * tested, _NO_PAIRS * unpaired)
-            parts.append("\n".join(textwrap.fill(note, _WIDTH) for note in notes if note))
-        return "\n\n".join(filter(None, parts))
+            head = ["final evaluation", "mean (95 % interval)", *["difference", "p", "pairs"] * self._tested]
+            made.append([head, *(_certainty(row)[: len(head)] for row in self.rows)])
+        return made
+
+    def notes(self) -> list[str]:
+        """Return what to know about the second table."""
+        if not any(row.final_mean for row in self.rows):
+            return []
+        unpaired = any(row.comparison and not row.comparison.pairs for row in self.rows)
+        return [_NOTE, *[_TEST_NOTE] * self._tested, *[_NO_PAIRS] * unpaired]
+
+    @property
+    def _tested(self) -> bool:
+        return any(row.comparison for row in self.rows)
 
 
 def table(runs: str | Path | Sequence[str | Path], targets: Iterable[float] = ()) -> Table:
@@ -189,7 +202,7 @@ def _reached(runs: Iterable[Run], target: float) -> Reached:
 
 
 def _cells(row: TableRow) -> list[str]:
-    cells = [_escaped(row.label), str(len(set(row.seeds)))]
+    cells = [row.label, str(len(set(row.seeds)))]
     cells += [_of(row.final_evaluation), _of(row.best_evaluation)]
     for each in row.targets:
         cells += [f"{each.reached}/{len(row.runs)}"]
@@ -200,7 +213,7 @@ def _cells(row: TableRow) -> list[str]:
 def _certainty(row: TableRow) -> list[str]:
     """Return the cells of a row of the second table."""
     mean, test = row.final_mean, row.comparison
-    cells = [_escaped(row.label), _between(mean.mean, mean.low, mean.high) if mean else _NOTHING]
+    cells = [row.label, _between(mean.mean, mean.low, mean.high) if mean else _NOTHING]
     if test is None:
         return [*cells, _NOTHING, _NOTHING, _NOTHING]
     if test.difference is None or test.p is None:
@@ -210,6 +223,7 @@ def _certainty(row: TableRow) -> list[str]:
 
 def _markdown(lines: Sequence[Sequence[str]]) -> str:
     """Return lines of cells as a table, the first line as its head, all columns but the first to the right."""
+    lines = [list(map(_escaped, cells)) for cells in lines]
     widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
     first, *others = widths
     rule = ["-" * first, *("-" * (width - 1) + ":" for width in others)]

@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from pyes.errors import ConfigError, PyesError, missing
 from pyes.networks import Policy
 from pyes.reports import replay
-from pyes.reports.replay import EvaluationResult, Playback, load, open_task, run_episodes
+from pyes.reports.replay import EvaluationResult, Playback, Replay, load, open_task, run_episodes
 from pyes.system.files import replacing
 from pyes.tasks.base import Task, TaskAround
 
 _TELL_EVERY = 2.0  # seconds
+_LEAST_FPS = 12.0
+_PRESET, _QUICK = "medium", "veryfast"  # of the encoder
 _UNWRITTEN = "ffmpeg could not write the video; is there room for it on the disk?"
 
 
@@ -37,6 +39,7 @@ def record(
     seed: int | None = None,
     generation: int | Literal["best"] | None = None,
     tell: Callable[[str], None] = _nobody,
+    most_frames: int | None = None,
 ) -> EvaluationResult:
     """Record the first evaluation episodes of a run's center policy, one after the other.
 
@@ -54,6 +57,8 @@ def record(
         See `pyes.load`.
     tell : callable
         Called now and then with a line of text on the progress.
+    most_frames : int or None
+        See `record_opened`; the episodes are run once more, to know how long they are.
 
     Returns
     -------
@@ -70,9 +75,12 @@ def record(
         The environment cannot render, or the encoder failed.
     """
     _check_encoder(Path(output))
-    policy = load(run, generation)
-    with _filmed(policy, Path(output), tell) as task:
-        return run_episodes(policy, task, episodes, seed)
+    policy, length = load(run, generation), 0
+    if most_frames is not None:
+        with open_task(policy) as task:
+            length = sum(run_episodes(policy, task, episodes, seed).lengths)
+    with _filmed(policy, Path(output), tell, length, most_frames) as filmed:
+        return run_episodes(policy, filmed, episodes, seed)
 
 
 def record_member(
@@ -105,33 +113,54 @@ def record_member(
     PyesError
         The environment cannot render or raised, or the encoder failed.
     """
-    _check_encoder(Path(output))
     with replay.open(run) as individuals:
-        individuals.check_member(generation, member)
-        policy = individuals.policy(generation)
-        with _filmed(policy, Path(output), tell) as task:
-            return individuals.play(generation, member, task)
+        return record_opened(individuals, output, generation, member, tell)
+
+
+def record_opened(
+    individuals: Replay,
+    output: str | Path,
+    generation: int,
+    member: int,
+    tell: Callable[[str], None] = _nobody,
+    most_frames: int | None = None,
+) -> Playback:
+    """Do as `record_member` with a run that is open.
+
+    With ``most_frames`` the video is made sooner: of a longer episode only every second timestep, or third and so on,
+    is drawn, though at least 12 a second, and the encoder takes less trouble.
+    """
+    _check_encoder(Path(output))
+    length = int(individuals.check_member(generation, member).lengths[member])
+    policy = individuals.policy(generation)
+    with _filmed(policy, Path(output), tell, length, most_frames) as task:
+        return individuals.play(generation, member, task)
 
 
 @contextmanager
-def _filmed(policy: Policy, output: Path, tell: Callable[[str], None]) -> Iterator["_FilmedTask"]:
-    """Open the task of a policy and record every timestep; the video is moved to ``output`` on success."""
+def _filmed(
+    policy: Policy, output: Path, tell: Callable[[str], None], length: int = 0, most_frames: int | None = None
+) -> Iterator["_FilmedTask"]:
+    """Open the task of a policy and record its timesteps; the video is moved to ``output`` on success."""
     with (
         _no_window(),
         open_task(policy, render_mode="rgb_array") as task,
         replacing(output) as beside,
-        _Film(beside, task.render_fps) as film,
     ):
-        yield _FilmedTask(task, film, tell)
+        stride = 1
+        if most_frames is not None:
+            stride = max(1, min(-(-length // most_frames), int(task.render_fps / _LEAST_FPS)))
+        with _Film(beside, task.render_fps / stride, _PRESET if most_frames is None else _QUICK) as film:
+            yield _FilmedTask(task, film, tell, stride)
 
 
 class _Film:
     """Encodes frames into a file; the first one sets the size."""
 
-    def __init__(self, path: Path, frames_per_second: float) -> None:
+    def __init__(self, path: Path, frames_per_second: float, preset: str = _PRESET) -> None:
         self._encoder = importlib.import_module("imageio_ffmpeg")
         self._path = str(path)
-        self._frames_per_second = frames_per_second
+        self._frames_per_second, self._preset = frames_per_second, preset
         self._writer: Generator[None, Any, None] | None = None
         self._frames = 0
 
@@ -155,7 +184,8 @@ class _Film:
             quality=None,  # the encoder's default
             macro_block_size=2,
             ffmpeg_log_level="quiet",
-            output_params=["-movflags", "+faststart"],  # lets players start before the download ends
+            # The last two let players start before the download ends.
+            output_params=["-preset", self._preset, "-movflags", "+faststart"],
         )
         next(writer)
         return writer
@@ -180,11 +210,11 @@ class _Film:
 
 
 class _FilmedTask(TaskAround):
-    """A task that records a frame at every timestep."""
+    """A task that records a frame at every timestep, or at every ``stride`` of them."""
 
-    def __init__(self, task: Task, film: _Film, tell: Callable[[str], None]) -> None:
+    def __init__(self, task: Task, film: _Film, tell: Callable[[str], None], stride: int) -> None:
         super().__init__(task)
-        self._film, self._tell = film, tell
+        self._film, self._tell, self._stride = film, tell, stride
         self._episode, self._timesteps = 0, 0
         self._told = time.monotonic()
 
@@ -198,8 +228,9 @@ class _FilmedTask(TaskAround):
     def step(self, action: Any) -> Any:
         """Apply an action."""
         result = self._task.step(action)
-        self._film.add(self._task.render())
         self._timesteps += 1
+        if self._timesteps % self._stride == 0:
+            self._film.add(self._task.render())
         if time.monotonic() - self._told >= _TELL_EVERY:
             self._told = time.monotonic()
             most = "" if self.max_timesteps is None else f" of at most {self.max_timesteps:,}"

@@ -387,13 +387,13 @@ class RunState:
             self.statistics.load_state_dict(state["observations"])
         self._hash = None
 
-    def policy(self) -> Policy:
-        """Return the current center as a policy."""
+    def policy(self, member: int | None = None) -> Policy:
+        """Return the current center, or a member drawn around it, as a policy."""
         mean, inverse_std = self._normalizer()
         config = self.setup.config
         return Policy(
             self.setup.spec,
-            self.algorithm.theta,
+            self.algorithm.theta if member is None else self.algorithm.member(member),
             mean,
             inverse_std,
             reference_batch=self.setup.reference_batch,

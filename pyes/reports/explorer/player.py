@@ -1,0 +1,279 @@
+"""Rebuilds, places and plays individuals in a process of its own, since an environment may crash or hang.
+
+Owns that process and its answers. One question is answered after the other; what was played is kept in a folder until
+the end.
+"""
+
+import io
+import os
+import zipfile
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyes.errors import ConfigError, PyesError
+from pyes.node.process import prepare
+from pyes.reports import replay, video
+from pyes.reports.maps import Plane
+from pyes.reports.replay import Replay
+from pyes.system.lifetime import Closing
+from pyes.system.text import reason
+
+_WAITING = 16  # questions, beyond which another one is refused
+_MOST_BEHAVIOURS = 2
+_MOST_FRAMES = 300  # of a video, so that it is there within about two seconds
+
+
+class Busy(PyesError):
+    """Too many questions are waiting."""
+
+
+class Player(Closing):
+    """A process that answers questions, started with the first one, and again after it has ended.
+
+    Parameters
+    ----------
+    seconds : float
+        After which the process of a question without an answer is ended.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._context = get_context("spawn")  # a fork would inherit the server's sockets
+        self._process: Any = None
+        self._connection: Connection | None = None
+        # One thread until the end: the kernel ends the process with the thread that has started it.
+        self._thread = ThreadPoolExecutor(1)
+        self._waiting = 0
+        self._closed = False
+
+    def ask(self, function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
+        """Return the future of what a function of this module returns in the process; a PyesError if it fails.
+
+        Raises
+        ------
+        Busy
+            Too many questions are waiting.
+        """
+        if self._waiting >= _WAITING:
+            raise Busy("too many individuals are being played; try again in a moment")
+        self._waiting += 1
+        future = self._thread.submit(self._ask, function, *arguments)
+        future.add_done_callback(self._answered)
+        return future
+
+    def _answered(self, future: "Future[Any]") -> None:
+        self._waiting -= 1
+
+    def _ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        if self._closed:
+            raise PyesError("the explorer is ending")
+        connection = self._start()
+        try:
+            connection.send((function, arguments))
+            if not connection.poll(self._seconds):
+                raise PyesError(f"the environment has not answered for {self._seconds:g} s and was ended")
+            answer = connection.recv()
+        except PyesError:
+            self._end()
+            raise
+        except (EOFError, OSError) as error:
+            self._end()
+            raise PyesError("the process that plays individuals has died; did the environment crash?") from error
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _start(self) -> Connection:
+        if self._connection is None:
+            self._connection, theirs = self._context.Pipe()
+            self._process = self._context.Process(target=_answer, args=(theirs, os.getpid()), daemon=True)
+            with theirs:
+                self._process.start()
+        return self._connection
+
+    def _end(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+            self._process.kill()
+            self._process.join()
+
+    def close(self) -> None:
+        """End the process; questions without an answer fail."""
+        self._closed = True
+        if self._process is not None:
+            self._process.kill()  # the thread may wait for its answer, and now goes on
+        self._thread.shutdown(cancel_futures=True)
+        self._end()
+
+
+# --- in the process
+
+
+def _answer(connection: Connection, parent: int) -> None:
+    """Answer questions until the other end is closed."""
+    prepare(parent)
+    while True:
+        try:
+            function, arguments = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer = function(*arguments)
+        except PyesError as error:
+            answer = PyesError(str(error))
+        except Exception as error:
+            answer = PyesError(f"cannot rebuild it: {reason(error)}")
+        connection.send(answer)
+
+
+@dataclass
+class _Placed:
+    """Where the individuals and centers of the first generations of a run lie in a plane."""
+
+    plane: Plane
+    generations: int
+    individuals: Any
+    path: Any
+
+    def grown(self, run: Replay) -> "_Placed":
+        """Return the same with the generations that the run has had since."""
+        individuals, path = self.plane.place(run, self.generations)
+        grown = np.concatenate([self.individuals, individuals]), np.concatenate([self.path[:-1], path])
+        return _Placed(self.plane, run.generations, *grown)
+
+
+@dataclass
+class _Opened:
+    """A run that is being looked at, and the size of its journal when it was opened."""
+
+    individuals: Replay
+    size: int
+    plane: Plane | None = None
+    placed: _Placed | None = None
+
+
+_runs: dict[Path, _Opened] = {}
+
+
+def _opened(run: Path) -> _Opened:
+    """Return an open run, anew if it has grown."""
+    size = (run / "journal.bin").stat().st_size if (run / "journal.bin").exists() else 0
+    known = _runs.get(run)
+    if known is None or known.size != size:
+        if known is not None:
+            known.individuals.close()
+        before = (None, None) if known is None else (known.plane, known.placed)
+        _runs[run] = _Opened(replay.open(run), size, *before)
+    return _runs[run]
+
+
+def prepare_for(run: Path) -> None:
+    """Open a run, so that the first question is answered sooner."""
+    individuals = _opened(run).individuals
+    if individuals.generations:
+        individuals.theta(0)
+
+
+def points(run: Path, of: Path, first: int, fit: int) -> tuple[dict[str, Any], bytes]:
+    """Return where individuals lie in the plane of a run, and what they came to.
+
+    Parameters
+    ----------
+    run : Path
+        The run whose individuals are placed.
+    of : Path
+        The run whose plane it is, if it has as many parameters; otherwise the run's own. A plane is found anew when its
+        run has grown to twice its generations.
+    first : int
+        Generation to begin with.
+    fit : int
+        Generations from which the plane was found that the caller knows; with another one ``first`` is 0.
+
+    Returns
+    -------
+    tuple
+        A description: ``columns`` with the number of values of each, ``first``, ``generations``, ``fit``, ``shares``;
+        and the columns, float32, one after the other.
+    """
+    opened, owner = _opened(run), _opened(of)
+    if not owner.individuals.generations or len(owner.individuals.theta(0)) != len(opened.individuals.theta(0)):
+        owner = opened
+    if not owner.individuals.generations:
+        raise ConfigError("no generation yet: the map begins with the first one")
+    if owner.plane is None or owner.individuals.generations >= 2 * owner.plane.generations:
+        owner.plane = Plane(owner.individuals)
+    plane = owner.plane
+    individuals = opened.individuals
+    if opened.placed is None or opened.placed.plane is not plane:
+        opened.placed = _Placed(plane, 0, np.empty((0, 2)), np.empty((1, 2)))
+    opened.placed = placed = opened.placed.grown(individuals)
+    generations = range(min(first, individuals.generations) if fit == plane.generations else 0, placed.generations)
+    counts = [individuals.population_size(each) for each in generations]
+    new = placed.individuals[len(placed.individuals) - sum(counts) :]
+    columns = {
+        "x": new[:, 0],
+        "y": new[:, 1],
+        "path_x": placed.path[generations.start :, 0],
+        "path_y": placed.path[generations.start :, 1],
+        "generation": np.repeat(np.array(generations, np.float32), counts),
+        "return": _joined([individuals.returns(each) for each in generations]),
+        "length": _joined([individuals.lengths(each) for each in generations]),
+        **_behaviours(individuals, generations),
+    }
+    described = {
+        "columns": {name: len(values) for name, values in columns.items()},
+        "first": generations.start,
+        "generations": individuals.generations,
+        "fit": plane.generations,
+        "shares": plane.shares.tolist(),
+    }
+    return described, b"".join(values.astype("<f4").tobytes() for values in columns.values())
+
+
+def _joined(parts: list[Any]) -> Any:
+    return np.concatenate([np.empty(0, np.float32), *parts])
+
+
+def _behaviours(individuals: Replay, generations: range) -> dict[str, Any]:
+    """Return the first numbers of the behaviours, one column each, if the run has behaviours."""
+    known = [each for each in map(individuals.behaviours, generations) if each is not None]
+    every = np.concatenate(known)[:, :_MOST_BEHAVIOURS] if known else np.empty((0, 0))
+    return {f"behaviour {index}": every[:, index] for index in range(every.shape[1])}
+
+
+def film(run: Path, generation: int, member: int, output: Path) -> dict[str, Any]:
+    """Play an individual again and record it; return what came of it. Without a picture of the task, only play it."""
+    individuals = _opened(run).individuals
+    individuals.check_member(generation, member)
+    try:
+        playback = video.record_opened(individuals, output, generation, member, most_frames=_MOST_FRAMES)
+        filmed, why = True, ""
+    except PyesError as error:
+        playback, filmed, why = individuals.play(generation, member), False, str(error)
+    return {
+        **playback.to_dict(),
+        "exact": playback.exact,
+        "recorded_return": playback.recorded_return,
+        "recorded_length": playback.recorded_length,
+        "video": filmed,
+        "why": why,
+    }
+
+
+def policy(run: Path, generation: int, member: int, folder: Path) -> bytes:
+    """Return the policy of an individual: a .zip with the two files that `pyes.load` reads."""
+    name = f"generation-{generation}-member-{member}"
+    _opened(run).individuals.member_policy(generation, member).save_as(folder / f"{name}.safetensors")
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for suffix in (".safetensors", ".json"):
+            archive.write(folder / f"{name}{suffix}", f"{name}{suffix}")
+    return data.getvalue()

@@ -1,0 +1,241 @@
+"""The server of the page: one address on this machine, a token in its URL, and nothing that writes to a run.
+
+Owns routes, the token and errors. What it answers comes from `views` and, by the process of `player`, from individuals.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import json
+import secrets
+import shlex
+import socket
+import struct
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from pyes.errors import ConfigError, PyesError
+from pyes.reports.explorer import player, views
+from pyes.reports.explorer.player import Busy, Player
+from pyes.reports.runs import X_AXES
+
+STATIC = Path(__file__).parent / "static"
+_HERE = "127.0.0.1"
+_PLAY_SECONDS, _MAP_SECONDS = 120.0, 1800.0
+#: Nothing from elsewhere; uPlot sets styles.
+_POLICY = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'; "
+    "base-uri 'none'; form-action 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",  # the URL has the token
+    "Cache-Control": "no-store",
+}
+
+
+class _Guarded:
+    """Answers only requests with the token, and adds the headers of all answers."""
+
+    def __init__(self, app: Any, token: str) -> None:
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def send_with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                added = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
+                message["headers"] = [*message["headers"], *added]
+            await send(message)
+
+        request = Request(scope)
+        given = request.query_params.get("token", "")
+        if request.url.path.startswith("/static/") or secrets.compare_digest(given.encode(), self._token.encode()):
+            await self._app(scope, receive, send_with_headers)
+        else:
+            text = "This page needs the token of its URL: open the address that pyes explore has printed.\n"
+            await Response(text, 403, media_type="text/plain")(scope, receive, send_with_headers)
+
+
+class Explorer:
+    """The application.
+
+    Parameters
+    ----------
+    runs : sequence of Path
+        Run directories, by which requests name them: with their index.
+    token : str
+        What requests must have.
+    folder : Path
+        For videos and policies, until the end.
+    """
+
+    def __init__(self, runs: Sequence[Path], token: str, folder: Path) -> None:
+        self._runs, self._folder = list(runs), folder
+        # A map may take minutes, and must not hold up a click.
+        self.players = self._play, self._place = Player(_PLAY_SECONDS), Player(_MAP_SECONDS)
+        self._played: dict[Path, dict[str, Any]] = {}  # what came of the individuals with these videos
+        routes = [
+            Route("/", self._page),
+            Route("/api/runs", self._states),
+            Route("/api/curves", self._curves),
+            Route("/api/runs/{run:int}", self._details),
+            Route("/api/runs/{run:int}/points", self._points),
+            Route("/api/runs/{run:int}/{generation:int}/{member:int}", self._member),
+            Route("/api/runs/{run:int}/{generation:int}/{member:int}/video", self._video),
+            Route("/api/runs/{run:int}/{generation:int}/{member:int}/policy", self._policy),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ]
+        handlers: dict[Any, Any] = {PyesError: _refuse, Exception: _fail}
+        guard = Middleware(_Guarded, token=token)
+        self.app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
+
+    def prepare(self) -> None:
+        """Let the processes open the first run while the user opens the page."""
+        for each in self.players:
+            each.ask(player.prepare_for, self._runs[0])
+
+    async def _page(self, request: Request) -> Response:
+        return FileResponse(STATIC / "index.html")
+
+    async def _states(self, request: Request) -> Response:
+        every = await _threaded(lambda: [views.state(number, path) for number, path in enumerate(self._runs)])
+        return JSONResponse(every)
+
+    async def _curves(self, request: Request) -> Response:
+        x = request.query_params.get("x", "timesteps")
+        if x not in X_AXES:
+            raise ConfigError(f"x: got {x!r}, expected one of {', '.join(X_AXES)}")
+        return JSONResponse(await _threaded(views.curves, self._runs, x))
+
+    async def _details(self, request: Request) -> Response:
+        path = self._run(request)
+        others = [each for each in self._runs if each != path]
+        return JSONResponse(await _threaded(views.details, path, others))
+
+    async def _points(self, request: Request) -> Response:
+        path, asked = self._run(request), request.query_params
+        of = self._runs[self._index(asked.get("of", request.path_params["run"]))]
+        first, fit = (_whole(asked.get(name, "0"), name) for name in ("first", "fit"))
+        described, data = await _answer(self._place, player.points, path, of, first, fit)
+        text = json.dumps(described).encode()
+        text += b" " * (-len(text) % 4)  # the columns begin at a multiple of their size
+        return Response(struct.pack("<I", len(text)) + text + data, media_type="application/octet-stream")
+
+    async def _member(self, request: Request) -> Response:
+        path, generation, member = self._individual(request)
+        output = self._film(request)
+        if output not in self._played:
+            self._played[output] = await _answer(self._play, player.film, path, generation, member, output)
+        where = f"--generation {generation} --member {member}"
+        return JSONResponse({**self._played[output], "command": f"pyes replay {shlex.quote(str(path))} {where}"})
+
+    async def _video(self, request: Request) -> Response:
+        self._individual(request)
+        film = self._film(request)
+        if not film.exists():
+            raise ConfigError("this individual has not been filmed yet")
+        return FileResponse(film, media_type="video/mp4")
+
+    async def _policy(self, request: Request) -> Response:
+        path, generation, member = self._individual(request)
+        data = await _answer(self._play, player.policy, path, generation, member, self._folder)
+        name = f"{path.name}-generation-{generation}-member-{member}.zip"
+        return Response(
+            data, media_type="application/zip", headers={"Content-Disposition": f'attachment; filename="{name}"'}
+        )
+
+    def _film(self, request: Request) -> Path:
+        values = request.path_params
+        return self._folder / f"{values['run']}-{values['generation']}-{values['member']}.mp4"
+
+    def _individual(self, request: Request) -> tuple[Path, int, int]:
+        return self._run(request), request.path_params["generation"], request.path_params["member"]
+
+    def _run(self, request: Request) -> Path:
+        return self._runs[self._index(request.path_params["run"])]
+
+    def _index(self, value: Any) -> int:
+        number = _whole(value, "run")
+        if number >= len(self._runs):
+            raise ConfigError(f"run: got {number}, expected 0 to {len(self._runs) - 1}")
+        return number
+
+
+def _whole(value: Any, name: str) -> int:
+    text = str(value)
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise ConfigError(f"{name}: got {text[:40]!r}, expected a whole number")
+    return int(text)
+
+
+async def _threaded(function: Callable[..., Any], *arguments: Any) -> Any:
+    return await anyio.to_thread.run_sync(function, *arguments)
+
+
+async def _answer(asked: Player, function: Callable[..., Any], *arguments: Any) -> Any:
+    return await asyncio.wrap_future(asked.ask(function, *arguments))
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 503 if isinstance(error, Busy) else 404)
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": f"the explorer failed: {error!r}"}, 500)
+
+
+def serve(paths: Sequence[Path], port: int, tell: Callable[[str], None]) -> None:
+    """Serve the page of runs until Ctrl-C or SIGTERM.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Run directories, or folders with runs below them.
+    port : int
+        Port to listen at, on this machine alone; 0: any that is free.
+    tell : callable
+        Shows the user the URL.
+
+    Raises
+    ------
+    ConfigError
+        The address cannot be listened at.
+    RunDirectoryError
+        There is no run.
+    """
+    uvicorn = importlib.import_module("uvicorn")
+    runs, token = views.found(paths), secrets.token_urlsafe(16)
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(_listen(port))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pyes-explore-"))
+        explorer = Explorer(runs, token, Path(folder))
+        for each in explorer.players:
+            stack.enter_context(each)
+        explorer.prepare()
+        config = uvicorn.Config(explorer.app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+        tell(f"http://{_HERE}:{listening.getsockname()[1]}/?token={token}")
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(port: int) -> socket.socket:
+    listening = socket.socket()
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((_HERE, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        advice = "take another one with --port, or --port 0 for any that is free"
+        raise ConfigError(f"cannot listen at {_HERE}:{port}: {error.strerror or error}; {advice}") from error
+    return listening

@@ -1,0 +1,283 @@
+// The page: asks the server, and hands what it says to the map, the charts and the cards.
+import { clear, drawDistribution, drawMetrics, drawReturns, short } from './charts.js';
+import { PlaneMap } from './map.js';
+
+const POLL = 2000; // milliseconds between questions for the state of runs
+const $ = (id) => document.getElementById(id);
+const token = new URLSearchParams(location.search).get('token');
+const map = madeMap();
+
+let run = 0; // number of the shown run
+let states = [];
+let columns = null; // of all its individuals
+let told = {}; // what was last said of its map
+let starts = []; // index of the first member of each generation
+let chosen = null; // the shown individual
+
+function madeMap() {
+  try {
+    return new PlaneMap($('points'), $('path'), (index) => chooseIndex(index));
+  } catch (error) {
+    $('wait').textContent = error.message;
+    return null;
+  }
+}
+
+function address(path, query = {}) {
+  return `${path}?${new URLSearchParams({ ...query, token })}`;
+}
+
+async function ask(path, query) {
+  const answer = await fetch(address(path, query));
+  if (answer.ok) return answer;
+  const text = await answer.text();
+  let said = text;
+  try { said = JSON.parse(text).error; } catch { /* plain text */ }
+  throw new Error(said);
+}
+
+// --- the state of runs
+
+async function poll() {
+  try {
+    const before = states;
+    states = await (await ask('api/runs')).json();
+    problem(states[run].error);
+    showStates();
+    const changed = !before.length || before[run].generations !== states[run].generations || before[run].bytes !== states[run].bytes;
+    if (changed) await Promise.all([refreshCurves(), refreshDetails(), refreshPoints()]);
+  } catch (error) {
+    problem(error instanceof TypeError ? 'pyes explore has ended or cannot be reached; start it again' : error.message);
+  }
+  setTimeout(poll, POLL);
+}
+
+function problem(text) {
+  $('problem').hidden = !text;
+  $('problem').textContent = text || '';
+}
+
+function showStates() {
+  if ($('run').options.length !== states.length) {
+    $('run').replaceChildren(...states.map((each) => new Option(each.name, each.number)));
+    $('run').value = run;
+  }
+  const { running, generations, last } = states[run];
+  const parts = [running ? 'training' : 'not running', `${generations.toLocaleString('en')} generations`];
+  if (last) parts.push(`${short(last.timesteps)} timesteps`, `${short(last.seconds)} s`);
+  $('state').value = parts.join(' · ');
+}
+
+async function refreshCurves() {
+  const curves = await (await ask('api/curves', { x: $('x').value })).json();
+  if (curves.groups.length) drawReturns($('grid'), curves);
+}
+
+async function refreshDetails() {
+  const { metrics, settings, differences, nodes, log } = await (await ask(`api/runs/${run}`)).json();
+  if (metrics.generation && metrics.generation.length) drawMetrics($('grid'), metrics, $('x').value);
+  const rows = Object.entries(settings).map(([key, value]) => row('td', [key, value === null ? '' : String(value)], differences.includes(key)));
+  $('settings').replaceChildren(...rows);
+  $('differs').textContent = differences.length ? `Different from other runs here: ${differences.join(', ')}.` : '';
+  $('nodes').hidden = !nodes.length;
+  if (nodes.length) $('nodes').querySelector('table').replaceChildren(row('th', Object.keys(nodes[0])), ...nodes.map((node) => row('td', Object.values(node).map((value) => (typeof value === 'number' ? short(value) : value)))));
+  const bottom = $('log').scrollTop + $('log').clientHeight >= $('log').scrollHeight - 4;
+  $('log').textContent = log;
+  if (bottom) $('log').scrollTop = $('log').scrollHeight;
+}
+
+function row(kind, texts, marked = false) {
+  const line = document.createElement('tr');
+  line.className = marked ? 'differs' : '';
+  line.append(...texts.map((text) => Object.assign(document.createElement(kind), { textContent: text })));
+  return line;
+}
+
+// --- the map
+
+async function refreshPoints() {
+  const asked = run;
+  if (!columns) $('wait').textContent = 'rebuilding all individuals …';
+  try {
+    const data = await (await ask(`api/runs/${run}/points`, { of: 0, first: told.generations ?? 0, fit: told.fit ?? 0 })).arrayBuffer();
+    if (asked !== run) return;
+    take(data);
+    if (map) $('wait').textContent = '';
+  } catch (error) {
+    if (asked === run && !columns) $('wait').textContent = error.message;
+  }
+}
+
+function take(data) {
+  const length = new DataView(data).getUint32(0, true);
+  const said = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length)));
+  let place = 4 + length;
+  const fresh = !columns || said.fit !== told.fit || said.first === 0;
+  const grown = {};
+  for (const [name, count] of Object.entries(said.columns)) {
+    const values = new Float32Array(data, place, count);
+    place += 4 * count;
+    const before = fresh ? [] : (name.startsWith('path') ? columns[name].subarray(0, said.first) : columns[name]);
+    grown[name] = new Float32Array(before.length + count);
+    grown[name].set(before);
+    grown[name].set(values, before.length);
+  }
+  const followed = !columns || +$('slider').value >= +$('slider').max;
+  [columns, told] = [grown, said];
+  starts = [];
+  columns.generation.forEach((generation, index) => { starts[generation] ??= index; });
+  $('slider').max = said.generations - 1;
+  if (followed) $('slider').value = said.generations - 1;
+  offerColors();
+  $('axes').textContent = `Principal components: ${said.shares.map((share) => `${(100 * share).toPrecision(2)} %`).join(' and ')} of the variance; ${columns.x.length.toLocaleString('en')} individuals. The line is the path of the center.`;
+  drawDistribution($('grid'), columns);
+  map?.show(columns, fresh);
+  recolor();
+  moveSlider();
+  if (chosen) map?.select(indexOf(chosen.generation, chosen.member));
+}
+
+function offerColors() {
+  const names = Object.keys(columns).filter((name) => !/^(x|y|path_.)$/.test(name));
+  names.sort((a, b) => (b === 'return') - (a === 'return'));
+  if (names.join() !== [...$('color').options].map((option) => option.value).join()) $('color').replaceChildren(...names.map((name) => new Option(name)));
+}
+
+function recolor() {
+  if (!map) return;
+  const [least, most] = map.color($('color').value || 'return');
+  $('scale').hidden = false;
+  $('least').textContent = short(least);
+  $('most').textContent = short(most);
+}
+
+function moveSlider() {
+  const generation = +$('slider').value;
+  $('generation').value = generation;
+  if (columns) map?.upTo(generation);
+}
+
+// --- individuals
+
+function indexOf(generation, member) {
+  return (starts[generation] ?? 0) + member;
+}
+
+function chooseIndex(index) {
+  const generation = columns.generation[index];
+  choose(generation, index - starts[generation]);
+}
+
+async function choose(generation, member) {
+  [$('go_generation').value, $('go_member').value] = [generation, member];
+  const known = columns && starts[generation] !== undefined && columns.generation[indexOf(generation, member)] === generation;
+  if (known) map?.select(indexOf(generation, member));
+  chosen = { run, generation, member };
+  const asked = chosen, card = cardOf(asked);
+  $('shown').replaceChildren(card.element);
+  try {
+    const said = await (await ask(`api/runs/${run}/${generation}/${member}`)).json();
+    card.fill(said);
+    asked.said = said;
+  } catch (error) {
+    card.fail(error.message);
+  }
+}
+
+function cardOf({ run: number, generation, member }) {
+  const element = Object.assign(document.createElement('div'), { className: 'card' });
+  const title = Object.assign(document.createElement('strong'), { textContent: `generation ${generation}, member ${member}` });
+  const wait = Object.assign(document.createElement('p'), { className: 'note', textContent: 'playing …' });
+  element.append(title, wait);
+  const base = `api/runs/${number}/${generation}/${member}`;
+  return {
+    element,
+    fail: (text) => { wait.textContent = text; wait.className = 'error'; },
+    fill: (said) => {
+      wait.remove();
+      if (said.video) {
+        const video = Object.assign(document.createElement('video'), { src: address(`${base}/video`), controls: true, autoplay: true, loop: true, muted: true, playsInline: true });
+        element.append(video);
+      } else if (said.why) {
+        element.append(Object.assign(document.createElement('p'), { className: 'note', textContent: `No video: ${said.why}` }));
+      }
+      const facts = document.createElement('dl');
+      const seeds = [said.seed].flat();
+      for (const [name, value] of [['return', said.return], ['length', said.length], ['in the run', said.exact ? 'the same return and length' : `return ${said.recorded_return}, length ${said.recorded_length}: not the same`], [seeds.length > 1 ? 'seeds' : 'seed', seeds.slice(0, 4).join(', ') + (seeds.length > 4 ? ' …' : '')]]) {
+        facts.append(Object.assign(document.createElement('dt'), { textContent: name }), Object.assign(document.createElement('dd'), { textContent: value }));
+      }
+      const command = Object.assign(document.createElement('code'), { textContent: said.command });
+      const bar = Object.assign(document.createElement('p'), { className: 'bar' });
+      const policy = Object.assign(document.createElement('a'), { href: address(`${base}/policy`), textContent: 'policy as a file', download: '' });
+      bar.append(button('pin', () => pin({ run: number, generation, member, said })), button('copy command', () => navigator.clipboard.writeText(said.command)), policy);
+      element.append(facts, command, bar);
+    },
+  };
+}
+
+function button(text, pressed) {
+  const made = Object.assign(document.createElement('button'), { textContent: text });
+  made.addEventListener('click', pressed);
+  return made;
+}
+
+function pin(individual) {
+  const card = cardOf(individual);
+  card.fill(individual.said);
+  card.element.querySelector('.bar').firstChild.replaceWith(button('unpin', () => card.element.remove()));
+  if (states.length > 1) card.element.firstChild.textContent = `${states[individual.run].name}: ${card.element.firstChild.textContent}`;
+  $('pins').append(card.element);
+}
+
+// The members of a generation, the highest return first; those that failed last.
+function ranked(generation) {
+  if (starts[generation] === undefined) return [];
+  const end = starts[generation + 1] ?? columns.generation.length;
+  const value = (member) => { const found = columns.return[starts[generation] + member]; return Number.isNaN(found) ? -Infinity : found; };
+  return Array.from({ length: end - starts[generation] }, (_, member) => member).sort((a, b) => value(b) - value(a));
+}
+
+function chooseBest(generation) {
+  const [best] = ranked(generation);
+  if (best !== undefined) choose(generation, best);
+}
+
+function step(by) {
+  if (!chosen) return;
+  const order = ranked(chosen.generation), place = order.indexOf(chosen.member) + by;
+  if (place >= 0 && place < order.length) choose(chosen.generation, order[place]);
+}
+
+// --- what the user does
+
+$('run').addEventListener('change', () => {
+  run = +$('run').value;
+  [columns, told, chosen] = [null, {}, null];
+  clear();
+  problem(states[run].error);
+  showStates();
+  Promise.all([refreshCurves(), refreshDetails(), refreshPoints()]).catch((error) => problem(error.message));
+});
+$('x').addEventListener('change', () => Promise.all([refreshCurves(), refreshDetails()]).catch((error) => problem(error.message)));
+$('color').addEventListener('change', recolor);
+$('slider').addEventListener('input', () => requestAnimationFrame(moveSlider));
+$('whole').addEventListener('click', () => map?.whole());
+$('best').addEventListener('click', () => chooseBest(+$('slider').value));
+$('go').addEventListener('submit', (event) => {
+  event.preventDefault();
+  choose(+$('go_generation').value, +$('go_member').value);
+});
+addEventListener('keydown', (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA|VIDEO)$/.test(event.target.tagName)) return;
+  const slide = (by) => { $('slider').value = +$('slider').value + by; moveSlider(); };
+  const actions = {
+    ArrowLeft: () => slide(-1), ArrowRight: () => slide(1), ArrowUp: () => step(-1), ArrowDown: () => step(1),
+    b: () => chooseBest(+$('slider').value), p: () => chosen && chosen.said && pin(chosen), 0: () => map?.whole(),
+  };
+  if (actions[event.key]) {
+    event.preventDefault();
+    actions[event.key]();
+  }
+});
+
+poll();

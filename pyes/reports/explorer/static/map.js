@@ -1,0 +1,332 @@
+// The map: all individuals as points (WebGL), the path of the center above them (a canvas).
+// Points are drawn in a random order, so that while the map is moved the first of them stand for all: as many as the
+// machine draws at full pace. At rest all are drawn.
+
+const VIRIDIS = ['#440154', '#482777', '#3f4a8a', '#31678e', '#26838f', '#1f9d8a', '#6cce5a', '#b6de2b', '#fee825'];
+const FAILED = [153, 153, 153];
+const STEPS = 256; // colors; the first is that of members that failed
+const REST = 150; // milliseconds after which the map counts as at rest
+const FAST = 18, SLOW = 26; // milliseconds of a frame below which more points are drawn while moving, above which fewer
+const CLICK = 5, NEAR = 10; // pixels that a click may move, and that it may be away from a point
+const VERTEX = `
+attribute vec2 place; attribute float shade; attribute float generation;
+uniform vec2 middle; uniform vec2 scale; uniform float size; uniform float last;
+varying float tone;
+void main() {
+  gl_Position = generation > last ? vec4(2.0, 2.0, 0.0, 1.0) : vec4((place - middle) * scale, 0.0, 1.0);
+  gl_PointSize = size;
+  tone = shade;
+}`;
+const FRAGMENT = `
+precision mediump float;
+uniform sampler2D palette;
+varying float tone;
+void main() {
+  if (length(gl_PointCoord - 0.5) > 0.5) discard;
+  gl_FragColor = texture2D(palette, vec2(tone, 0.5));
+}`;
+
+export class PlaneMap {
+  // `picked` is called with the index of the individual that is clicked.
+  constructor(canvas, overlay, picked) {
+    [this.canvas, this.overlay, this.picked] = [canvas, overlay, picked];
+    this.gl = canvas.getContext('webgl', { antialias: false });
+    if (!this.gl) throw new Error('this browser has no WebGL, which the map needs');
+    const { gl } = this, program = programOf(gl);
+    gl.useProgram(program);
+    // Asked for once: each question waits for the graphics process.
+    this.attributes = [['place', 2], ['shade', 1], ['generation', 1]].map(([name, size]) => [name, size, gl.getAttribLocation(program, name)]);
+    this.uniforms = Object.fromEntries(['middle', 'scale', 'size', 'last'].map((name) => [name, gl.getUniformLocation(program, name)]));
+    this.buffers = Object.fromEntries(['place', 'shade', 'generation'].map((name) => [name, this.gl.createBuffer()]));
+    this.count = 0;
+    this.last = Infinity;
+    this.some = 20000; // points drawn while moving
+    this.moved = -Infinity;
+    this.whole();
+    this.listen();
+    new ResizeObserver(() => this.draw()).observe(canvas);
+  }
+
+  // Takes whole columns (x, y, generation, ... and path_x, path_y); `fresh` if the plane is another one.
+  show(columns, fresh) {
+    this.columns = columns;
+    this.count = columns.x.length;
+    this.order = shuffled(this.count);
+    const places = new Float32Array(2 * this.count);
+    this.order.forEach((index, k) => places.set([columns.x[index], columns.y[index]], 2 * k));
+    if (fresh) {
+      this.frame = frameOf(columns);
+      this.whole();
+    }
+    const { x, y, half } = this.frame; // numbers near 1 for the shader, whose floats may be short
+    for (let k = 0; k < this.count; k++) {
+      places[2 * k] = (places[2 * k] - x) / half;
+      places[2 * k + 1] = (places[2 * k + 1] - y) / half;
+    }
+    this.places = places;
+    this.path = Array.from(columns.path_x, (value, g) => [(value - x) / half, (columns.path_y[g] - y) / half]);
+    this.fill('place', places);
+    this.fill('generation', Float32Array.from(this.order, (index) => columns.generation[index]));
+  }
+
+  // Colors by a column; returns the least and the greatest value that have colors of their own.
+  color(by) {
+    const values = this.columns[by];
+    const [least, most] = bounds(values, by === 'generation' ? [0, 1] : [0.02, 0.98]);
+    const span = most - least || 1;
+    const step = (value) => 1 + Math.round(Math.min(1, Math.max(0, (value - least) / span)) * (STEPS - 2));
+    this.fill('shade', Float32Array.from(this.order, (index) => ((Number.isFinite(values[index]) ? step(values[index]) : 0) + 0.5) / STEPS));
+    this.draw();
+    return [least, most];
+  }
+
+  // Hides all individuals of later generations.
+  upTo(generation) {
+    this.last = generation;
+    this.move();
+  }
+
+  select(index) {
+    this.selected = index;
+    this.draw();
+  }
+
+  // Shows the whole map.
+  whole() {
+    this.view = { x: 0, y: 0, zoom: 1 };
+    this.draw();
+  }
+
+  fill(name, values) {
+    const { gl } = this;
+    gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers[name]);
+    gl.bufferData(gl.ARRAY_BUFFER, values, gl.STATIC_DRAW);
+  }
+
+  // --- drawing
+
+  // Draws at the next frame, and again with all points once the map is at rest.
+  move() {
+    this.moved = performance.now();
+    this.draw();
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.draw(), REST + 10);
+  }
+
+  draw() {
+    this.asked ??= requestAnimationFrame((now) => {
+      this.asked = null;
+      this.drawNow(now);
+    });
+  }
+
+  drawNow(now) {
+    const moving = performance.now() - this.moved < REST;
+    if (moving && this.drawn) {
+      const spent = now - this.drawn;
+      if (spent < FAST) this.some *= 1.25;
+      else if (spent > SLOW && spent < 2000) this.some *= Math.max(0.5, FAST / spent);
+      this.some = Math.min(Math.max(this.some, 1000), Math.max(this.count, 1000));
+    }
+    this.drawn = moving ? now : null;
+    this.drawPoints(moving ? Math.min(this.count, Math.floor(this.some)) : this.count);
+    this.drawPath();
+  }
+
+  drawPoints(count) {
+    const { gl, canvas, uniforms, view } = this;
+    const ratio = fitted(canvas), { width, height } = canvas;
+    gl.viewport(0, 0, width, height);
+    gl.clear(gl.COLOR_BUFFER_BIT);
+    if (!count) return;
+    for (const [name, size, location] of this.attributes) {
+      gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers[name]);
+      gl.enableVertexAttribArray(location);
+      gl.vertexAttribPointer(location, size, gl.FLOAT, false, 0, 0);
+    }
+    const least = Math.min(width, height);
+    gl.uniform2f(uniforms.middle, view.x, view.y);
+    gl.uniform2f(uniforms.scale, view.zoom * least / width, view.zoom * least / height);
+    gl.uniform1f(uniforms.size, ratio * this.pointSize());
+    gl.uniform1f(uniforms.last, Math.min(this.last, 1e9));
+    gl.drawArrays(gl.POINTS, 0, count);
+  }
+
+  // Pixels: smaller where there are many, larger when zoomed in.
+  pointSize() {
+    return Math.min(12, Math.max(2.5, Math.min(7, 500 / Math.sqrt(this.count))) * Math.max(1, this.view.zoom) ** 0.35);
+  }
+
+  drawPath() {
+    const { overlay, path } = this;
+    const ratio = fitted(overlay), context = overlay.getContext('2d');
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, overlay.width, overlay.height);
+    if (!path) return;
+    const places = path.slice(0, this.last + 2).map((place) => this.pixel(...place));
+    context.lineJoin = 'round';
+    for (const [color, width] of [['rgba(255,255,255,.9)', 3.5], ['#222', 1.5]]) {
+      [context.strokeStyle, context.lineWidth] = [color, width];
+      context.beginPath();
+      places.forEach(([x, y], i) => (i ? context.lineTo(x, y) : context.moveTo(x, y)));
+      context.stroke();
+    }
+    mark(context, places[0], 4, '#d55e00');
+    mark(context, places[places.length - 1], 6, '#d55e00');
+    if (this.selected !== undefined && this.selected < this.count) {
+      mark(context, this.pixel(...this.placeOf(this.selected)), 7, 'transparent', '#d55e00');
+    }
+  }
+
+  placeOf(index) {
+    const { x, y, half } = this.frame;
+    return [(this.columns.x[index] - x) / half, (this.columns.y[index] - y) / half];
+  }
+
+  // Pixels of the canvas for one unit of the map.
+  unit() {
+    return this.view.zoom * Math.min(this.canvas.clientWidth, this.canvas.clientHeight) / 2;
+  }
+
+  pixel(x, y) {
+    const { canvas, view } = this, unit = this.unit();
+    return [canvas.clientWidth / 2 + (x - view.x) * unit, canvas.clientHeight / 2 - (y - view.y) * unit];
+  }
+
+  // --- mouse, wheel and fingers
+
+  listen() {
+    const { canvas } = this, fingers = new Map();
+    let travelled = 0;
+    canvas.addEventListener('pointerdown', (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      fingers.set(event.pointerId, [event.offsetX, event.offsetY]);
+      if (fingers.size === 1) travelled = 0;
+    });
+    canvas.addEventListener('pointermove', (event) => {
+      const before = fingers.get(event.pointerId);
+      if (!before) return;
+      const here = [event.offsetX, event.offsetY];
+      travelled += Math.hypot(here[0] - before[0], here[1] - before[1]);
+      const other = [...fingers.entries()].find(([id]) => id !== event.pointerId)?.[1];
+      if (other) {
+        const apart = ([x, y]) => Math.hypot(x - other[0], y - other[1]);
+        this.zoomAt((here[0] + other[0]) / 2, (here[1] + other[1]) / 2, apart(here) / Math.max(apart(before), 1));
+      } else {
+        this.view.x -= (here[0] - before[0]) / this.unit();
+        this.view.y += (here[1] - before[1]) / this.unit();
+        this.move();
+      }
+      fingers.set(event.pointerId, here);
+    });
+    const lifted = (event) => {
+      const clicked = fingers.delete(event.pointerId) && event.type === 'pointerup' && !fingers.size && travelled < CLICK;
+      const found = clicked ? this.nearest(event.offsetX, event.offsetY) : -1;
+      if (found >= 0) this.picked(found);
+    };
+    canvas.addEventListener('pointerup', lifted);
+    canvas.addEventListener('pointercancel', lifted);
+    canvas.addEventListener('dblclick', () => this.whole());
+    canvas.addEventListener('wheel', (event) => {
+      event.preventDefault();
+      this.zoomAt(event.offsetX, event.offsetY, Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0015)));
+    }, { passive: false });
+  }
+
+  zoomAt(px, py, factor) {
+    const { canvas, view } = this, before = this.unit();
+    view.zoom = Math.min(1e4, Math.max(0.2, view.zoom * factor));
+    const [dx, dy] = [px - canvas.clientWidth / 2, canvas.clientHeight / 2 - py], change = 1 / before - 1 / this.unit();
+    view.x += dx * change;
+    view.y += dy * change;
+    this.move();
+  }
+
+  // The index of the shown individual nearest to a pixel, or -1.
+  nearest(px, py) {
+    const { canvas, view, places, columns, order } = this, unit = this.unit();
+    const x = view.x + (px - canvas.clientWidth / 2) / unit, y = view.y + (canvas.clientHeight / 2 - py) / unit;
+    let best = -1, least = (NEAR / unit) ** 2;
+    for (let k = 0; k < this.count; k++) {
+      const away = (places[2 * k] - x) ** 2 + (places[2 * k + 1] - y) ** 2;
+      if (away < least && columns.generation[order[k]] <= this.last) [best, least] = [order[k], away];
+    }
+    return best;
+  }
+}
+
+// Gives a canvas a pixel for each of the screen's; returns how many of these a unit of CSS has.
+function fitted(canvas) {
+  const ratio = window.devicePixelRatio || 1;
+  const [width, height] = [canvas.clientWidth, canvas.clientHeight].map((length) => Math.round(length * ratio));
+  if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
+  return ratio;
+}
+
+function mark(context, [x, y], radius, fill, line = '#fff') {
+  context.beginPath();
+  context.arc(x, y, radius, 0, 2 * Math.PI);
+  [context.fillStyle, context.strokeStyle, context.lineWidth] = [fill, line, 2];
+  context.fill();
+  context.stroke();
+}
+
+function programOf(gl) {
+  const program = gl.createProgram();
+  for (const [kind, source] of [[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]]) {
+    const shader = gl.createShader(kind);
+    gl.shaderSource(shader, source);
+    gl.compileShader(shader);
+    gl.attachShader(program, shader);
+  }
+  gl.linkProgram(program);
+  gl.bindTexture(gl.TEXTURE_2D, gl.createTexture());
+  gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGB, STEPS, 1, 0, gl.RGB, gl.UNSIGNED_BYTE, palette());
+  for (const [key, value] of [['MIN_FILTER', 'NEAREST'], ['MAG_FILTER', 'NEAREST'], ['WRAP_S', 'CLAMP_TO_EDGE'], ['WRAP_T', 'CLAMP_TO_EDGE']]) {
+    gl.texParameteri(gl.TEXTURE_2D, gl[`TEXTURE_${key}`], gl[value]);
+  }
+  return program;
+}
+
+function palette() {
+  const colors = VIRIDIS.map((text) => [1, 3, 5].map((i) => parseInt(text.slice(i, i + 2), 16)));
+  const shades = Array.from({ length: STEPS - 1 }, (_, i) => {
+    const place = i / (STEPS - 2) * (colors.length - 1), k = Math.min(Math.floor(place), colors.length - 2);
+    return colors[k].map((value, c) => Math.round(value + (place - k) * (colors[k + 1][c] - value)));
+  });
+  return Uint8Array.from([FAILED, ...shades].flat());
+}
+
+// The numbers below n in a random order, the same each time.
+function shuffled(n) {
+  const order = Uint32Array.from({ length: n }, (_, i) => i);
+  let state = 1;
+  for (let i = n - 1; i > 0; i--) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    const j = Math.floor(state / 2 ** 32 * (i + 1));
+    [order[i], order[j]] = [order[j], order[i]];
+  }
+  return order;
+}
+
+// The middle of all points and half of their greatest extent: both axes have one scale, since distances mean something.
+function frameOf({ x, y, path_x: px, path_y: py }) {
+  const [left, right] = extent(x, px), [low, high] = extent(y, py);
+  return { x: (left + right) / 2, y: (low + high) / 2, half: Math.max(right - left, high - low) / 1.9 || 1 };
+}
+
+function extent(...arrays) {
+  let least = Infinity, most = -Infinity;
+  for (const array of arrays) {
+    for (const value of array) {
+      if (value < least) least = value;
+      if (value > most) most = value;
+    }
+  }
+  return [least, most];
+}
+
+function bounds(values, shares) {
+  const finite = values.filter(Number.isFinite).sort();
+  return finite.length ? shares.map((share) => finite[Math.round(share * (finite.length - 1))]) : [0, 1];
+}

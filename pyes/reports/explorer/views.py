@@ -1,0 +1,179 @@
+"""What the page shows of runs as JSON values: state, curves, settings, nodes, log.
+
+Reads the files of runs, which may be growing, damaged or gone: then the value says so in one line. Knows neither the
+server nor individuals.
+"""
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyes import config as configuration
+from pyes.errors import PyesError
+from pyes.reports import aggregates, runs
+from pyes.reports.groups import group
+from pyes.reports.runs import Run, XAxis
+from pyes.run.directory import RunDirectory
+from pyes.run.metrics import read_rows
+from pyes.system import locks
+
+_LOG_BYTES = 2**15  # at the end of the log
+_MOST_POINTS = 2000  # of a curve: no screen is wider
+#: Columns of metrics.csv that the page draws, by chart.
+CHARTS = {
+    "return": ("return_max", "return_mean", "return_min", "eval_return_mean"),
+    "steps": ("sigma", "learning_rate"),
+    "norms": ("theta_norm", "gradient_norm"),
+    "speed": ("steps_per_second",),
+    "length": ("length_mean",),
+}
+
+
+def found(paths: Sequence[Path]) -> list[Path]:
+    """Return the run directories that paths name: themselves, or those somewhere below them.
+
+    Raises
+    ------
+    RunDirectoryError
+        There is none.
+    """
+    every = []
+    for path in paths:
+        begun = any((path / name).exists() for name in ("journal.bin", "metrics.csv", "config.json"))
+        every += [path] if begun else [run.path for run in runs.read(path)]
+    return list(dict.fromkeys(path.resolve() for path in every))
+
+
+def state(number: int, path: Path) -> dict[str, Any]:
+    """Return how far a run is; ``error`` says what is wrong with it, if anything is."""
+    said: dict[str, Any] = {"number": number, "name": path.name, "path": str(path), "error": None, "generations": 0}
+    try:
+        if not path.exists():
+            raise PyesError(f"{path} is gone")
+        directory = RunDirectory(path)
+        said["running"] = _held(directory.lock_file)
+        said["bytes"] = directory.journal.stat().st_size if directory.journal.exists() else 0
+        rows = read_rows(directory.metrics) if directory.metrics.exists() else []
+        said["generations"] = len(rows)
+        if rows:
+            said["last"] = {key: _number(rows[-1].get(key)) for key in ("timesteps", "seconds", "steps_per_second")}
+    except (PyesError, OSError, UnicodeDecodeError, csv.Error) as error:
+        said["error"] = " ".join(str(error).split())
+    return said
+
+
+def _held(lock: Path) -> bool:
+    """Whether a process writes the run."""
+    try:
+        with locks.unheld(lock):
+            return False
+    except OSError:
+        return True
+
+
+def curves(paths: Sequence[Path], x: XAxis) -> dict[str, Any]:
+    """Return the learning curves of all runs, in groups of equal settings, each with a line and a band."""
+    read: list[Run] = []
+    left_out = []
+    for path in paths:
+        try:
+            read += runs.read(path)
+        except PyesError as error:
+            left_out.append(str(error))
+    groups = [_group(each.label, each.runs, x) for each in group(read)] if read else []
+    return {"x": x, "groups": groups, "left_out": left_out}
+
+
+def _group(label: str, members: Sequence[Run], x: XAxis) -> dict[str, Any]:
+    lines = [run.curve(x) for run in members]
+    aligned = aggregates.align(lines, [run.ended for run in members]) if len(lines) > 1 else None
+    drawn = {
+        "label": label,
+        "evaluated": all(bool(run.evaluations) for run in members),
+        "runs": [
+            {"name": run.path.name, "x": _values(x_), "y": _values(y)}
+            for run, (x_, y) in zip(members, lines, strict=True)
+        ],
+    }
+    if aligned is not None:
+        grid, values = aligned
+        band = aggregates.summarise(values, "range")
+        drawn["band"] = {
+            name: _values(each) for name, each in zip(("x", "line", "low", "high"), (grid, *_parts(band)), strict=True)
+        }
+    return drawn
+
+
+def _parts(band: aggregates.Band) -> tuple[Any, Any, Any]:
+    return band.line, band.low, band.high
+
+
+def details(path: Path, others: Sequence[Path]) -> dict[str, Any]:
+    """Return a run's metrics by generation, settings, what differs from other runs, nodes, and the end of its log."""
+    directory = RunDirectory(path)
+    settings = _settings(directory)
+    return {
+        "metrics": _metrics(directory),
+        "settings": settings,
+        "differences": _differences(settings, [_settings(RunDirectory(each)) for each in others]),
+        "nodes": _nodes(directory),
+        "log": _log(directory),
+    }
+
+
+def _metrics(directory: RunDirectory) -> dict[str, Any]:
+    if not directory.metrics.exists():
+        return {}
+    rows = read_rows(directory.metrics)
+    stride = -(-len(rows) // _MOST_POINTS) or 1
+    kept = [row for index, row in enumerate(rows) if index % stride == 0 or row.get("eval_return_mean")]
+    names = ["generation", "timesteps", "seconds", *(name for names in CHARTS.values() for name in names)]
+    return {name: [_number(row.get(name)) for row in kept] for name in names}
+
+
+def _settings(directory: RunDirectory) -> dict[str, Any]:
+    with suppress(OSError, ValueError, TypeError):
+        return configuration.flat(json.loads(directory.config.read_bytes()))
+    return {}
+
+
+def _differences(settings: dict[str, Any], others: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the keys whose values differ from another run's, but for where they are."""
+    keys = {key for other in others for key in settings.keys() | other.keys() if settings.get(key) != other.get(key)}
+    return sorted(keys - {"run_dir", "resume"})
+
+
+def _nodes(directory: RunDirectory) -> list[dict[str, Any]]:
+    """Return the last row of each node that took part in the last generations."""
+    if not directory.nodes.exists():
+        return []
+    rows = read_rows(directory.nodes)
+    last = {row["node"]: row for row in rows if "node" in row}
+    return [{key: value if key == "node" else _number(value) for key, value in row.items()} for row in last.values()]
+
+
+def _log(directory: RunDirectory) -> str:
+    if not directory.log.exists():
+        return ""
+    with open(directory.log, "rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _LOG_BYTES))
+        text = file.read().decode(errors="replace")
+    return text if size <= _LOG_BYTES else text.partition("\n")[2]
+
+
+def _number(text: Any) -> float | None:
+    with suppress(TypeError, ValueError):
+        number = float(text)
+        return number if math.isfinite(number) else None
+    return None
+
+
+def _values(array: Any) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in np.asarray(array).tolist()]

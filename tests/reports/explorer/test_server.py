@@ -1,0 +1,259 @@
+"""The explorer's server, as its own process: what it answers, whom it refuses, and that it leaves runs as they are."""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from explorers import SETTINGS, Explorer, two_runs
+from heads import until
+
+import pyes
+from pyes.reports import replay
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ends processes by /proc")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return two_runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def explorer(runs):
+    """Lend an explorer of both runs, which must still answer at the end and have changed no file."""
+    before = _digests(runs)
+    with Explorer(runs) as explorer:
+        yield explorer
+        assert [each["name"] for each in explorer.json("api/runs")] == ["seed-1", "seed-2"]
+    assert _digests(runs) == before
+
+
+def _digests(folder):
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+# --- what it says
+
+
+def test_the_page_and_its_files_are_there_and_name_no_other_host(explorer):
+    status, headers, page = explorer.get("")
+    assert status == 200
+    assert headers["Content-Security-Policy"].startswith("default-src 'self';")
+    names = {part.split('"')[0] for part in page.decode().split('"static/')[1:]}
+    assert len(names) == 4
+    for name in [*names, "map.js", "charts.js"]:
+        status, _, body = explorer.get(f"static/{name}", token="none")
+        assert status == 200
+        assert b"http://" not in body
+        assert b"import(" not in body
+
+
+def test_states_curves_and_details_are_those_of_the_runs(explorer, runs):
+    first, second = explorer.json("api/runs")
+    assert (first["generations"], first["running"], first["error"]) == (6, False, None)
+    assert second["path"] == str(runs / "seed-2")
+    (group,) = explorer.json("api/curves", x="generation")["groups"]
+    assert [each["x"] for each in group["runs"]] == [[0, 3, 6]] * 2
+    assert group["band"]["x"] == [0, 3, 6]
+    low, line, high = (group["band"][name] for name in ("low", "line", "high"))
+    assert all(least <= mean <= most for least, mean, most in zip(low, line, high, strict=True))
+    details = explorer.json("api/runs/0")
+    assert details["metrics"]["generation"] == list(range(6))
+    assert details["differences"] == ["seed"]
+    assert details["settings"]["task.env_id"] == "CartPole-v1"
+    assert details["log"] == (runs / "seed-1" / "train.log").read_text()
+    assert details["nodes"] == []
+
+
+def test_points_are_all_individuals_and_later_ones_alone_when_asked(explorer, runs):
+    said, columns = explorer.points()
+    with replay.open(runs / "seed-1") as individuals:
+        returns = np.concatenate([individuals.returns(g) for g in range(6)])
+    assert columns["return"].tolist() == returns.astype(np.float32).tolist()
+    assert columns["generation"].tolist() == np.repeat(np.arange(6.0), 8).tolist()
+    assert (len(columns["x"]), len(columns["path_x"]), said["fit"]) == (48, 7, 6)
+    later, rest = explorer.points(first=4, fit=6)
+    assert later["first"] == 4
+    assert all(rest[name].tolist() == columns[name][-len(rest[name]) :].tolist() for name in rest)
+    assert (len(rest["x"]), len(rest["path_x"])) == (16, 3)
+    again, _ = explorer.points(first=4, fit=3)  # what the page has is of another plane
+    assert again["first"] == 0
+
+
+def test_another_run_is_placed_in_the_same_plane(explorer):
+    _, own = explorer.points(1)
+    _, same = explorer.points(1, of=0)
+    assert own["return"].tolist() == same["return"].tolist()
+    assert own["x"].tolist() != same["x"].tolist()
+
+
+@pytest.mark.slow
+def test_a_run_with_other_parameters_has_a_plane_of_its_own(runs, tmp_path):
+    run = tmp_path / "mlp"
+    network = {"name": "mlp", "hidden": [4]}
+    pyes.train({**SETTINGS, "generations": 2, "network": network, "run_dir": str(run)}, display=False)
+    with Explorer(runs / "seed-1", run) as explorer:
+        _, own = explorer.points(1)
+        _, same = explorer.points(1, of=0)
+    assert own["x"].tolist() == same["x"].tolist()
+
+
+def test_an_individual_is_played_again_with_the_return_of_the_run(explorer, runs):
+    said = explorer.json("api/runs/0/5/3")
+    with replay.open(runs / "seed-1") as individuals:
+        assert said["return"] == said["recorded_return"] == individuals.returns(5)[3]
+        theta = individuals.member(5, 3)
+    assert said["exact"]
+    assert said["command"] == f"pyes replay {runs / 'seed-1'} --generation 5 --member 3"
+    status, headers, body = explorer.get("api/runs/0/5/3/video")
+    assert (status, headers["Content-Type"], body[4:8]) == (200, "video/mp4", b"ftyp")
+    status, _, body = explorer.get("api/runs/0/5/3/policy")
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        archive.extractall(folder := runs.parent / "policy")
+        name = next(each for each in archive.namelist() if each.endswith(".safetensors"))
+    assert pyes.load(folder / name).theta.tolist() == theta.tolist()
+    shutil.rmtree(folder)
+
+
+@pytest.mark.slow
+def test_a_run_in_progress_grows_on_the_page(runs, tmp_path):
+    run = tmp_path / "run"
+    pyes.train({**SETTINGS, "generations": 2, "run_dir": str(run)}, display=False)
+    with Explorer(run) as explorer:
+        assert explorer.points()[0]["generations"] == 2
+        pyes.train({"resume": str(run), "generations": 3}, display=False)
+        said, columns = explorer.points(first=2, fit=2)
+        assert (said["first"], said["generations"], said["fit"], len(columns["x"])) == (2, 3, 2, 8)
+        pyes.train({"resume": str(run), "generations": 4}, display=False)
+        assert explorer.points(first=3, fit=2)[0]["first"] == 0  # twice as many as the plane is of: it is found anew
+        assert explorer.json("api/runs")[0]["generations"] == 4
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize("path", ["", "api/runs", "api/runs/0/5/3", "nothing"])
+@pytest.mark.parametrize("token", ["wrong", "%00", "é".encode().hex()])
+def test_nothing_is_told_without_the_token(explorer, path, token):
+    status, _, body = explorer.get(path, token=token)
+    assert (status, body.count(b"\n")) == (403, 1)
+    assert b"token" in body
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("api/runs/2", "run: got 2, expected 0 to 1"),
+        ("api/runs/0/6/0", "generation: got 6, expected 0 to 5"),
+        ("api/runs/0/5/8", "member: got 8, expected 0 to 7 in generation 5"),
+        ("api/runs/0/99999999999/0", "generation: got 99999999999, expected 0 to 5"),
+        ("api/runs/0/5/7/video", "this individual has not been filmed yet"),
+    ],
+)
+def test_what_is_not_there_is_said_in_one_line(explorer, path, line):
+    assert explorer.refusal(path) == (404, line)
+
+
+def test_wrong_words_are_named(explorer):
+    assert explorer.refusal("api/curves", x="moon")[1].startswith("x: got 'moon', expected one of")
+    assert explorer.refusal("api/runs/0/points", first="-1") == (404, "first: got '-1', expected a whole number")
+
+
+@pytest.mark.parametrize(
+    "path", ["static/../server.py", "static/%2e%2e/server.py", "../../etc/passwd", "api/runs/../.."]
+)
+def test_no_path_leads_out(explorer, path):
+    with socket.create_connection(("127.0.0.1", explorer.port)) as connection:
+        connection.sendall(f"GET /{path}?token={explorer.token} HTTP/1.0\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(2**16), b""))
+    assert b" 404 " in answer.splitlines()[0]
+
+
+@pytest.mark.slow
+def test_a_browser_that_goes_away_and_a_thousand_requests_do_no_harm(explorer):
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", explorer.port)) as connection:
+            connection.sendall(f"GET /api/runs/0/points?token={explorer.token} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    with ThreadPoolExecutor(50) as pool:
+        paths = ["api/runs", "api/runs/0", "api/runs/1/5/2"]
+        codes = list(pool.map(lambda index: explorer.get(paths[index % 3])[0], range(1000)))
+    assert set(codes) <= {200, 503}
+    assert codes[0::3].count(200) == len(codes[0::3])
+
+
+def test_a_port_in_use_is_one_line(runs, capfd):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run([sys.executable, "-m", "pyes", "explore", runs, "--port", str(port)], check=False)
+    said = capfd.readouterr().err
+    assert done.returncode == 2
+    assert said == (
+        f"pyes: error: cannot listen at 127.0.0.1:{port}: Address already in use; take another one with --port, or "
+        "--port 0 for any that is free\n"
+    )
+
+
+@pytest.mark.slow
+def test_damaged_and_vanished_runs_are_said_on_the_page(runs, tmp_path):
+    for name in ("damaged", "vanished", "torn"):
+        shutil.copytree(runs / "seed-1", tmp_path / name)
+    with Explorer(tmp_path / "damaged", tmp_path / "torn", tmp_path / "vanished") as explorer:
+        journal = bytearray((tmp_path / "damaged/journal.bin").read_bytes())
+        journal[len(journal) // 2] ^= 1
+        (tmp_path / "damaged/journal.bin").write_bytes(journal)
+        (tmp_path / "damaged/metrics.csv").write_bytes(b"\xff\xfe\0broken")
+        with open(tmp_path / "torn/journal.bin", "r+b") as file:
+            file.truncate(file.seek(0, 2) - 5)
+        shutil.rmtree(tmp_path / "vanished")
+        damaged, torn, vanished = explorer.json("api/runs")
+        assert damaged["error"]
+        assert torn["error"] is None
+        assert vanished["error"].endswith("is gone")
+        status, line = explorer.refusal("api/runs/0/points")
+        assert (status, "\n" in line) == (404, False)
+        assert explorer.points(1)[0]["generations"] in (5, 6)
+        assert explorer.refusal("api/runs/2/points")[0] == 404
+        assert len(explorer.json("api/curves")["left_out"]) == 2
+        assert explorer.json("api/runs/2")["metrics"] == {}
+
+
+@pytest.mark.slow
+def test_an_environment_that_crashes_or_hangs_costs_one_answer(tmp_path):
+    run = tmp_path / "run"
+    task = {"env_id": "faulty:Faulty-v0"}
+    pyes.train({**SETTINGS, "generations": 2, "task": task, "run_dir": str(run)}, display=False)
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    crash = json.dumps({"fault": "segfault", "every": 1, "once": str(tmp_path)})
+    with Explorer(run, FAULTY=crash, PYTHONPATH=path) as explorer:
+        lines = [explorer.refusal("api/runs/0/1/0")[1]]
+        with contextlib.suppress(AssertionError):
+            until(lambda: explorer.get("api/runs/0/1/0")[0] == 200, "an answer", 30)
+        said = explorer.json("api/runs/0/1/0")
+    assert lines == ["the process that plays individuals has died; did the environment crash?"]
+    assert said["exact"]
+    assert not said["video"]
+    assert said["why"]
+
+
+@pytest.mark.slow
+def test_the_end_leaves_nothing(runs, tmp_path):
+    with Explorer(runs, TMPDIR=str(tmp_path)) as explorer:
+        assert explorer.get("api/runs/0/0/0")[0] == 200
+        assert len(list(tmp_path.iterdir())) == 1
+    deadline = time.monotonic() + 5
+    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir()) == []
