@@ -124,7 +124,7 @@ class Cluster:
         assert program
         with open(self.folder / "daemons.log", "ab") as log:
             self._daemons[arguments[-1]] = subprocess.Popen(
-                [program, *arguments],
+                ["setpriv", "--pdeathsig", "KILL", program, *arguments],  # also if the tests are killed
                 env=self.environment | variables,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,

@@ -35,7 +35,11 @@ trap 'rm -f "$key" "$key.node" "$folder/tie"; rmdir "$folder"' EXIT
 {variable}={again} "${{pyes[@]}}" \\
     train {before}"cluster.listen=tcp://0.0.0.0:$port" "cluster.key='$key'" "${{training[@]}}" &
 head=$!
-trap 'kill -TERM "$head"' TERM  # sent by Slurm shortly before the time limit: the run ends after its generation
+told=
+# Sent by Slurm shortly before the time limit: the run ends after its generation. Slurm sends it to the head as well
+# where the job is cancelled: a second one ends the run immediately; a third one would keep the head from saying how to
+# go on.
+trap 'told=yes; trap : TERM; kill -TERM "$head"' TERM
 
 mkfifo "$folder/tie"  # as long as this script has it open, nodes work
 # A worker killed by the kernel for memory, or by hand, is started again; bash waits for one that ends on a signal.
@@ -45,8 +49,8 @@ srun {srun} \\
 workers=$!
 exec {{tie}}> "$folder/tie"
 
-ended() {{  # waits a minute for the end of a process
-    for _ in {{1..300}}; do
+ended() {{  # waits some seconds for the end of a process
+    for ((i = 0; i < 5 * $2; i++)); do
         kill -0 "$1" 2> /dev/null || return 0
         sleep 0.2
     done
@@ -59,10 +63,10 @@ done 2> /dev/null
 exec {{tie}}>&-
 if kill -0 "$head" 2> /dev/null; then
     echo "no node is left: the run ends here" >&2
-    kill -TERM "$head"  # it saves its state; if Slurm has already sent a signal, it ends immediately
-    ended "$head" || kill -KILL "$head"
+    {{ [ "$told" ] && ended "$head" 5; }} || kill -TERM "$head"  # it saves its state
+    ended "$head" 60 || kill -KILL "$head"
 fi
-ended "$workers" || kill -TERM "$workers"
+ended "$workers" 60 || kill -TERM "$workers"
 wait "$head"
 status=$?
 wait "$workers"
