@@ -123,7 +123,7 @@ class Resources:
         found = [f"--nodes={self.nodes}", f"--ntasks={self.nodes}", "--ntasks-per-node=1", "--cpu-bind=none"]
         if self.cpus is not None:
             found.append(f"--cpus-per-task={self.cpus}")  # newer versions do not inherit it from the job
-        return [*found, "--kill-on-bad-exit=0", "--wait=0", "--no-kill"]  # the others go on without a node
+        return [*found, "--kill-on-bad-exit=0", "--wait=0"]  # the others go on without a node
 
 
 def script(resources: Resources, training: list[str], again: str = "pyes launch slurm -- train") -> str:

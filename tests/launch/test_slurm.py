@@ -86,9 +86,9 @@ class Jobs:
         self._folder = folder
         self.run = folder / "run"
 
-    def submit(self, *training: str, options: tuple[str, ...] = ()) -> str:
+    def submit(self, *training: str) -> str:
         """Submit a job for two nodes with one worker each; return its number."""
-        launch = (sys.executable, "-m", "pyes", "launch", "slurm", "--nodes", "2", "--cpus", "1", *options)
+        launch = (sys.executable, "-m", "pyes", "launch", "slurm", "--nodes", "2", "--cpus", "1")
         done = self._cluster.run(*launch, "--", "train", *training, folder=self._folder)
         found = re.fullmatch(r"Submitted batch job (\d+)\n", done.stdout)
         assert found, done.stderr
@@ -178,18 +178,6 @@ def test_job_that_is_requeued_goes_on_in_its_run(cluster: Cluster, jobs: Jobs, r
     assert jobs.end(job) == "COMPLETED", jobs.log(job)
     check(jobs.run, reference)
     assert jobs.log(job).count("\ngeneration     0 ") == 1  # what was said before is not overwritten
-
-
-@pytest.mark.slow
-@on_linux
-def test_job_that_is_not_to_be_killed_goes_on_without_a_node_that_fails(cluster: Cluster, jobs: Jobs, reference: Path):
-    job = jobs.submit(*RUN, "run_dir=run", options=("--sbatch=--no-kill",))
-    jobs.reach(10)
-    cluster.fail("n2")
-    assert cluster.wait(job) == "COMPLETED", jobs.log(job)
-    cluster.repair("n2")
-    check(jobs.run, reference)
-    assert cluster.job(job, "Restarts") == "0"
 
 
 @pytest.mark.slow
