@@ -1,4 +1,4 @@
-"""``pyes plot | table | diff | map | explore | report | video | export``: reports and exports of runs."""
+"""``pyes plot | table | diff | map | explore | report | log | video | export``: reports and exports of runs."""
 
 import argparse
 import contextlib
@@ -26,6 +26,7 @@ def add_commands(add: Add) -> None:
         add("explore", _explore, "show runs in a browser: curves, and every individual, played again at a click")
     )
     _add_report(add("report", _report, "write curves, map, videos, tables and settings of runs as one HTML file"))
+    _add_log(add("log", _log, "send a run to a program that tracks experiments, or the rest of it"))
     _add_video(add("video", _video, "record the center policy of a run as a video"))
     _add_export(add("export", _export, "write the policy of a run for other programs"))
 
@@ -137,6 +138,22 @@ def _report(options: argparse.Namespace) -> None:
     with running_environments():
         report.write(options.run, options.output)
     print(options.output)
+
+
+def _add_log(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    text = "tensorboard, wandb, mlflow, or own: the tracker of logger.factory"
+    parser.add_argument(
+        "--to", metavar="NAME", choices=("tensorboard", "wandb", "mlflow", "own"), required=True, help=text
+    )
+    parser.add_argument("--tied", action="store_true", help="follow the run until standard input is closed")
+
+
+def _log(options: argparse.Namespace) -> None:
+    from pyes.reports import trackers
+
+    waiting = trackers.standard_input_is_open if options.tied else lambda: False
+    print(f"{counted(trackers.send(options.run, options.to, waiting=waiting), 'row')} sent")
 
 
 def _add_video(parser: argparse.ArgumentParser) -> None:

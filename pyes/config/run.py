@@ -45,7 +45,10 @@ class LoggerConfig(Section):
 
     PATH = "logger"
 
-    tensorboard: bool = False
+    names: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+    #: PACKAGE:CLASS of a tracker of one's own; see `pyes.reports.trackers.Tracker`.
+    factory: str = ""
+    project: str = "pyes"  # what trackers file runs under
 
 
 @dataclass(frozen=True)

@@ -213,6 +213,7 @@ class _Loop:
             run.best = self._state.policy()
         run.display.show(row, nodes, self._cluster.remarks())
         run.exporter.publish(row, nodes, self._cluster.workers, self._cluster.lost)
+        run.loggers.check()
         every = self._config.snapshot.every
         if every and self._state.generation % every == 0:
             ending.try_to_save(run)

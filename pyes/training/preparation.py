@@ -31,6 +31,7 @@ from pyes.system.text import counted
 from pyes.training import resume
 from pyes.training.display import Display
 from pyes.training.exporter import Exporter
+from pyes.training.loggers import Loggers
 from pyes.training.rows import recorded, row_of, settings_in_use
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class Run:
     nodes : NodesWriter
     display : Display
     exporter : Exporter
+    loggers : Loggers
     interrupt : Interrupt
         Whether the user wants the run to end.
     pending : MetricsRow or None
@@ -70,6 +72,7 @@ class Run:
     nodes: NodesWriter
     display: Display
     exporter: Exporter
+    loggers: Loggers
     interrupt: Interrupt
     pending: MetricsRow | None
     initial: tuple[float, float] | None
@@ -203,6 +206,7 @@ class Preparation:
 
     def run(self) -> Run:
         """Return the prepared run."""
+        loggers = self._stack.enter_context(Loggers(self._directory.path, self._config.logger))
         return Run(
             self._config,
             self._directory,
@@ -213,6 +217,7 @@ class Preparation:
             self._nodes,
             self._display,
             self._exporter,
+            loggers,
             self._interrupt,
             self._pending,
             evaluations.initial(self._recording),
@@ -220,11 +225,10 @@ class Preparation:
 
 
 def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainConfig) -> MetricsWriter:
-    tensorboard = directory.tensorboard if config.logger.tensorboard else None
     generations = recording.generations
     if evaluations.ends_before_one(recording, config.evaluation):
         generations -= 1  # the evaluation of the last row is still missing
-    return MetricsWriter(directory.metrics, generations, tensorboard, recorded(recording))
+    return MetricsWriter(directory.metrics, generations, recorded(recording))
 
 
 def _rebuilt(

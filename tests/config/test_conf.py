@@ -93,8 +93,8 @@ def test_every_task_is_the_same_in_python_and_on_the_command_line():
 )
 def test_every_option_is_the_same_in_python_and_on_the_command_line(group: str):
     for name in set(options(group)) - {"plugin", "torch"}:
-        key = {"noise": "dtype", "logger": "tensorboard"}.get(group, "name")
-        value = name == "tensorboard" if group == "logger" else name
+        key = {"noise": "dtype", "logger": "names"}.get(group, "name")
+        value = [name][name == "none" :] if group == "logger" else name
         needs = {"task": {"behaviour": "final_observation"}} if f"algorithm={name}" in NEEDS else {}
         assert config(f"{group}={name}") == from_mapping({group: {key: value}, "run_dir": "x", **needs}), name
 
