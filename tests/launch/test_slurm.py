@@ -126,7 +126,7 @@ def nodes_of(run: Path) -> set[str]:
     return {line.split(",")[1] for line in (run / "nodes.csv").read_text().splitlines()[1:]}
 
 
-@pytest.mark.slow
+@pytest.mark.slurm
 @on_linux
 def test_job_trains_on_all_its_nodes(jobs: Jobs, reference: Path):
     job = jobs.submit(*RUN, "run_dir=run")
@@ -141,7 +141,7 @@ def test_job_trains_on_all_its_nodes(jobs: Jobs, reference: Path):
     assert jobs.run.stat().st_mode & 0o777 == 0o777 & ~mask  # only the keys are the owner's alone
 
 
-@pytest.mark.slow
+@pytest.mark.slurm
 @on_linux
 def test_job_that_is_cancelled_can_be_resumed(cluster: Cluster, jobs: Jobs, reference: Path):
     """By the signal that Slurm sends before the time limit, as a job, and all its nodes at once."""
@@ -161,7 +161,7 @@ def test_job_that_is_cancelled_can_be_resumed(cluster: Cluster, jobs: Jobs, refe
     check(jobs.run, reference)
 
 
-@pytest.mark.slow
+@pytest.mark.slurm
 @on_linux
 def test_job_that_is_requeued_goes_on_in_its_run(cluster: Cluster, jobs: Jobs, reference: Path):
     """By hand, by a failure of the head's node, and by one of another node."""
@@ -180,7 +180,7 @@ def test_job_that_is_requeued_goes_on_in_its_run(cluster: Cluster, jobs: Jobs, r
     assert jobs.log(job).count("\ngeneration     0 ") == 1  # what was said before is not overwritten
 
 
-@pytest.mark.slow
+@pytest.mark.slurm
 @on_linux
 def test_workers_that_are_killed_come_back(cluster: Cluster, jobs: Jobs, reference: Path):
     job = jobs.submit(*RUN, "run_dir=run")
@@ -194,7 +194,7 @@ def test_workers_that_are_killed_come_back(cluster: Cluster, jobs: Jobs, referen
     assert len(nodes_of(jobs.run)) > 2
 
 
-@pytest.mark.slow
+@pytest.mark.slurm
 @on_linux
 def test_sweep_of_submitit_runs_as_jobs_of_slurm(cluster: Cluster, tmp_path: Path, reference: Path):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
