@@ -68,10 +68,10 @@ def test_a_tracker_of_ones_own_gets_each_row_once_over_a_resume(tmp_path, alone)
     ],
 )
 def test_a_tracker_that_fails_costs_one_warning(tmp_path, alone, monkeypatch, kind, line):
-    monkeypatch.setattr(loggers, "_END_SECONDS", 5.0)
+    monkeypatch.setattr(loggers, "_END_SECONDS", 5.0 if kind == "Stuck" else 30.0)
     begun = time.monotonic()
     run = train(tmp_path / "run", factory=f"user_trackers:{kind}")
-    assert time.monotonic() - begun < 30.0
+    assert time.monotonic() - begun < 60.0
     warnings = [each for each in (run / "train.log").read_text().splitlines() if "logger own" in each]
     assert len(warnings) == 1
     assert line in warnings[0]
