@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-learning soak test-c lint types check bench site wheel clean
+.PHONY: help demo test test-slow test-learning test-loggers soak test-c lint types check bench site wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -35,13 +35,20 @@ bench: $(VENV)/.installed-dev ## measure kernels, rollouts and the node against 
 PYTEST := $(BIN)/pytest -n 4 --dist worksteal
 
 test: $(VENV)/.installed-dev ## run the quick tests, which touch every part (about two minutes on two cores)
-	$(PYTEST) -m "not slow and not learning and not soak" $(ARGS)
+	$(PYTEST) -m "not slow and not learning and not soak and not loggers" $(ARGS)
 
 test-slow: $(VENV)/.installed-dev ## run the others: long faults, every simulator, many seeds
-	$(PYTEST) -m "slow and not learning and not soak" $(ARGS)
+	$(PYTEST) -m "slow and not learning and not soak and not loggers" $(ARGS)
 
 test-learning: $(VENV)/.installed-dev ## train on real tasks until policies are good (minutes)
 	$(BIN)/pytest -m learning $(ARGS)
+
+test-loggers: $(VENV)/.installed-dev ## log to wandb, mlflow and trackio themselves, which it installs (400 MB) into build/loggers
+	$(PYTHON) -m venv build/loggers
+	echo "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" > \
+		"$$(build/loggers/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth"
+	build/loggers/bin/pip install -q -c constraints.txt wandb mlflow trackio
+	build/loggers/bin/python -m pytest -m loggers $(ARGS)
 
 soak: $(VENV)/.installed-dev ## kill runs fifty times, replay whole runs, run ten thousand generations (half an hour)
 	$(BIN)/pytest -m soak $(ARGS)

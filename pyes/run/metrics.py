@@ -1,16 +1,14 @@
-"""Metrics of a run: one row per generation in ``metrics.csv`` (and TensorBoard), one per node in ``nodes.csv``."""
+"""Metrics of a run: one row per generation in ``metrics.csv``, one per node in ``nodes.csv``."""
 
 import csv
 import io
 import logging
 import math
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from pyes.errors import missing
 from pyes.system.files import AppendFile, set_aside, write_file
 from pyes.system.lifetime import Closing
 
@@ -75,7 +73,7 @@ _NODE_COLUMNS = tuple(each.name for each in fields(NodeRow))
 
 
 class MetricsWriter(Closing):
-    """Appends rows to metrics.csv, each immediately and atomically, and to TensorBoard.
+    """Appends rows to metrics.csv, each immediately and atomically.
 
     A file with other columns, written by another version, is renamed.
 
@@ -85,8 +83,6 @@ class MetricsWriter(Closing):
         metrics.csv; its rows of generations 0, 1, ... are kept up to the first gap.
     generations : int
         Rows of this and later generations are dropped.
-    tensorboard : Path or None
-        Folder for TensorBoard events.
     recorded : iterable of mappings
         Values of each row that the journal has; the first row that differs and all later ones are dropped.
 
@@ -106,14 +102,13 @@ class MetricsWriter(Closing):
     Raises
     ------
     ConfigError
-        TensorBoard is wanted but not installed, or the file cannot be written.
+        The file cannot be written.
     """
 
     def __init__(
         self,
         path: Path,
         generations: int = 0,
-        tensorboard: Path | None = None,
         recorded: Iterable[Mapping[str, float | str]] = (),
     ) -> None:
         data = _data(path, COLUMNS)
@@ -127,7 +122,6 @@ class MetricsWriter(Closing):
         if last.get("eval_return_mean"):
             self.last_evaluation = float(last["eval_return_mean"]), float(last["eval_return_std"])
         self.best_evaluation = best_evaluation(row for _, row in lines)
-        self._tensorboard = None if tensorboard is None else _Events(tensorboard, last)
         self._file = _open_table(path, COLUMNS, sum(len(line) for line, _ in lines))
 
     def write(self, row: MetricsRow) -> None:
@@ -145,8 +139,6 @@ class MetricsWriter(Closing):
         mean = -math.inf if row.eval_return_mean is None else row.eval_return_mean
         if math.isfinite(mean) and (self.best_evaluation is None or mean > self.best_evaluation[1]):
             self.best_evaluation = row.generation + 1, mean
-        if self._tensorboard is not None:
-            self._tensorboard.write(row)
 
     def sync(self) -> None:
         """Sync the rows to disk."""
@@ -155,9 +147,6 @@ class MetricsWriter(Closing):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-        if self._tensorboard is not None:
-            self._tensorboard.close()
-            self._tensorboard = None
 
 
 class NodesWriter(Closing):
@@ -299,38 +288,3 @@ def _line(values: Iterable[Any]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerow(values)
     return text.getvalue().encode()
-
-
-class _Events:
-    """Writes rows as TensorBoard events, with TensorBoard's own writer, which does not need torch.
-
-    Events that an earlier part of the run wrote after its last complete row are marked as void.
-    """
-
-    def __init__(self, path: Path, last: dict[str, str]) -> None:
-        try:
-            from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-            from tensorboard.compat.proto.summary_pb2 import Summary
-            from tensorboard.summary.writer.event_file_writer import EventFileWriter
-        except ImportError as error:
-            raise missing("logger.tensorboard", "tensorboard", "tensorboard", error) from error
-        self._event, self._summary = Event, Summary
-        self._writer = EventFileWriter(str(path))
-        if last:
-            self._add(int(last["timesteps"]) + 1, session_log=SessionLog(status=SessionLog.START))
-
-    def write(self, row: MetricsRow) -> None:
-        """Add the numbers of a row, by the timesteps so far."""
-        values = [
-            self._summary.Value(tag=key, simple_value=value)
-            for key, value in asdict(row).items()
-            if isinstance(value, int | float) and key != "timesteps"
-        ]
-        self._add(row.timesteps, summary=self._summary(value=values))
-
-    def _add(self, step: int, **what: Any) -> None:
-        self._writer.add_event(self._event(wall_time=time.time(), step=step, **what))
-
-    def close(self) -> None:
-        """Write pending events and close the file."""
-        self._writer.close()

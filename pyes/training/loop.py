@@ -86,6 +86,7 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True, rema
         steps.rebuild_state()
         steps.start_workers()
         steps.record_start()
+        steps.start_loggers()
         run = steps.run()
         if remark:
             run.display.note(remark)

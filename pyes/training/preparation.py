@@ -31,6 +31,7 @@ from pyes.system.text import counted
 from pyes.training import resume
 from pyes.training.display import Display
 from pyes.training.exporter import Exporter
+from pyes.training.loggers import Loggers, check_installed
 from pyes.training.rows import recorded, row_of, settings_in_use
 
 logger = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ class Preparation:
 
     def claim_directory(self) -> None:
         """Lock the run directory; create it, or check that there is a run to resume."""
+        check_installed(self._config.logger)
         resumed = self._config.resume is not None
         if resumed:
             self._directory.check_begun()
@@ -192,6 +194,11 @@ class Preparation:
         best = self._metrics.best_evaluation
         self._display.begin(self._metrics.seconds, None if best is None else best[1])
 
+    def start_loggers(self) -> None:
+        """Start the processes that send what the run writes."""
+        loggers = Loggers(self._config.logger, self._directory, self._display.note, lambda: self._metrics.generation)
+        self._stack.enter_context(loggers)
+
     def _set_unusable_aside(self) -> None:
         """Keep a ``config.json`` that cannot be used under another name, and say what replaces it."""
         if self._unusable is None or not self._directory.config.exists():
@@ -220,11 +227,10 @@ class Preparation:
 
 
 def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainConfig) -> MetricsWriter:
-    tensorboard = directory.tensorboard if config.logger.tensorboard else None
     generations = recording.generations
     if evaluations.ends_before_one(recording, config.evaluation):
         generations -= 1  # the evaluation of the last row is still missing
-    return MetricsWriter(directory.metrics, generations, tensorboard, recorded(recording))
+    return MetricsWriter(directory.metrics, generations, recorded(recording))
 
 
 def _rebuilt(

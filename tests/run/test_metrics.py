@@ -1,5 +1,4 @@
 import math
-import sys
 
 import pytest
 from samples import row
@@ -62,35 +61,6 @@ def test_resuming_drops_rows_that_will_be_written_again_and_a_torn_last_line(tmp
 def test_unwritable_file_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="cannot write"):
         MetricsWriter(tmp_path / "missing" / "metrics.csv")
-
-
-def test_tensorboard_gets_the_same_numbers(tmp_path):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    with MetricsWriter(tmp_path / "metrics.csv", tensorboard=tmp_path / "events") as writer:
-        for generation in range(3):
-            writer.write(row(generation, return_mean=float(generation)))
-    events = accumulator.EventAccumulator(str(tmp_path / "events")).Reload()
-    assert [(event.step, event.value) for event in events.Scalars("return_mean")] == [(0, 0.0), (100, 1.0), (200, 2.0)]
-
-
-def test_tensorboard_shows_a_run_that_went_on_without_the_rows_that_were_dropped(tmp_path):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    for generations, worth in ((0, 1.0), (2, 2.0)):  # the second part knows two of the first part's four rows
-        with MetricsWriter(tmp_path / "metrics.csv", generations, tmp_path / "events") as writer:
-            for generation in range(generations, 4):
-                writer.write(row(generation, return_mean=worth))
-    events = accumulator.EventAccumulator(str(tmp_path / "events")).Reload()
-    shown = [(event.step, event.value) for event in events.Scalars("return_mean")]
-    assert shown == [(0, 1.0), (100, 1.0), (200, 2.0), (300, 2.0)]
-
-
-def test_tensorboard_needs_no_torch(tmp_path, monkeypatch):
-    pytest.importorskip("tensorboard")
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
-    with MetricsWriter(tmp_path / "metrics.csv", tensorboard=tmp_path / "events") as writer:
-        writer.write(row(0))
-    assert list((tmp_path / "events").iterdir())
 
 
 @pytest.mark.parametrize(
