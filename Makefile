@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
+PEERS := .venv-peers
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard csrc/*.h csrc/*.pyx csrc/*.pxd csrc/core/* csrc/kernels/* csrc/environments/*)
 # Compiled modules are kept: each of the tests' hundreds of processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -11,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-learning test-loggers soak test-c lint types check bench site wheel clean
+.PHONY: help demo test test-slow test-slurm test-learning test-loggers soak test-c test-arm64 lint types check bench peers site wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,13 +30,16 @@ bench: $(VENV)/.installed-dev ## measure kernels, rollouts and the node against 
 	$(BIN)/pyes bench --full
 	$(BIN)/python benchmarks/node.py
 
+peers: $(PEERS)/.installed ## train with pyes, Stable-Baselines3 and EvoTorch side by side (hours; ARGS=--help)
+	$(PEERS)/bin/python benchmarks/peers.py $(ARGS)
+
 # --- develop ---
 
 # More processes than cores: a fifth of the tests' time is waiting for sockets, processes and faults to be noticed.
 PYTEST := $(BIN)/pytest -n 4 --dist worksteal
 
 test: $(VENV)/.installed-dev ## run the quick tests, which touch every part (about two minutes on two cores)
-	$(PYTEST) -m "not slow and not learning and not soak and not loggers" $(ARGS)
+	$(PYTEST) -m "not slow and not learning and not soak and not slurm and not loggers" $(ARGS)
 
 test-slow: $(VENV)/.installed-dev ## run the others: long faults, every simulator, many seeds
 	$(PYTEST) -m "slow and not learning and not soak and not loggers" $(ARGS)
@@ -50,11 +54,17 @@ test-loggers: $(VENV)/.installed-dev ## log to wandb, mlflow and trackio themsel
 	build/loggers/bin/pip install -q -c constraints.txt wandb mlflow trackio
 	build/loggers/bin/python -m pytest -m loggers $(ARGS)
 
+test-slurm: $(VENV)/.installed-dev ## run jobs on a Slurm that the tests start (needs slurm-wlm and munge; a minute or two)
+	$(BIN)/pytest -m slurm $(ARGS)
+
 soak: $(VENV)/.installed-dev ## kill runs fifty times, replay whole runs, run ten thousand generations (half an hour)
 	$(BIN)/pytest -m soak $(ARGS)
 
 test-c: ## run the tests of the C kernels under sanitizers
 	$(MAKE) -C csrc/tests
+
+test-arm64: ## run the tests of the C kernels on an emulated 64-bit ARM: the same known answers
+	$(MAKE) -C csrc/tests arm64
 
 lint: $(VENV)/.installed-dev ## check style and format
 	$(BIN)/ruff check
@@ -71,9 +81,9 @@ site: $(VENV)/.installed-dev ## build the documentation as a site, into build/si
 wheel: $(VENV)/.installed-dev ## build sdist and wheel into dist/
 	$(BIN)/python -m build
 
-clean: ## remove what was built, but neither runs nor .venv
+clean: ## remove what was built, but neither runs nor environments
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis csrc/_core.c
-	rm -f pyes/_core*.so $(VENV)/.installed-*
+	rm -f pyes/_core*.so $(VENV)/.installed-* $(PEERS)/.installed
 	find pyes conf tests benchmarks examples tools -name __pycache__ -prune -exec rm -rf {} +
 	$(MAKE) -C csrc/tests clean
 
@@ -88,9 +98,20 @@ $(VENV)/.installed-%: $(SOURCES)
 	$(if $(filter dev,$*),$(BIN)/pytest --collect-only --quiet > /dev/null)
 	@touch $@
 
+# The peers' environment is one of its own: what they pin must not decide what pyes is tested with.
+# The first trainings of all methods compile the modules that they use: else the first measurement would.
+$(PEERS)/.installed: BIN := $(PEERS)/bin
+$(PEERS)/.installed: $(SOURCES) benchmarks/peers.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(PEERS)
+	$(has-torch) 2>/dev/null || $(install-torch)
+	$(install) -r benchmarks/peers.txt -e '.[box2d,mujoco]'
+	rm -rf $(PEERS)/try
+	$(BIN)/python benchmarks/peers.py lunar_lander hopper --seeds 1 --minutes 0.05 --folder $(PEERS)/try > /dev/null
+	@touch $@
+
 # A module is compiled when it is first imported; pip would compile all of them, in one process, and most are never used.
 # Collecting the tests imports what they use, once: else each of their processes would compile it anew.
-install := $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
-has-torch := $(BIN)/python -c 'import torch; assert torch.__version__.split("+")[0] == "$(TORCH)"'
+install = $(BIN)/python -m pip install --quiet --no-compile -c constraints.txt
+has-torch = $(BIN)/python -c 'import torch; assert torch.__version__.split("+")[0] == "$(TORCH)"'
 # The CPU build where pip has it (its version then ends in +cpu); else the version alone, as the platform's own.
 install-torch = $(install) 'torch==$(TORCH)+cpu' 2>/dev/null || $(install) 'torch==$(TORCH)'

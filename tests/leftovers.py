@@ -15,7 +15,7 @@ _BLOCKS = Path("/dev/shm")
 def processes() -> set[str]:
     """Return the processes of our process group, including orphans."""
     return {
-        f"process {pid} ({_command(pid)[:80]})"
+        f"process {pid} ({command(pid)[:80]})"
         for pid, group in _groups()
         if group == os.getpgrp() and pid != os.getpid() and not _is_dead(pid) and not _tracks(pid)
     }
@@ -51,6 +51,11 @@ def with_variable(variable: str) -> list[int]:
     return [pid for pid, _ in _groups() if variable.encode() in _read(pid, "environ").split(b"\0") and not _tracks(pid)]
 
 
+def command(pid: int) -> str:
+    """Return the command line of a process; nothing if it has just ended."""
+    return _read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+
+
 def _groups() -> Iterator[tuple[int, int]]:
     """Yield each process with its process group: by a system call, as reading it in /proc costs 30 times as much."""
     for name in filter(str.isdigit, _names(Path("/proc"))):
@@ -65,11 +70,7 @@ def _is_dead(pid: int) -> bool:
 
 def _tracks(pid: int) -> bool:
     """Whether it is a tracker of multiprocessing or joblib: they stay for the life of their owner, then clean up."""
-    return "tracker" in _command(pid)
-
-
-def _command(pid: int) -> str:
-    return _read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+    return "tracker" in command(pid)
 
 
 def _read(pid: int, file: str) -> bytes:

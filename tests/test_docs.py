@@ -124,6 +124,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my" / "algorithm").mkdir()
     option = block_that("# my/algorithm", "docs/howto/own_algorithm.md")
     (folder / "my" / "algorithm" / "one_plus_one.yaml").write_text(option)
+    (folder / "my_loggers.py").write_text(block_that("# my_loggers.py", "docs/howto/loggers.md"))
     (folder / "walks.py").write_text(block_that("# walks.py", "docs/howto/own_task_family.md"))
     (folder / "my" / "task").mkdir()
     option = block_that("# my/task", "docs/howto/own_task_family.md")
@@ -275,12 +276,13 @@ def test_commands_of_a_page_run_in_its_order(page: str, server: None, home: Path
 
 
 def check(words: list[str], folder: Path, generations: str, run_dir: str) -> None:
-    """Run a command of a page, shortened; of a cluster or old Gym, check that the command line is accepted."""
+    """Run a command of a page, shortened; of a cluster, Slurm or old Gym, check that the command line is accepted."""
     if words[0] == "launch":
         launched = words[words.index("--") + 1 :]
         assert head_arguments.split(launched)
         words = [*launched, "cluster=socket"]
-    if words[0] == "train" and {"cluster=socket", "cluster=ray", "task=gym"}.intersection(words):
+    elsewhere = {"cluster=socket", "cluster=ray", "task=gym", "hydra/launcher=submitit_slurm"}
+    if words[0] == "train" and elsewhere.intersection(words):
         if not any(word.startswith("resume=") for word in words):
             words = [word for word in words if word != "-m" and "," not in word and "run_dir=" not in word] + [
                 "--cfg",

@@ -114,7 +114,7 @@ class ToServer(pyes.Logger):
         self._address = address
 
     def _ask(self, data: bytes | None = None) -> int:
-        with urllib.request.urlopen(self._address, data, timeout=5) as answer:
+        with urllib.request.urlopen(self._address, data, timeout=1) as answer:
             return int(answer.read())
 
     def held(self, sent: int, tried: int) -> int:

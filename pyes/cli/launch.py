@@ -56,5 +56,6 @@ def _launch_slurm(options: argparse.Namespace) -> None:
     from pyes.launch import slurm
 
     resources = slurm.Resources(options.nodes, options.time, options.partition, options.cpus, options.sbatch)
-    text = slurm.script(resources, options.training)
+    again = shlex.join(["pyes", *options.before, "--", "train"])
+    text = slurm.script(resources, options.training, again)
     print(text if options.dry_run else slurm.submit(text), end="" if options.dry_run else "\n")

@@ -1,4 +1,4 @@
-"""``pyes plot | table | diff | map | explore | report | video | export``: reports and exports of runs."""
+"""``pyes plot | table | diff | map | explore | report | log | video | export``: reports and exports of runs."""
 
 import argparse
 import contextlib
@@ -9,6 +9,7 @@ from pathlib import Path
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_output, add_run, count, port_or_any
 from pyes.cli.output import running_environments, tell
 from pyes.errors import missing
+from pyes.reports.loggers import OWN
 from pyes.system.text import counted
 
 _PORT = 8321  # of the explorer
@@ -26,6 +27,7 @@ def add_commands(add: Add) -> None:
         add("explore", _explore, "show runs in a browser: curves, and every individual, played again at a click")
     )
     _add_report(add("report", _report, "write curves, map, videos, tables and settings of runs as one HTML file"))
+    _add_log(add("log", _log, "send a run to a program that tracks experiments, or the rest of it"))
     _add_video(add("video", _video, "record the center policy of a run as a video"))
     _add_export(add("export", _export, "write the policy of a run for other programs"))
 
@@ -137,6 +139,19 @@ def _report(options: argparse.Namespace) -> None:
     with running_environments():
         report.write(options.run, options.output)
     print(options.output)
+
+
+def _add_log(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    names = (*OWN, "own")
+    text = f"{', '.join(OWN)}, or own: that of logger.factory"
+    parser.add_argument("--to", metavar="NAME", choices=names, required=True, help=text)
+
+
+def _log(options: argparse.Namespace) -> None:
+    from pyes.training import loggers
+
+    print(f"{counted(loggers.send(Path(options.run), options.to), 'row')} sent")
 
 
 def _add_video(parser: argparse.ArgumentParser) -> None:

@@ -8,12 +8,13 @@ import importlib.util
 import json
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +25,6 @@ from pyes.errors import ConfigError, missing
 from pyes.reports.loggers import OWN
 from pyes.reports.loggers.memory import Memory
 from pyes.run.directory import RunDirectory
-from pyes.system.lifetime import how_to_go_on
 from pyes.system.text import counted
 
 logger = logging.getLogger(__name__)
@@ -41,11 +41,18 @@ def check_installed(config: LoggerConfig) -> None:
     ConfigError
         It is not installed.
     """
-    for name, (_, library) in OWN.items():
-        if getattr(config, name) and importlib.util.find_spec(library) is None:
+    for name in _wanted(config):
+        _check(config, name)
+
+
+def _check(config: LoggerConfig, name: str) -> None:
+    if name in OWN:
+        library = OWN[name][1]
+        if importlib.util.find_spec(library) is None:
             raise missing(f"logger={name}", library, name, ModuleNotFoundError(f"No module named {library!r}"))
-    package = (config.factory or "").partition(":")[0]
-    if package and importlib.util.find_spec(package.partition(".")[0]) is None:
+        return
+    package = (config.factory or "").partition(":")[0].partition(".")[0]
+    if importlib.util.find_spec(package) is None:
         where = "is it in the current folder, installed or on PYTHONPATH?"
         raise ConfigError(f"logger.factory={config.factory} cannot be imported (there is no {package}); {where}")
 
@@ -70,7 +77,8 @@ class Loggers:
         self._feeds: list[_Feed] = []
 
     def __enter__(self) -> Self:
-        for order in _orders(self._config, self._directory.path):
+        for name in _wanted(self._config):
+            order = _order(self._config, self._directory.path, name)
             try:
                 self._feeds.append(_Feed(order, self._note))
             except OSError as error:
@@ -112,20 +120,54 @@ class Loggers:
         left = max(rows - Memory(path, feed.name).sent, 0)
         what = f"{left:,} of {counted(rows, 'row')} were not sent" if left else "policy and video were not sent"
         how = f"in the {self._config.wait:g} s (logger.wait) after its end" if feed.late else "because it failed"
-        text = f"logger {feed.name}: {what} {how}; {how_to_go_on(path)} sends the rest; see {feed.log}"
+        to = feed.name if feed.name in OWN else "own"
+        rest = f"pyes log {shlex.quote(str(path))} --to {to} sends the rest"
+        text = f"logger {feed.name}: {what} {how}; {rest}; see {feed.log}"
         logger.warning(text)
         self._note(text)
 
 
-def _orders(config: LoggerConfig, run: Path) -> Iterator[dict[str, Any]]:
-    """Yield the orders of the loggers that are wanted."""
+def send(run: Path, name: str) -> int:
+    """Send to a logger what it has not had of a run that has ended; return the number of rows.
+
+    Parameters
+    ----------
+    run : Path
+        The run directory.
+    name : str
+        A key of `OWN`, or "own" for that of ``logger.factory``.
+
+    Raises
+    ------
+    RunDirectoryError
+        There is no run.
+    ConfigError
+        The logger's library is not installed, or the run has no logger of one's own.
+    PyesError
+        The logger failed.
+    """
+    config = RunDirectory(run).read_config().logger
+    if name == "own" and config.factory is None:
+        raise ConfigError(f"{run} has no logger.factory; name one of {', '.join(OWN)}")
+    _check(config, name)
+    from pyes.reports.loggers import companion
+
+    (run / "loggers").mkdir(exist_ok=True)
+    return companion.send(_order(config, run, name))
+
+
+def _wanted(config: LoggerConfig) -> list[str]:
+    """Return the keys of `OWN` that are on, and "own" for a logger of the user's."""
+    return [name for name in OWN if getattr(config, name)] + (["own"] if config.factory else [])
+
+
+def _order(config: LoggerConfig, run: Path, name: str) -> dict[str, Any]:
+    """Return what the process of a logger is told."""
     common = {"run": str(run), "project": config.project, "video": config.video, "wait": config.wait}
-    for name, (factory, _) in OWN.items():
-        if getattr(config, name):
-            yield {"name": name, "factory": factory, "kwargs": {}, **common}
-    if config.factory is not None:
-        name = config.factory.rpartition(":")[2]
-        yield {"name": name, "factory": config.factory, "kwargs": config.kwargs, **common}
+    if name in OWN:
+        return {"name": name, "factory": OWN[name][0], "kwargs": {}, **common}
+    assert config.factory is not None
+    return {"name": config.factory.rpartition(":")[2], "factory": config.factory, "kwargs": config.kwargs, **common}
 
 
 class _Feed:

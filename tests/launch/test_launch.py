@@ -1,4 +1,4 @@
-"""Launches: hosts over a real sshd on the loopback interface, Slurm's script run under stand-ins for its programs."""
+"""Launches over SSH, on hosts of a real sshd on the loopback interface; what all launches have in common."""
 
 import configparser
 import contextlib
@@ -22,8 +22,8 @@ import yaml
 from heads import count_of, until
 
 from pyes import cli
-from pyes.errors import ClusterError, ConfigError
-from pyes.launch import head_arguments, hosts, slurm
+from pyes.errors import ConfigError
+from pyes.launch import head_arguments, hosts
 from pyes.system.addresses import Address
 
 ROOT = Path(__file__).parents[2]
@@ -282,91 +282,14 @@ def test_launch_ssh_without_any_host_ends_at_once(sshd: Hosts, tmp_path: Path):
         assert stderr.splitlines()[-1].startswith("pyes: error: no host is left to evaluate members")
 
 
-# Slurm
-
-SRUN = """#!/bin/bash
-# A stand-in for srun: two tasks on this machine.
-while [[ $1 == -* ]]; do shift; done
-trap 'kill $(jobs -p)' TERM
-"$@" --workers 1 &
-"$@" --workers 1 &
-wait
-wait
-"""
-
-
-def test_slurm_script_is_one_that_bash_takes_and_asks_for_what_it_should(tmp_path: Path):
-    resources = slurm.Resources(4, "12:00:00", "long", 8, ["--mem=8G"])
-    text = slurm.script(resources, ["train", "-m", "seed=1,2", "run_dir=it's $HOME"])
-    path = tmp_path / "job.sh"
-    path.write_text(text)
-    subprocess.run(["bash", "-n", str(path)], check=True)
-    expected = {"--nodes=4", "--time=12:00:00", "--partition=long", "--cpus-per-task=8", "--mem=8G"}
-    assert expected <= {line.removeprefix("#SBATCH ") for line in text.splitlines()}
-    assert "--exclusive" in slurm.script(slurm.Resources(), ["train"])
-    with pytest.raises(ConfigError, match="--sbatch: got"):
-        slurm.script(slurm.Resources(more=["--x\nrm"]), ["train"])
-
-
-def test_slurm_submit_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match="cannot start sbatch"):
-        slurm.submit("")
-    write_program(tmp_path / "sbatch", "#!/bin/sh\necho no such partition >&2\nexit 1\n")
-    with pytest.raises(ClusterError, match="sbatch refuses the job: no such partition"):
-        slurm.submit("")
-
-
-def run_job(folder: Path, srun: str) -> "subprocess.CompletedProcess[str]":
-    """Submit a job to a stand-in for Slurm, and run it; return how it ended."""
-    write_program(folder / "bin" / "srun", srun)
-    write_program(folder / "bin" / "sbatch", "#!/bin/sh\ncat > job.sh\necho Submitted batch job 7\n")
-    job = str(free_port(20000, 29999) - 20000)  # the port follows from it
-    variables = {
-        **os.environ,
-        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        "SLURM_JOB_ID": job,
-        "SLURMD_NODENAME": "127.0.0.1",
-    }
-
-    def run(*command: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            command, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=DEADLINE
-        )
-
-    arguments = ("launch", "slurm", "--nodes", "2", "--", "train", *TINY, "run_dir=run")
-    done = run(sys.executable, "-m", "pyes", *arguments)
-    assert (done.returncode, done.stdout) == (0, "Submitted batch job 7\n"), done.stderr
-    done = run("bash", "job.sh")
-    assert not (folder / f"pyes-{job}").exists()  # the keys
-    return done
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="Slurm runs on Linux")
-def test_slurm_job_trains_with_its_nodes_and_cleans_up(tmp_path: Path):
-    done = run_job(tmp_path, SRUN)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{tmp_path / 'run'}\n"
-    assert (tmp_path / "run" / "policy.safetensors").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="Slurm runs on Linux")
-def test_slurm_job_that_has_lost_its_nodes_lets_the_head_save_and_end(tmp_path: Path):
-    """The head waits for nodes: a signal that cannot be caught would leave its last moments unwritten."""
-    done = run_job(tmp_path, "#!/bin/sh\nwhile [ ! -s run/journal.bin ]; do sleep 0.1; done\n")
-    assert "no node is left: the run ends here" in done.stderr
-    assert done.returncode == 130, done.stderr
-    assert f"go on with: pyes train resume={tmp_path / 'run'}" in done.stderr
-    assert "Traceback" not in done.stderr
+# Any launch
 
 
 def test_what_follows_a_launch_is_passed_on_as_it_is(capsys: pytest.CaptureFixture[str]):
     """Also --debug, which otherwise is of pyes itself, wherever it stands."""
     assert cli.main(["launch", "slurm", "--dry-run", "--", "train", "seed=1", "--debug"]) == 0
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if " train " in line)
-    assert line.endswith(" seed=1 --debug &")
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("training=(cluster"))
+    assert line.endswith(" seed=1 --debug)")
     assert cli.main(["--debug", "launch", "slurm", "--dry-run", "--", "evaluate"]) == 2
     said = capsys.readouterr().err
     assert "Traceback" in said

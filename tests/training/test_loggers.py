@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,13 +12,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import leftovers
 import pytest
 from heads import merge
 
 import pyes
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, PyesError
 from pyes.reports.loggers.memory import Memory
 from pyes.run.metrics import read_rows
+from pyes.training import loggers
 
 TINY = {
     "task": {"env_id": "CartPole-v1", "max_timesteps": 30},
@@ -68,17 +71,9 @@ def is_same(run: Path, plain: Path) -> bool:
     return all((run / name).read_bytes() == (plain / name).read_bytes() for name in files)
 
 
-def processes() -> set[str]:
-    """Return the companions on this machine that a test has started."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (path / "cmdline").read_bytes()
-            if b"loggers.companion" in command and b"PYTEST_CURRENT_TEST=" in (path / "environ").read_bytes():
-                found.add(path.name)
-        except OSError:
-            continue
-    return found
+def processes() -> list[int]:
+    """Return the processes that the present test has started, in whatever group."""
+    return leftovers.with_variable(f"PYTEST_CURRENT_TEST={os.environ['PYTEST_CURRENT_TEST']}")
 
 
 def test_a_run_without_loggers_starts_no_process_and_leaves_no_trace(plain: Path):
@@ -149,7 +144,7 @@ def test_what_a_slow_logger_did_not_send_is_sent_by_the_next_part(plain: Path, t
     train(run, "Slow", generations=60, logger={"wait": 1.0})
     (line,) = lines(run)
     assert "of 60 rows were not sent in the 1 s (logger.wait)" in line
-    assert f"pyes train resume={run} sends the rest" in line
+    assert f"pyes log {run} --to own sends the rest" in line
     train(run, resume=str(run), logger={"wait": 30.0})
     sent = generations(run)
     assert len(sent) == len(set(sent))  # the process was killed within a call: of its rows nobody knows
@@ -239,7 +234,7 @@ def test_a_server_that_dies_in_mid_run_costs_one_line_and_gets_every_row_once_la
     rows = len(read_rows(run / "metrics.csv"))
     failed, left = lines(run)
     assert failed.endswith("; tried again now and then, the rows are in metrics.csv")
-    assert f" of {rows:,} rows were not sent because it failed; " in left
+    assert f" of {rows:,} rows were not sent " in left
     assert 0 < len(server.rows) < rows
     again = Server(server.port)
     again.rows = server.rows
@@ -247,6 +242,20 @@ def test_a_server_that_dies_in_mid_run_costs_one_line_and_gets_every_row_once_la
     again.die()
     assert again.rows == list(range(rows))
     assert len(lines(run)) == 2
+
+
+@pytest.mark.slow
+def test_a_run_that_has_ended_is_sent_later(plain: Path, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(plain, run)
+    with pytest.raises(ConfigError, match=r"has no logger\.factory; name one of tensorboard, wandb"):
+        loggers.send(run, "own")
+    assert [loggers.send(run, "tensorboard"), loggers.send(run, "tensorboard")] == [6, 0]
+    assert list((run / "tensorboard").iterdir())
+    train(tmp_path / "failed", "RaisesAtStart")
+    with pytest.raises(PyesError, match=r"^logger RaisesAtStart: ConnectionRefusedError: nobody is at home"):
+        loggers.send(tmp_path / "failed", "own")
+    assert is_same(run, plain)
 
 
 def test_a_logger_without_its_library_is_refused_before_anything_is_written(

@@ -150,10 +150,9 @@ class Explorer:
     async def _policy(self, request: Request) -> Response:
         path, generation, member = self._individual(request)
         data = await _answer(self._play, player.policy, path, generation, member, self._folder)
-        name = f"{path.name}-generation-{generation}-member-{member}.zip"
-        return Response(
-            data, media_type="application/zip", headers={"Content-Disposition": f'attachment; filename="{name}"'}
-        )
+        name = f"generation-{generation}-member-{member}.zip"  # not the run's: a header takes few characters
+        headers = {"Content-Disposition": f"attachment; filename={name}"}
+        return Response(data, media_type="application/zip", headers=headers)
 
     def _film(self, request: Request) -> Path:
         values = request.path_params

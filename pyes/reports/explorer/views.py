@@ -91,27 +91,23 @@ def curves(paths: Sequence[Path], x: XAxis) -> dict[str, Any]:
 
 
 def _group(label: str, members: Sequence[Run], x: XAxis) -> dict[str, Any]:
+    """Return the line of each run and, where there are several that overlap, their mean and range."""
     lines = [run.curve(x) for run in members]
-    aligned = aggregates.align(lines, [run.ended for run in members]) if len(lines) > 1 else None
-    drawn = {
+    drawn: dict[str, Any] = {
         "label": label,
         "evaluated": all(bool(run.evaluations) for run in members),
         "runs": [
-            {"name": run.path.name, "x": _values(x_), "y": _values(y)}
-            for run, (x_, y) in zip(members, lines, strict=True)
+            {"name": run.path.name, "x": _values(at), "y": _values(y)}
+            for run, (at, y) in zip(members, lines, strict=True)
         ],
     }
+    aligned = aggregates.align(lines, [run.ended for run in members]) if len(lines) > 1 else None
     if aligned is not None:
         grid, values = aligned
         band = aggregates.summarise(values, "range")
-        drawn["band"] = {
-            name: _values(each) for name, each in zip(("x", "line", "low", "high"), (grid, *_parts(band)), strict=True)
-        }
+        parts = {"x": grid, "line": band.line, "low": band.low, "high": band.high}
+        drawn["band"] = {name: _values(each) for name, each in parts.items()}
     return drawn
-
-
-def _parts(band: aggregates.Band) -> tuple[Any, Any, Any]:
-    return band.line, band.low, band.high
 
 
 def details(path: Path, others: Sequence[Path]) -> dict[str, Any]:

@@ -8,11 +8,11 @@ run is killed, this process sends what is left and ends, too.
 """
 
 import json
+import logging
 import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +25,9 @@ from pyes.reports.loggers.memory import Memory
 from pyes.run.metrics import COLUMNS
 from pyes.system import locks, lookup
 from pyes.system.text import reason
+from pyes.system.user_code import is_ctrl_c
+
+_log = logging.getLogger(__name__)
 
 _NICE = 10  # the workers go first
 _POLL = 0.5  # seconds between two looks at the file
@@ -32,6 +35,7 @@ _ROWS = 40  # in a call
 _RETRY = (2.0, 60.0)  # seconds after a first failure, and at most
 _LONGEST = 240  # letters of an error
 _FILMING = 0.7  # of the time after the end of the run, after which there is no video
+_LAST_TRIES = 2  # after the end of the run
 _ALONE = 30.0  # seconds that it goes on after a run that was killed
 
 
@@ -65,6 +69,7 @@ class Companion:
 
     def go(self) -> bool:
         """Send rows until the run has ended; return whether everything was sent."""
+        tries = _LAST_TRIES
         while True:
             last = self.ended.is_set()  # asked before the rows are read, of which there are no more then
             try:
@@ -73,8 +78,11 @@ class Companion:
                     self._finish()
                     return True
             except BaseException as error:  # of the logger, which may raise anything
+                if is_ctrl_c(error):
+                    raise
                 self._fail(error)
-                if last:
+                tries -= last
+                if not tries:
                     return False
                 self.ended.wait(min(_RETRY[0] * 2 ** min(self._failures, 9), _RETRY[1]))
             else:
@@ -121,7 +129,7 @@ class Companion:
 
     def _fail(self, error: BaseException) -> None:
         """Tell the user, once; the next attempt has a new logger, and begins with the first row that is not sent."""
-        traceback.print_exception(error)
+        _log.warning("%s", self._order["name"], exc_info=error)
         self._logger = None
         self._failures += 1
         self._memory.tried = self._memory.sent  # it has said that it did not send them
@@ -187,6 +195,26 @@ def _listen(companion: Companion) -> None:
     os._exit(1)
 
 
+def send(order: dict[str, Any]) -> int:
+    """Send in this process what a logger has not had of a run that has ended; return the number of rows.
+
+    Raises
+    ------
+    PyesError
+        The logger failed, or another process sends to it.
+    """
+    said: list[str] = []
+    run, name = Path(order["run"]), order["name"]
+    companion = Companion({**order, "wait": _ALONE}, lambda text, warning: said.append(text))
+    companion.ending = "finished"
+    companion.end()
+    with _locked(run / "loggers" / f"{name}.lock"):
+        before = Memory(run, name).sent
+        if not companion.go():
+            raise PyesError(f"logger {name}: {said[-1].partition('; tried again')[0]}")
+        return Memory(run, name).sent - before
+
+
 def main() -> None:
     """Feed the logger of the order on standard input."""
     if hasattr(os, "nice"):
@@ -198,6 +226,7 @@ def main() -> None:
         with suppress(OSError):  # the run has been killed
             print(json.dumps([text, warning]), file=answers, flush=True)
 
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     order = json.loads(sys.stdin.readline())
     companion = Companion(order, say)
     threading.Thread(target=_listen, args=[companion], daemon=True).start()

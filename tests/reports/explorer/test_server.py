@@ -100,6 +100,7 @@ def test_another_run_is_placed_in_the_same_plane(explorer):
     assert own["x"].tolist() != same["x"].tolist()
 
 
+@pytest.mark.slow
 def test_a_run_with_other_parameters_has_a_plane_of_its_own(runs, tmp_path):
     run = tmp_path / "mlp"
     network = {"name": "mlp", "hidden": [4]}
@@ -127,6 +128,7 @@ def test_an_individual_is_played_again_with_the_return_of_the_run(explorer, runs
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_a_run_in_progress_grows_on_the_page(runs, tmp_path):
     run = tmp_path / "run"
     pyes.train({**SETTINGS, "generations": 2, "run_dir": str(run)}, display=False)
@@ -204,6 +206,7 @@ def test_a_port_in_use_is_one_line(runs, capfd):
     )
 
 
+@pytest.mark.slow
 def test_damaged_and_vanished_runs_are_said_on_the_page(runs, tmp_path):
     for name in ("damaged", "vanished", "torn"):
         shutil.copytree(runs / "seed-1", tmp_path / name)
@@ -245,6 +248,7 @@ def test_an_environment_that_crashes_or_hangs_costs_one_answer(tmp_path):
     assert said["why"]
 
 
+@pytest.mark.slow
 def test_the_end_leaves_nothing(runs, tmp_path):
     with Explorer(runs, TMPDIR=str(tmp_path)) as explorer:
         assert explorer.get("api/runs/0/0/0")[0] == 200
