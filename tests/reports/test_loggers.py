@@ -1,11 +1,13 @@
 """Loggers by themselves, without the process in which they live."""
 
+import io
 import sys
 from pathlib import Path
 
 import pytest
 from samples import row
 
+from pyes.reports.loggers import companion
 from pyes.reports.loggers.base import LoggedRun
 from pyes.reports.loggers.companion import _Rows
 from pyes.reports.loggers.memory import Memory
@@ -53,6 +55,19 @@ def test_rows_are_whole_and_come_once_while_the_file_grows(tmp_path: Path):
     assert "eval_return_mean" not in first[0]
     assert second[0]["eval_return_mean"] == 2.5
     assert "theta_hash" not in first[0]
+
+
+def test_a_companion_outlives_a_killed_run_for_a_while_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """And gives way to a longer wait of a run that lives."""
+    slept: list[float] = []
+    monkeypatch.setattr(companion.sys, "stdin", io.StringIO("finished\n"))
+    monkeypatch.setattr(companion.time, "sleep", slept.append)
+    monkeypatch.setattr(companion.os, "_exit", slept.append)
+    fed = companion.Companion({"run": str(tmp_path), "name": "any"}, lambda text, warning: None)
+    companion._listen(fed, wait=200.0)
+    assert fed.ended.is_set()
+    assert fed.ending == "finished"
+    assert slept == [companion._ALONE + 200.0, 1]
 
 
 def test_memory_that_is_damaged_is_as_none(tmp_path: Path):

@@ -36,7 +36,7 @@ _RETRY = (2.0, 60.0)  # seconds after a first failure, and at most
 _LONGEST = 240  # letters of an error
 _FILMING = 0.7  # of the time after the end of the run, after which there is no video
 _LAST_TRIES = 2  # after the end of the run
-_ALONE = 30.0  # seconds that it goes on after a run that was killed
+_ALONE = 30.0  # seconds that it goes on after a run that was killed, in addition to `logger.wait`
 
 
 class Companion:
@@ -186,12 +186,12 @@ def _locked(path: Path) -> Iterator[None]:
             time.sleep(_POLL)
 
 
-def _listen(companion: Companion) -> None:
+def _listen(companion: Companion, wait: float) -> None:
     """Wait for the end of the run, and see that this process ends soon after it, whatever the logger does."""
     for line in sys.stdin:
         companion.ending = line.strip()
     companion.end()
-    time.sleep(_ALONE)
+    time.sleep(_ALONE + wait)  # the run itself ends this process sooner, if it has not been killed
     os._exit(1)
 
 
@@ -229,7 +229,7 @@ def main() -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     order = json.loads(sys.stdin.readline())
     companion = Companion(order, say)
-    threading.Thread(target=_listen, args=[companion], daemon=True).start()
+    threading.Thread(target=_listen, args=[companion, order["wait"]], daemon=True).start()
     with _locked(Path(order["run"]) / "loggers" / f"{order['name']}.lock"):
         done = companion.go()
         sys.stderr.flush()
