@@ -252,10 +252,18 @@ def test_a_run_that_has_ended_is_sent_later(plain: Path, tmp_path: Path):
         loggers.send(run, "own")
     assert [loggers.send(run, "tensorboard"), loggers.send(run, "tensorboard")] == [6, 0]
     assert list((run / "tensorboard").iterdir())
-    train(tmp_path / "failed", "RaisesAtStart")
-    with pytest.raises(PyesError, match=r"^logger RaisesAtStart: ConnectionRefusedError: nobody is at home"):
-        loggers.send(tmp_path / "failed", "own")
     assert is_same(run, plain)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factory", ["RaisesAtStart", "Raises"])
+def test_rows_that_a_logger_refused_are_not_taken_as_sent(factory: str, tmp_path: Path):
+    run = tmp_path / "run"
+    train(run, factory)
+    for _ in range(2):
+        with pytest.raises(PyesError, match=rf"^logger {factory}: "):
+            loggers.send(run, "own")
+    assert (Memory(run, factory).sent, Memory(run, factory).tried) == (0, 0)
 
 
 def test_a_logger_without_its_library_is_refused_before_anything_is_written(

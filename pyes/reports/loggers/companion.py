@@ -133,6 +133,8 @@ class Companion:
         self._logger = None
         self._failures += 1
         self._memory.tried = self._memory.sent  # it has said that it did not send them
+        with suppress(PyesError):  # on a full disk, perhaps
+            self._memory.save()
         if not self._said:
             self._said = True
             text = reason(error)
