@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-slurm test-learning soak test-c test-arm64 lint types check bench peers site wheel clean
+.PHONY: help demo test test-slow test-slurm test-learning test-loggers soak test-c test-arm64 lint types check bench peers site wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,13 +39,17 @@ peers: $(PEERS)/.installed ## train with pyes, Stable-Baselines3 and EvoTorch si
 PYTEST := $(BIN)/pytest -n 4 --dist worksteal
 
 test: $(VENV)/.installed-dev ## run the quick tests, which touch every part (about two minutes on two cores)
-	$(PYTEST) -m "not slow and not learning and not soak and not slurm" $(ARGS)
+	$(PYTEST) -m "not slow and not learning and not soak and not slurm and not loggers" $(ARGS)
 
 test-slow: $(VENV)/.installed-dev ## run the others: long faults, every simulator, many seeds
-	$(PYTEST) -m "slow and not learning and not soak" $(ARGS)
+	$(PYTEST) -m "slow and not learning and not soak and not loggers" $(ARGS)
 
 test-learning: $(VENV)/.installed-dev ## train on real tasks until policies are good (minutes)
 	$(BIN)/pytest -m learning $(ARGS)
+
+test-loggers: $(VENV)/.installed-dev ## log to W&B, MLflow and trackio themselves, which it installs (370 MB, minutes)
+	$(install) wandb mlflow trackio
+	$(BIN)/pytest -m loggers $(ARGS)
 
 test-slurm: $(VENV)/.installed-dev ## run jobs on a Slurm that the tests start (needs slurm-wlm and munge; a minute or two)
 	$(BIN)/pytest -m slurm $(ARGS)

@@ -8,6 +8,7 @@
     pyes.maximize(function, theta, ...)        any black-box function
     pyes.OpenAIES(theta, ...)                  ask / tell; so every other algorithm: pyes.ARS, pyes.CMAES ...
     pyes.Algorithm, pyes.AlgorithmConfig       for an algorithm of your own; its members are a pyes.Population
+    pyes.Logger                                for a logger of your own
     pyes.include_dir() -> str                  where the header of environments in C is
     pyes.native                                environments in Python that Numba compiles
     pyes.NoiseTable(entries, seed, dtype)      the shared noise table
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyes.config.algorithm import AlgorithmConfig as AlgorithmConfig
     from pyes.networks import Policy as Policy
     from pyes.numerics.noise import NoiseTable as NoiseTable
+    from pyes.reports.loggers.base import Logger as Logger
     from pyes.reports.plots import plot as plot
     from pyes.reports.replay import load as load
     from pyes.reports.replay import make_env as make_env
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Algorithm": "pyes.algorithms.base",
     "AlgorithmConfig": "pyes.config.algorithm",
+    "Logger": "pyes.reports.loggers.base",
     "Maximum": "pyes.blackbox",
     "NoiseTable": "pyes.numerics.noise",
     "Policy": "pyes.networks",

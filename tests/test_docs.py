@@ -124,6 +124,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my" / "algorithm").mkdir()
     option = block_that("# my/algorithm", "docs/howto/own_algorithm.md")
     (folder / "my" / "algorithm" / "one_plus_one.yaml").write_text(option)
+    (folder / "my_loggers.py").write_text(block_that("# my_loggers.py", "docs/howto/loggers.md"))
     (folder / "walks.py").write_text(block_that("# walks.py", "docs/howto/own_task_family.md"))
     (folder / "my" / "task").mkdir()
     option = block_that("# my/task", "docs/howto/own_task_family.md")

@@ -37,8 +37,9 @@ EXTRAS = {
     "tensorboard",
     "wandb",
     "mlflow",
-    "explore",
+    "trackio",
     "metrics",
+    "explore",
     "tune",
     "video",
     "onnx",
@@ -193,8 +194,8 @@ def test_wheel_needs_neither_torch_nor_a_simulator(metadata: Message):
 def test_dev_has_every_extra_that_tests_use(metadata: Message):
     (dev,) = (each for each in metadata.get_all("Requires-Dist", []) if re.match(r"pyes-rl\[.*extra == .dev.", each))
     named = set(re.search(r"\[(.*?)\]", dev)[1].split(","))
-    # The tests of gym make an environment of their own; trackers beyond this machine are tried by hand.
-    assert named == EXTRAS - {"dev", "all", "gym", "wandb", "mlflow"}
+    # The tests of gym make an environment of their own; those of the loggers are run by `make test-loggers`.
+    assert named == EXTRAS - {"dev", "all", "gym", "wandb", "mlflow", "trackio"}
 
 
 def test_description_has_the_readmes_links_and_images_for_any_site(metadata: Message):

@@ -112,11 +112,12 @@ def test_torch_is_imported_at_the_top_of_one_sub_package():
 #: What tells the wall clock, which may jump; `time` names are of that module, the others of datetime's classes.
 WALL_CLOCK = {"time": {"time", "time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime", "clock_gettime"}}
 OF_DATETIME = {"now", "utcnow", "today", "fromtimestamp"}
-#: Where people are told the time: the lines of a node, a new run's directory, events of trackers, Prometheus.
+#: Where people are told the time: the lines of a node, a new run's directory, what loggers send, Prometheus.
 TELLS_THE_TIME = {
     "remote/agent.py": ["time.strftime"],
     "config/run.py": ["time.strftime"],
-    "reports/trackers.py": ["time.time", "time.time"],
+    "reports/loggers/mlflow.py": ["time.time"],
+    "reports/loggers/tensorboard.py": ["time.time"],
     "training/exporter.py": ["time.time"],
 }
 

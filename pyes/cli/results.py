@@ -9,6 +9,7 @@ from pathlib import Path
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_output, add_run, count, port_or_any
 from pyes.cli.output import running_environments, tell
 from pyes.errors import missing
+from pyes.reports.loggers import OWN
 from pyes.system.text import counted
 
 _PORT = 8321  # of the explorer
@@ -142,18 +143,15 @@ def _report(options: argparse.Namespace) -> None:
 
 def _add_log(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
-    text = "tensorboard, wandb, mlflow, or own: the tracker of logger.factory"
-    parser.add_argument(
-        "--to", metavar="NAME", choices=("tensorboard", "wandb", "mlflow", "own"), required=True, help=text
-    )
-    parser.add_argument("--tied", action="store_true", help="follow the run until standard input is closed")
+    names = (*OWN, "own")
+    text = f"{', '.join(OWN)}, or own: that of logger.factory"
+    parser.add_argument("--to", metavar="NAME", choices=names, required=True, help=text)
 
 
 def _log(options: argparse.Namespace) -> None:
-    from pyes.reports import trackers
+    from pyes.training import loggers
 
-    waiting = trackers.standard_input_is_open if options.tied else lambda: False
-    print(f"{counted(trackers.send(options.run, options.to, waiting=waiting), 'row')} sent")
+    print(f"{counted(loggers.send(Path(options.run), options.to), 'row')} sent")
 
 
 def _add_video(parser: argparse.ArgumentParser) -> None:

@@ -14,12 +14,14 @@ from pyes.config.algorithm import AlgorithmConfig, OptimizerConfig, algorithm_co
 from pyes.config.cluster import ClusterConfig
 from pyes.config.network import NetworkConfig, default_network
 from pyes.config.section import (
+    JSON_MAPPING,
     AtLeastOne,
     NotNegative,
     Positive,
     Section,
     Seed,
     Share,
+    is_json,
     merged,
     parse,
     refusal,
@@ -41,14 +43,29 @@ class NoiseConfig(Section):
 
 @dataclass(frozen=True)
 class LoggerConfig(Section):
-    """Where metrics go in addition to metrics.csv."""
+    """Where curves, settings, policy and video go in addition to the run directory."""
 
     PATH = "logger"
 
-    names: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
-    #: PACKAGE:CLASS of a tracker of one's own; see `pyes.reports.trackers.Tracker`.
-    factory: str = ""
-    project: str = "pyes"  # what trackers file runs under
+    tensorboard: bool = False
+    wandb: bool = False
+    mlflow: bool = False
+    trackio: bool = False
+    factory: str | None = None  # PACKAGE:CLASS of a logger of the user's own ...
+    kwargs: dict[str, Any] = field(default_factory=dict)  # ... and its arguments
+    project: str = "pyes"  # in wandb, mlflow and trackio
+    video: bool = True  # at the end, of an episode of the center
+    wait: Annotated[float, NotNegative] = 10.0  # seconds for loggers at the end of the run, at most
+
+    def check(self) -> None:
+        """Reject a factory that names no class, and arguments without one or that JSON cannot store."""
+        package, _, name = (self.factory or "").partition(":")
+        if self.factory is not None and not (package and name.isidentifier()):
+            raise refusal("logger.factory", self.factory, "PACKAGE:CLASS, for example 'my_loggers:Journal'")
+        if self.kwargs and self.factory is None:
+            raise refusal("logger.kwargs", self.kwargs, "{} without logger.factory")
+        if not is_json(self.kwargs):
+            raise refusal("logger.kwargs", self.kwargs, JSON_MAPPING)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,6 @@ class RunDirectory:
         self.snapshots = self.path / "snapshots"
         self.best = self.path / "best.safetensors"
         self.learning_curve = self.path / "learning_curve.png"
-        self.tensorboard = self.path / "tensorboard"
 
     @contextmanager
     def locked(self) -> Iterator[None]:

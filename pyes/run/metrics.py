@@ -1,4 +1,4 @@
-"""Metrics of a run: one row per generation in ``metrics.csv`` (and TensorBoard), one per node in ``nodes.csv``."""
+"""Metrics of a run: one row per generation in ``metrics.csv``, one per node in ``nodes.csv``."""
 
 import csv
 import io

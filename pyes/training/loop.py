@@ -86,6 +86,7 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True, rema
         steps.rebuild_state()
         steps.start_workers()
         steps.record_start()
+        steps.start_loggers()
         run = steps.run()
         if remark:
             run.display.note(remark)
@@ -213,7 +214,6 @@ class _Loop:
             run.best = self._state.policy()
         run.display.show(row, nodes, self._cluster.remarks())
         run.exporter.publish(row, nodes, self._cluster.workers, self._cluster.lost)
-        run.loggers.check()
         every = self._config.snapshot.every
         if every and self._state.generation % every == 0:
             ending.try_to_save(run)

@@ -31,7 +31,7 @@ from pyes.system.text import counted
 from pyes.training import resume
 from pyes.training.display import Display
 from pyes.training.exporter import Exporter
-from pyes.training.loggers import Loggers
+from pyes.training.loggers import Loggers, check_installed
 from pyes.training.rows import recorded, row_of, settings_in_use
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,6 @@ class Run:
     nodes : NodesWriter
     display : Display
     exporter : Exporter
-    loggers : Loggers
     interrupt : Interrupt
         Whether the user wants the run to end.
     pending : MetricsRow or None
@@ -72,7 +71,6 @@ class Run:
     nodes: NodesWriter
     display: Display
     exporter: Exporter
-    loggers: Loggers
     interrupt: Interrupt
     pending: MetricsRow | None
     initial: tuple[float, float] | None
@@ -106,6 +104,7 @@ class Preparation:
 
     def claim_directory(self) -> None:
         """Lock the run directory; create it, or check that there is a run to resume."""
+        check_installed(self._config.logger)
         resumed = self._config.resume is not None
         if resumed:
             self._directory.check_begun()
@@ -195,6 +194,11 @@ class Preparation:
         best = self._metrics.best_evaluation
         self._display.begin(self._metrics.seconds, None if best is None else best[1])
 
+    def start_loggers(self) -> None:
+        """Start the processes that send what the run writes."""
+        loggers = Loggers(self._config.logger, self._directory, self._display.note, lambda: self._metrics.generation)
+        self._stack.enter_context(loggers)
+
     def _set_unusable_aside(self) -> None:
         """Keep a ``config.json`` that cannot be used under another name, and say what replaces it."""
         if self._unusable is None or not self._directory.config.exists():
@@ -206,7 +210,6 @@ class Preparation:
 
     def run(self) -> Run:
         """Return the prepared run."""
-        loggers = self._stack.enter_context(Loggers(self._directory.path, self._config.logger))
         return Run(
             self._config,
             self._directory,
@@ -217,7 +220,6 @@ class Preparation:
             self._nodes,
             self._display,
             self._exporter,
-            loggers,
             self._interrupt,
             self._pending,
             evaluations.initial(self._recording),

@@ -93,10 +93,16 @@ def test_every_task_is_the_same_in_python_and_on_the_command_line():
 )
 def test_every_option_is_the_same_in_python_and_on_the_command_line(group: str):
     for name in set(options(group)) - {"plugin", "torch"}:
-        key = {"noise": "dtype", "logger": "names"}.get(group, "name")
-        value = [name][name == "none" :] if group == "logger" else name
+        key, value = ("dtype" if group == "noise" else "name"), name
+        if group == "logger":
+            key, value = ("tensorboard", False) if name == "none" else (name, True)
         needs = {"task": {"behaviour": "final_observation"}} if f"algorithm={name}" in NEEDS else {}
         assert config(f"{group}={name}") == from_mapping({group: {key: value}, "run_dir": "x", **needs}), name
+
+
+def test_several_loggers_are_one_choice():
+    both = {"logger": {"tensorboard": True, "wandb": True}, "run_dir": "x"}
+    assert config("logger=[tensorboard,wandb]") == from_mapping(both)
 
 
 def test_every_algorithm_of_conf_lists_all_of_its_keys():

@@ -27,7 +27,7 @@ from pyes.system.lookup import version
 
 RUN = [
     *("task=cart_pole", "algorithm.population_size=8", "noise.entries=100000", "evaluation.every=0"),
-    *("snapshot.every=0", "logger.names=[]", "task.max_timesteps=50"),
+    *("snapshot.every=0", "task.max_timesteps=50"),
 ]
 SENDERS = [random_bytes, mutated, structured]
 
