@@ -1,4 +1,4 @@
-"""Draw ``docs/results.md``, ``docs/results.png`` and ``docs/policies.png`` from the folders of ``results/``.
+"""Draw ``docs/results.md`` and ``docs/results.png`` from the folders of ``results/``.
 
     python tools/make_results.py [RESULTS] [DOCS]
 
@@ -18,11 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import yaml
-from numpy.typing import NDArray
 
-import pyes
 from pyes.reports import figures
 
 if TYPE_CHECKING:
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 COLUMNS = 4  # of the figure
-SHOWN, FRAMES = ("lunar_lander", "cart_pole_swing_up", "acrobot"), 6  # in the picture of policies
 PANEL = 1.9  # inches
 INTRODUCTION = """\
 # Results
@@ -78,8 +74,6 @@ def main() -> None:
     (docs / "results.md").write_text(page(found, published), encoding="utf-8")
     lines = math.ceil(len(found) / COLUMNS)
     figures.write(docs / "results.png", partial(draw, found), COLUMNS * PANEL * 1.25, lines * PANEL + 0.3)
-    strips = {name: frames(results / name) for name in SHOWN}
-    figures.write(docs / "policies.png", partial(draw_policies, strips), FRAMES * 1.35, len(SHOWN) * 1.15)
 
 
 def read(folder: Path) -> Result:
@@ -188,30 +182,6 @@ def draw_one(axes: "Axes", result: Result) -> None:
             axes.plot(*end, "o", color="#d55e00", markersize=3, clip_on=False)
     axes.set_title(result.recipe, fontsize=8, pad=4)
     axes.tick_params(labelsize=7)
-
-
-def frames(folder: Path) -> list[NDArray[np.uint8]]:
-    """Return frames of an episode of a policy, at equal intervals."""
-    policy, env = pyes.load(folder), pyes.make_env(folder, "rgb_array")
-    observation, _ = env.reset(seed=0)
-    policy.reset()
-    seen, ended = [env.render()], False
-    while not ended:
-        observation, _, terminated, truncated, _ = env.step(policy(observation))
-        ended = terminated or truncated
-        seen.append(env.render())
-    env.close()
-    return [seen[round(index)] for index in np.linspace(0, len(seen) - 1, FRAMES)]
-
-
-def draw_policies(strips: dict[str, list[NDArray[np.uint8]]], figure: "Figure") -> None:
-    """Draw the frames of each policy in a row."""
-    panels = figure.subplots(len(strips), FRAMES, squeeze=False)
-    for row, (name, strip) in zip(panels, strips.items(), strict=True):
-        for axes, frame in zip(row, strip, strict=True):
-            axes.imshow(frame)
-            axes.set_axis_off()
-        row[0].set_title(name, fontsize=7, pad=3, loc="left")
 
 
 if __name__ == "__main__":

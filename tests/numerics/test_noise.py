@@ -122,12 +122,13 @@ def test_nothing_is_left_behind_however_the_owner_ends(ending):
     before = leftovers.shared_blocks()
     script = textwrap.dedent(
         """
-        import signal, sys
+        import select, signal, sys
         from pyes.numerics.noise import NoiseTable
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit it ignored
         table = NoiseTable(2**20, 0, shared=True)
         print("ready", flush=True)
-        sys.stdin.read()
+        while not select.select([sys.stdin], [], [], 0.1)[0]:
+            pass  # reading at once could miss a signal that comes just before
         """
     )
     process = subprocess.Popen(

@@ -1,0 +1,81 @@
+"""Film the policies of ``results/``: ``docs/gallery.md``, a moving picture of each, and ``docs/policies.gif`` of six.
+
+    python tools/make_gallery.py [RESULTS] [DOCS]
+
+Owns the page and its pictures. The videos are those of `pyes video results/RECIPE`; ffmpeg makes them small.
+"""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from imageio_ffmpeg import get_ffmpeg_exe
+from make_results import ROOT, Result, read, text_of
+
+from pyes.reports import video
+
+SHOWN = ("lunar_lander", "half_cheetah_mujoco", "slime_volley", "swimmer_mujoco", "hopper_mujoco", "cart_pole_swing_up")
+COLUMNS = 3  # of the picture of six
+SECONDS, FPS, COLORS = 8, 12, 64
+WIDTH, HEIGHT = 240, 160  # pixels
+FIT = f"fps={FPS},scale={WIDTH}:{HEIGHT}:force_original_aspect_ratio=decrease,pad={WIDTH}:{HEIGHT}:-1:-1:white"
+PALETTE = f"split[a][b];[a]palettegen=max_colors={COLORS}:stats_mode=diff[p];[b][p]paletteuse=dither=none"
+INTRODUCTION = """\
+# Gallery
+
+What the recipes come to: the policy of the median seed in its first evaluation episode, in real time, for at most
+{seconds} seconds. The policies lie in the repository, so each picture can be made again without training, and each
+policy can be trained again to the same bits: see [results](results.md).
+"""
+
+
+def main() -> None:
+    """Film every result, write the page and the picture of six."""
+    results, docs = (Path(argument) for argument in (sys.argv[1:] or (ROOT / "results", ROOT / "docs")))
+    found = [read(folder) for folder in sorted(results.iterdir()) if folder.is_dir()]
+    (docs / "gallery").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        films = {each.recipe: Path(folder, f"{each.recipe}.mp4") for each in found}
+        for name, film in films.items():
+            video.record(results / name, film)
+            picture([film], docs / "gallery" / f"{name}.gif")
+        picture([films[name] for name in SHOWN if name in films], docs / "policies.gif")
+    parts = [INTRODUCTION.format(seconds=SECONDS)] + [section(each) for each in found]
+    (docs / "gallery.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def section(result: Result) -> str:
+    """Return what the page says of one recipe."""
+    returns = text_of(statistics.median_low(result.returns))
+    return f"""\
+## {result.recipe}
+
+![An episode of the recipe {result.recipe}](gallery/{result.recipe}.gif)
+
+Return over 100 episodes {returns}, after {result.median("seconds") / 60:.1f} minutes of two cores.
+
+```bash
+pyes train experiment={result.recipe}
+pyes video results/{result.recipe} -o {result.recipe}.mp4
+```
+"""
+
+
+def picture(films: Sequence[Path], file: Path) -> None:
+    """Write a GIF of films side by side; those that end sooner begin again."""
+    inputs = [word for film in films for word in ("-stream_loop", "-1", "-t", str(SECONDS), "-i", str(film))]
+    parts = [f"[{index}]{FIT}[v{index}]" for index in range(len(films))]
+    if len(films) > 1:
+        places = "|".join(f"{index % COLUMNS * WIDTH}_{index // COLUMNS * HEIGHT}" for index in range(len(films)))
+        names = "".join(f"[v{index}]" for index in range(len(films)))
+        parts.append(f"{names}xstack=inputs={len(films)}:layout={places}[all]")
+    last = "[all]" if len(films) > 1 else "[v0]"
+    graph = ";".join([*parts, last + PALETTE])
+    subprocess.run([get_ffmpeg_exe(), "-v", "error", "-y", *inputs, "-filter_complex", graph, str(file)], check=True)
+
+
+if __name__ == "__main__":
+    main()
