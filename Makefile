@@ -54,7 +54,7 @@ test-loggers: $(VENV)/.installed-dev ## log to W&B, MLflow and trackio themselve
 test-slurm: $(VENV)/.installed-dev ## run jobs on a Slurm that the tests start (needs slurm-wlm and munge; a minute or two)
 	$(BIN)/pytest -m slurm $(ARGS)
 
-soak: $(VENV)/.installed-dev ## kill runs fifty times, replay whole runs, run ten thousand generations (half an hour)
+soak: $(VENV)/.installed-dev ## kill runs fifty times, replay whole runs, run ten thousand generations, hurt three nodes for two hours (three hours)
 	$(BIN)/pytest -m soak $(ARGS)
 
 test-c: ## run the tests of the C kernels under sanitizers

@@ -187,6 +187,12 @@ def _processes() -> Iterator[tuple[int, tuple[str, int, int]]]:
             yield int(folder.name), (fields[0], int(fields[1]), int(fields[3]))
 
 
+def held_by(pid: int) -> tuple[int, int]:
+    """Return the bytes of memory that a process has in use, shared ones included, and its open descriptors."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"/proc/{pid}/fd"))
+
+
 def rows_of(run: Path) -> list[dict[str, str]]:
     """Return the whole rows that a run has written so far."""
     path = run / "metrics.csv"

@@ -5,14 +5,12 @@ Minutes: only ``make soak`` runs it.
 
 import contextlib
 import json
-import os
 import signal
 import statistics
 import sys
-from pathlib import Path
 
 import pytest
-from heads import Head, hurt, rows_of, zombies
+from heads import Head, held_by, hurt, rows_of, zombies
 
 pytestmark = [
     pytest.mark.soak,
@@ -79,11 +77,6 @@ def _held(head):
         for name, pids in (("head", [head.pid]), ("nursery", head.nurseries), ("worker", head.workers)):
             for pid in pids:
                 with contextlib.suppress(OSError):  # it has just ended
-                    looks[name].append((_resident(pid), len(os.listdir(f"/proc/{pid}/fd"))))
+                    looks[name].append(held_by(pid))
         head.rest(0.02)
     return {name: tuple(map(statistics.median_low, zip(*seen, strict=True))) for name, seen in looks.items()}
-
-
-def _resident(pid):
-    """Return the bytes of memory that a process has in use, shared ones included."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
