@@ -29,7 +29,7 @@ from pyes.cluster.socket import SocketCluster
 from pyes.config import from_mapping
 from pyes.node.selftest import digest
 from pyes.remote import job, wire
-from pyes.remote.pace import GATHER_SECONDS, may_gather
+from pyes.remote.pace import GATHER_SECONDS, may_gather, may_wait
 from pyes.remote.wire.protocol import NodeSide
 from pyes.run.state import RunState, Setup
 from pyes.system.addresses import Address
@@ -142,6 +142,7 @@ class SimulatedNode:
         self._gathering = False
         self._sent = 0.0
         self._batch, self._hash = -1, ""
+        self._all_granted = False
 
     async def run(self) -> None:
         """Take part until the process ends."""
@@ -171,6 +172,9 @@ class SimulatedNode:
                 self._seconds = durations(message.generation, self._members)
                 self._waiting.clear()
                 self._done.clear()
+                self._all_granted = False
+            case wire.Granted() if message.batch == self._batch:
+                self._all_granted = True
             case wire.Grant() if message.batch == self._batch:
                 self._waiting.extend(wire.members_of(message.ranges).tolist())
                 self._start()
@@ -189,7 +193,7 @@ class SimulatedNode:
         self._running -= 1
         if batch == self._batch:
             self._done.append(member)
-            if not self._waiting:
+            if not (self._waiting or (self._all_granted and self._running)):
                 self._flush(batch)
             elif not self._gathering:
                 self._gathering = True
@@ -198,11 +202,16 @@ class SimulatedNode:
 
     def _gathered(self, batch: int) -> None:
         loop = asyncio.get_running_loop()
-        if batch == self._batch and may_gather(len(self._waiting), WORKERS_OF_A_NODE, 1.0, loop.time() - self._sent):
+        if batch == self._batch and self._may_wait(loop.time() - self._sent):
             loop.call_later(GATHER_SECONDS, self._gathered, batch)
         else:
             self._gathering = False
             self._flush(batch)
+
+    def _may_wait(self, since: float) -> bool:
+        if self._all_granted:
+            return may_wait(len(self._waiting) + self._running, 1.0, since)
+        return may_gather(len(self._waiting), WORKERS_OF_A_NODE, 1.0, since)
 
     def _flush(self, batch: int) -> None:
         if batch != self._batch or not self._done:

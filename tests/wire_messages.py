@@ -114,6 +114,7 @@ BY_KIND = {
     wire.Vectors: vectors(),
     wire.Bases: bases(),
     wire.Grant: st.builds(wire.Grant, BIG, RANGES),
+    wire.Granted: st.builds(wire.Granted, BIG),
     wire.Withdraw: st.builds(wire.Withdraw, BIG, RANGES),
     wire.Close: st.builds(wire.Close, BIG),
     wire.End: st.builds(wire.End, NAMES),

@@ -76,6 +76,7 @@ class Head:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._failure: ClusterError | None = None
+        self._handing_out = False  # whether that is due
 
     @property
     def workers(self) -> int:
@@ -316,8 +317,15 @@ class Head:
         peer.send(*batch.opened)
         batch.scheduler.join(peer.number, peer.pace)
 
+    def _hand_out_soon(self) -> None:
+        """Hand out once for all messages that have arrived: when the head is busy, that is cheaper than for each."""
+        if not self._handing_out:
+            self._handing_out = True
+            asyncio.get_running_loop().call_soon(self._hand_out)
+
     def _hand_out(self) -> None:
         """Send the scheduler's grants and withdrawals to the nodes."""
+        self._handing_out = False
         batch, job = self._open, self._job
         if batch is None or job is None:
             return
@@ -331,6 +339,17 @@ class Head:
             peer.send(wire.Grant(batch.number, ranges))
         for number, members in batch.scheduler.withdrawn(now):
             self._peers[number].send(wire.Withdraw(batch.number, wire.ranges_of(members)))
+        if batch.scheduler.all_granted and not batch.told_granted:
+            batch.told_granted = True
+            self._tell_granted(batch)
+
+    def _tell_granted(self, batch: OpenBatch) -> None:
+        """Tell the nodes that nobody waits for their results but for the last ones."""
+        message = wire.Granted(batch.number)
+        encoded = wire.encode(message)
+        for peer in self._peers.values():
+            if peer.number in batch.scheduler:
+                peer.send(message, encoded)
 
     def _take_results(self, peer: Peer, done: wire.Done) -> None:
         batch = self._open
@@ -352,7 +371,7 @@ class Head:
             self._finish(batch)
         else:
             self._let_go(peer)
-            self._hand_out()
+            self._hand_out_soon()
 
     def _take_leave(self, peer: Peer, leave: wire.Leave) -> None:
         """Grant a node that wants to leave no more members, and hand out those that it has not begun."""

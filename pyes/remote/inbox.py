@@ -13,7 +13,7 @@ from pyes.remote import wire
 
 _MOST_BYTES = 2**22  # of waiting messages, above which nothing is read from the connection
 
-_OF_A_BATCH = (wire.Open, wire.Vectors, wire.Bases, wire.Grant, wire.Withdraw)
+_OF_A_BATCH = (wire.Open, wire.Vectors, wire.Bases, wire.Grant, wire.Granted, wire.Withdraw)
 
 
 class Inbox:

@@ -10,6 +10,8 @@ from pyes.episodes.batch import Batch, Plan, Results, Status
 from pyes.remote import wire
 from pyes.remote.scheduler import Scheduler
 
+_NO_MEMBERS = np.empty(0, np.int64)
+
 
 class OpenBatch:
     """A batch and its results so far.
@@ -39,6 +41,7 @@ class OpenBatch:
         self.future: Future[Results] = Future()
         self.packed_state: bytes | None = None  # the state from which the batch follows, packed when a node needs it
         self.opened: tuple[wire.Message, bytes] | None = None  # what opens it on a node, and that encoded
+        self.told_granted = False  # whether nodes know that all members are granted
         self._returns = np.empty(count)
         self._lengths = np.empty(count, np.int64)
         self._status = np.empty(count, np.uint8)
@@ -88,9 +91,9 @@ class OpenBatch:
             raise ValueError(f"it returned member {done.ranges[-1, 1] - 1} of {len(self._returns)}")
         members = wire.members_of(done.ranges)
         stride = self.batch.statistics_stride
-        summed = members % stride == 0 if stride else np.zeros(len(members), np.bool_)
-        sums = np.empty((0, *self._sums.shape[1:])) if done.sums is None else done.sums
-        expected = (int(np.count_nonzero(summed)), *self._sums.shape[1:])
+        summed = np.flatnonzero(members % stride == 0) if stride else _NO_MEMBERS
+        expected = (len(summed), *self._sums.shape[1:])
+        sums = np.empty((0, *expected[1:])) if done.sums is None else done.sums
         if sums.shape != expected:
             raise ValueError(f"its sums have shape {sums.shape}, expected {expected}")
         behaviours = _rows_of("behaviours", done.behaviours, members, self._behaviours)
@@ -99,9 +102,13 @@ class OpenBatch:
         fresh = members[new]
         self._returns[fresh], self._lengths[fresh] = done.returns[new], done.lengths[new]
         self._status[fresh] = 0 if done.status is None else done.status[new]
-        self._behaviours[fresh], self._halves[fresh] = behaviours[new], halves[new]
-        if stride:
-            self._sums[members[summed & new] // stride] = sums[new[summed]]
+        if behaviours.size:
+            self._behaviours[fresh] = behaviours[new]
+        if halves.size:
+            self._halves[fresh] = halves[new]
+        if len(summed):
+            kept = new[summed]
+            self._sums[members[summed[kept]] // stride] = sums[kept]
         self._busy += done.busy
         self._errors += done.errors
         return fresh

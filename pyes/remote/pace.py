@@ -7,13 +7,17 @@ equal results.
 import math
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 #: Seconds for which a node gathers results. While its queue lasts, it gathers for a share of a member's time.
 GATHER_SECONDS = 0.04
-_GATHER_SHARE, _MOST_GATHER = 0.25, 0.5
+_GATHER_SHARE, _MOST_GATHER = 1.0, 1.0
+_WAIT_SHARE = 0.25  # of a member's time, at the end of a batch
 _LASTING = 0.15  # seconds for which a queue must last
 _TURNAROUND = 0.05  # seconds from a member's end to the head's answer, without the round trip, as nodes gather
 #: Additional work in a refill, so that there are few messages: a share of a member's time, in seconds from .. to.
-_CHUNK_SHARE, _LEAST_CHUNK, _MOST_CHUNK = 0.5, 0.1, 1.0
+_CHUNK_SHARE, _LEAST_CHUNK, _MOST_CHUNK = 1.5, 0.1, 3.0
 _LEAST_SECONDS = 1e-7  # smallest time of a member in calculations
 _MEMORY_SECONDS = 0.2  # of each worker: the shortest time over which its pace is averaged
 _TRUSTED = 4  # results after which only a node's own speed counts
@@ -42,6 +46,19 @@ def may_gather(waiting: int, workers: int, seconds: float, since: float) -> bool
     """
     lasts = waiting * seconds / workers
     return lasts > _LASTING and since < min(_GATHER_SHARE * seconds, _MOST_GATHER)
+
+
+def may_wait(left: int, seconds: float, since: float) -> bool:
+    """Return whether a node may gather results at the end of a batch, when all members have been granted.
+
+    Parameters
+    ----------
+    left : int
+        Members that it holds; with the last one it sends at once, for the batch may wait for it.
+    seconds, since : float
+        As for `may_gather`.
+    """
+    return left > 0 and since < min(_WAIT_SHARE * seconds, _MOST_GATHER)
 
 
 class Pace:
@@ -131,6 +148,8 @@ class Load:
     ----------
     held : int
         Members granted and not returned, including those that other nodes have returned.
+    grants : list of int64 (n,)
+        Members granted, among them all that it holds.
     retired : bool
         The node is about to leave, and gets no more members.
     """
@@ -138,6 +157,7 @@ class Load:
     def __init__(self, name: int, index: int, pace: Pace) -> None:
         self.name, self.index, self.pace = name, index, pace
         self.held = 0
+        self.grants: list[NDArray[np.int64]] = []
         self.retired = False
         self._heard = 0.0  # when it last returned a result, or could have begun to
         self._counted = 0.0  # time up to which its workers' time is in `_unrecorded`

@@ -129,7 +129,9 @@ class Peer:
 
     @property
     def congested(self) -> bool:
-        """Whether too many bytes wait to be sent."""
+        """Whether too many bytes wait to be sent, or none can be any more."""
+        if self.writer.is_closing():  # asyncio's TLS, once it is closed, cannot say what waits
+            return True
         waiting = self.below.get_write_buffer_size()
         if self.writer.transport is not self.below:
             waiting += self.writer.transport.get_write_buffer_size()

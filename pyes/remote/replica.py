@@ -22,7 +22,7 @@ from pyes.errors import JournalError
 from pyes.node.pool import Pool
 from pyes.numerics.noise import NoiseTable
 from pyes.remote import job, wire
-from pyes.remote.pace import may_gather
+from pyes.remote.pace import may_gather, may_wait
 from pyes.run.journal import Generation
 from pyes.run.logs import Log
 from pyes.run.state import Interface, RunState, Setup
@@ -97,6 +97,7 @@ class Replica(Closing):
         self._busy = 0.0  # worker-seconds of the open batch that have been reported to the head
         self._members, self._seconds = 0, 0.0  # totals of all batches, for the usual time of a member
         self._collected = 0.0  # monotonic time of the last results
+        self._all_granted = False  # in the open batch
         self._told_errors: list[str] = []
         self._interface = Interface.of(self.config.task)
         with ExitStack() as stack:
@@ -148,13 +149,13 @@ class Replica(Closing):
         """Whether members are offered or held."""
         return self._pool.remaining() > 0
 
-    @property
-    def may_gather(self) -> bool:
-        """Whether results may be kept back: the queue lasts, and there were some a short time ago."""
-        workers = self._pool.workers
-        waiting = self._pool.remaining() - len(self._pool.running())
-        usual = self._seconds / max(1, self._members)
-        return may_gather(waiting, workers, usual, time.monotonic() - self._collected)
+    def may_gather(self, idle: bool) -> bool:
+        """Return whether results may be kept back; ``idle``: a worker has no more work."""
+        workers, left = self._pool.workers, self._pool.remaining()
+        usual, since = self._seconds / max(1, self._members), time.monotonic() - self._collected
+        if self._all_granted:
+            return may_wait(left, usual, since)
+        return not idle and may_gather(left - len(self._pool.running()), workers, usual, since)
 
     def at_rest(self) -> bool:
         """Whether no worker holds a member of a closed batch; ends workers that hold one for too long.
@@ -280,7 +281,7 @@ class Replica(Closing):
     def _open(self, number: int, batch: Batch, generation: int | None) -> None:
         self._pool.collect()  # discards results of the previous batch
         self._pool.open(batch, offered=False)
-        self._batch, self._busy, self._told_errors = number, 0.0, []
+        self._batch, self._busy, self._told_errors, self._all_granted = number, 0.0, [], False
         self._reported = _Reported.nothing(generation, len(batch.population), self._setup.interface.behaviour_size)
 
     def add_bases(self, message: wire.Bases) -> None:
@@ -293,6 +294,10 @@ class Replica(Closing):
         if message.batch == self._batch:
             for begin, end in message.ranges.tolist():
                 self._pool.offer(begin, end)
+
+    def take_time(self, message: wire.Granted) -> None:
+        """Gather results for longer: no other members are left that the head could grant for them."""
+        self._all_granted = self._all_granted or message.batch == self._batch
 
     def withdraw(self, message: wire.Withdraw) -> None:
         """Withdraw members that no worker has begun."""

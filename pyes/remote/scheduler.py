@@ -62,6 +62,7 @@ class Scheduler:
         self._granted = np.zeros((_COPIES_STUCK, members))  # time of the grant
         self._rounds = np.zeros((_COPIES_STUCK, members), np.float32)  # expected end after the grant, in members' times
         self._nodes: dict[int, Load] = {}
+        self._by_index: dict[int, Load] = {}
         self._joined = 0
         self._hungry: dict[int, Load] = {}  # nodes that may take more members; a dict keeps their order
         self._with_stale: dict[int, Load] = {}  # nodes that hold members that others have returned
@@ -78,6 +79,11 @@ class Scheduler:
         """Whether every member is done."""
         return self.remaining == 0
 
+    @property
+    def all_granted(self) -> bool:
+        """Whether no member is free."""
+        return not len(self._free)
+
     def __contains__(self, node: int) -> bool:
         """Return whether a node takes part."""
         return node in self._nodes
@@ -88,7 +94,8 @@ class Scheduler:
             raise ValueError(f"node {node} already takes part")
         pace.reconsider()
         self._joined += 1
-        self._nodes[node] = self._hungry[node] = Load(node, self._joined, pace)
+        load = Load(node, self._joined, pace)
+        self._nodes[node] = self._hungry[node] = self._by_index[load.index] = load
         self._survey_at = -math.inf
 
     def leave(self, node: int) -> int:
@@ -189,7 +196,7 @@ class Scheduler:
         """Return queued members of each node that others have returned, so that it may drop them."""
         found = []
         for node in self._with_stale.values():
-            slots, members = np.nonzero(self._holders == node.index)
+            slots, members = self._held_by(node)
             # Members are begun in the order of their grants, so the first ones, one per worker, are running.
             queued = np.lexsort((members, self._granted[slots, members]))[node.pace.workers :]
             queued = queued[self._done[members[queued]]]
@@ -201,6 +208,13 @@ class Scheduler:
                 found.append((node.name, np.sort(members[queued])))
         self._with_stale = {}
         return found
+
+    def _held_by(self, node: Load) -> tuple[NDArray[np.intp], Members]:
+        """Return the slots and the members that a node holds, found among its grants alone: batches may be large."""
+        members = np.concatenate(node.grants)
+        slots, places = np.nonzero(self._holders[:, members] == node.index)
+        node.grants = [members[places]]
+        return slots, members[places]
 
     # --- free members
 
@@ -252,6 +266,7 @@ class Scheduler:
         self._granted[slots, members] = now
         self._rounds[slots, members] = 1.0 + np.maximum(ahead, 0) / node.pace.workers
         node.held += len(members)
+        node.grants.append(members)
 
     def _survey(self, now: float) -> None:
         """Update the speeds of all nodes, unless that was done recently."""
@@ -282,9 +297,15 @@ class Scheduler:
         pending = np.flatnonzero(~self._done)
         holders = self._holders[:, pending]
         left = self._seconds_left(pending, holders, now)
+        idle = self._idle(left.max())
+        if not idle:
+            return []
+        fastest = idle[0][0]
+        late = left > min(fastest + _LEAST_GAIN, _STUCK * fastest)  # few of many: the others are nobody's business
+        pending, holders, left = pending[late], holders[:, late], left[late]
         copies = np.count_nonzero(holders, axis=0)
         found = []
-        for seconds, node in self._idle(left.max()):
+        for seconds, node in idle:
             worth = (left > seconds + _LEAST_GAIN) & (copies < _COPIES)
             worth |= (left > _STUCK * seconds) & (copies < _COPIES_STUCK)
             chosen = np.flatnonzero(worth & (holders != node.index).all(axis=0))
@@ -339,8 +360,9 @@ class Scheduler:
             raise ValueError(f"it returned {unknown} members that it was not given")
         holders[mine] = -node.index
         self._holders[:, members] = holders
-        others = set(holders[holders > 0].tolist())
-        self._with_stale.update((each.name, each) for each in self._nodes.values() if each.index in others)
+        for index in set(holders[holders > 0].tolist()):
+            other = self._by_index[index]
+            self._with_stale[other.name] = other
         return held
 
 

@@ -327,6 +327,8 @@ class Session:
                     replica.add_bases(message)
                 case wire.Grant():
                     replica.grant(message)
+                case wire.Granted():
+                    replica.take_time(message)
                 case wire.Withdraw():
                     replica.withdraw(message)
                 case wire.Close():
@@ -373,7 +375,7 @@ class Session:
             await self._stirred(_LOOK_SECONDS)
 
     async def _collect(self, send: _Wire) -> None:
-        """Send results: immediately when a worker runs out of members, otherwise gathered while nobody needs them."""
+        """Send results: gathered while nobody needs them, else at once, as when a worker has run out of members."""
         while True:
             replica = self._replica
             busy = replica is not None and replica.busy
@@ -381,7 +383,7 @@ class Session:
             if replica is None or self._turn.locked():
                 continue
             replica.check()
-            if not idle and replica.may_gather:
+            if replica.may_gather(idle):
                 continue
             done = replica.collect()
             if done is not None:

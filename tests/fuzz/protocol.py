@@ -57,6 +57,7 @@ EXAMPLES = [
     wire.Bases(1, _ranges, np.ones((5, 3), np.float32)),
     wire.Grant(1, _ranges),
     wire.Withdraw(1, _ranges),
+    wire.Granted(1),
     wire.Close(1),
     wire.End("job"),
     wire.Report('{"nodes": []}'),

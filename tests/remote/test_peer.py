@@ -1,5 +1,6 @@
 """What the head sends to a node with a congested connection."""
 
+import asyncio
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +9,7 @@ from hosts import hello
 from pyes.remote import wire
 from pyes.remote.pace import Pace
 from pyes.remote.peer import Peer
+from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import HeadSide
 
 LIMIT = 2**22
@@ -42,11 +44,38 @@ def test_a_node_that_keeps_up_gets_all_lessons():
     assert peer.standing.in_step
 
 
-def _peer():
+def test_a_connection_that_is_lost_under_tls_takes_no_lesson_and_raises_nothing(tmp_path):
+    """Until its reader notices, the node is still there; asyncio's transport has forgotten its protocol by then."""
+    key = keys.generate(tmp_path / "key")
+
+    async def lose() -> None:
+        writers = []
+        server = await asyncio.start_server(
+            lambda reader, writer: writers.append(writer), "127.0.0.1", 0, ssl=keys.of_head(tmp_path / "key").context
+        )
+        port = server.sockets[0].getsockname()[1]
+        _, other = await asyncio.open_connection("127.0.0.1", port, ssl=keys.of_node(key).context)
+        while not writers:
+            await asyncio.sleep(0.01)
+        peer, _ = _peer(writers[0])
+        peer.standing.enter()
+        for _ in range(2):  # as asyncio does when the other end resets the connection
+            writers[0].transport.close()
+        assert not peer.available
+        before = peer.side.bytes_sent
+        peer.teach(_lesson(5))
+        assert peer.side.bytes_sent == before
+        other.transport.abort()
+        server.close()
+
+    asyncio.run(lose())
+
+
+def _peer(writer=None):
     """Return a node, and how much waits to be sent to it."""
     waiting = SimpleNamespace(bytes=0)
     transport = SimpleNamespace(get_write_buffer_size=lambda: waiting.bytes)
-    writer = SimpleNamespace(transport=transport, is_closing=lambda: False, write=lambda data: None)
+    writer = writer or SimpleNamespace(transport=transport, is_closing=lambda: False, write=lambda data: None)
     side = HeadSide(2**20)
     side.receive(wire.encode(hello()))
     side.send(wire.Welcome("head"))

@@ -369,6 +369,13 @@ class Withdraw(Message):
 
 
 @dataclass(frozen=True)
+class Granted(Message):
+    """All members of the batch are granted: nobody waits for a node's results as long as it runs others."""
+
+    batch: UInt63
+
+
+@dataclass(frozen=True)
 class Close(Message):
     """The batch is over."""
 
@@ -428,6 +435,7 @@ KINDS: dict[int, type[Message]] = {
     43: Close,
     44: End,
     45: Report,
+    46: Granted,
     65: Beat,
     66: Echo,
 }

@@ -53,6 +53,7 @@ _HEAD_SAYS: Said = {
             wire.Vectors,
             wire.Bases,
             wire.Grant,
+            wire.Granted,
             wire.Withdraw,
             wire.Close,
             wire.End,

@@ -61,6 +61,8 @@ def members_of(ranges: Int64Array) -> Int64Array:
 
     Check `count` first for received ranges: a few bytes may describe two billion members.
     """
+    if len(ranges) == 1:
+        return np.arange(ranges.item(0), ranges.item(1))
     lengths = ranges[:, 1] - ranges[:, 0]
     before = np.cumsum(lengths) - lengths
     members: Int64Array = np.repeat(ranges[:, 0] - before, lengths)

@@ -16,7 +16,7 @@ let chosen = null; // the shown individual
 
 function madeMap() {
   try {
-    return new PlaneMap($('points'), $('path'), (index) => chooseIndex(index));
+    return new PlaneMap($('points'), (index) => chooseIndex(index));
   } catch (error) {
     $('wait').textContent = error.message;
     return null;

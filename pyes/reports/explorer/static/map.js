@@ -1,4 +1,5 @@
-// The map: all individuals as points (WebGL), the path of the center above them (a canvas).
+// The map: all individuals as points, and the path of the center above them, in one canvas (WebGL): without a graphics
+// card a browser takes longer to lay one canvas over another than to draw 20,000 points.
 // Points are drawn in a random order, so that while the map is moved the first of them stand for all: as many as the
 // machine draws at full pace. At rest all are drawn.
 
@@ -6,7 +7,7 @@ const VIRIDIS = ['#440154', '#482777', '#3f4a8a', '#31678e', '#26838f', '#1f9d8a
 const FAILED = [153, 153, 153];
 const STEPS = 256; // colors; the first is that of members that failed
 const REST = 150; // milliseconds after which the map counts as at rest
-const FAST = 18, SLOW = 26; // milliseconds of a frame below which more points are drawn while moving, above which fewer
+const FAST = 28, SLOW = 33; // milliseconds of a frame below which more points are drawn while moving, above which fewer
 const CLICK = 5, NEAR = 10; // pixels that a click may move, and that it may be away from a point
 const VERTEX = `
 attribute vec2 place; attribute float shade; attribute float generation;
@@ -25,15 +26,34 @@ void main() {
   if (length(gl_PointCoord - 0.5) > 0.5) discard;
   gl_FragColor = texture2D(palette, vec2(tone, 0.5));
 }`;
+const SHAPE_VERTEX = `
+attribute vec2 place; attribute vec2 edge; attribute vec4 color;
+uniform vec2 size;
+varying vec2 side; varying vec4 tint;
+void main() {
+  gl_Position = vec4((2.0 * place / size - 1.0) * vec2(1.0, -1.0), 0.0, 1.0);
+  side = edge;
+  tint = color;
+}`;
+const SHAPE_FRAGMENT = `
+precision mediump float;
+varying vec2 side; varying vec4 tint;
+void main() {
+  gl_FragColor = vec4(tint.rgb, tint.a * clamp(side.y + 0.5 - abs(side.x), 0.0, 1.0));
+}`;
+
+const WHITE = [1, 1, 1, 0.9], DARK = [0.13, 0.13, 0.13, 1], MARK = [0.84, 0.37, 0, 1];
+const CORNERS = 20; // of what is drawn as a circle
 
 export class PlaneMap {
   // `picked` is called with the index of the individual that is clicked.
-  constructor(canvas, overlay, picked) {
-    [this.canvas, this.overlay, this.picked] = [canvas, overlay, picked];
+  constructor(canvas, picked) {
+    [this.canvas, this.picked] = [canvas, picked];
     this.gl = canvas.getContext('webgl', { antialias: false });
     if (!this.gl) throw new Error('this browser has no WebGL, which the map needs');
-    const { gl } = this, program = programOf(gl);
-    gl.useProgram(program);
+    const { gl } = this, program = this.program = programOf(gl, VERTEX, FRAGMENT);
+    this.shapes = new Shapes(gl);
+    paint(gl);
     // Asked for once: each question waits for the graphics process.
     this.attributes = [['place', 2], ['shade', 1], ['generation', 1]].map(([name, size]) => [name, size, gl.getAttribLocation(program, name)]);
     this.uniforms = Object.fromEntries(['middle', 'scale', 'size', 'last'].map((name) => [name, gl.getUniformLocation(program, name)]));
@@ -139,6 +159,8 @@ export class PlaneMap {
     gl.viewport(0, 0, width, height);
     gl.clear(gl.COLOR_BUFFER_BIT);
     if (!count) return;
+    gl.useProgram(this.program);
+    gl.disable(gl.BLEND);
     for (const [name, size, location] of this.attributes) {
       gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers[name]);
       gl.enableVertexAttribArray(location);
@@ -158,24 +180,14 @@ export class PlaneMap {
   }
 
   drawPath() {
-    const { overlay, path } = this;
-    const ratio = fitted(overlay), context = overlay.getContext('2d');
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, overlay.width, overlay.height);
+    const { canvas, path, shapes } = this;
     if (!path) return;
     const places = path.slice(0, this.last + 2).map((place) => this.pixel(...place));
-    context.lineJoin = 'round';
-    for (const [color, width] of [['rgba(255,255,255,.9)', 3.5], ['#222', 1.5]]) {
-      [context.strokeStyle, context.lineWidth] = [color, width];
-      context.beginPath();
-      places.forEach(([x, y], i) => (i ? context.lineTo(x, y) : context.moveTo(x, y)));
-      context.stroke();
-    }
-    mark(context, places[0], 4, '#d55e00');
-    mark(context, places[places.length - 1], 6, '#d55e00');
-    if (this.selected !== undefined && this.selected < this.count) {
-      mark(context, this.pixel(...this.placeOf(this.selected)), 7, 'transparent', '#d55e00');
-    }
+    for (const [color, width] of [[WHITE, 3.5], [DARK, 1.5]]) places.forEach((place, i) => i && shapes.line(places[i - 1], place, width, color));
+    shapes.mark(places[0], 4, MARK);
+    shapes.mark(places[places.length - 1], 6, MARK);
+    if (this.selected !== undefined && this.selected < this.count) shapes.ring(this.pixel(...this.placeOf(this.selected)), 7, MARK);
+    shapes.draw(canvas.clientWidth, canvas.clientHeight);
   }
 
   placeOf(index) {
@@ -263,29 +275,88 @@ function fitted(canvas) {
   return ratio;
 }
 
-function mark(context, [x, y], radius, fill, line = '#fff') {
-  context.beginPath();
-  context.arc(x, y, radius, 0, 2 * Math.PI);
-  [context.fillStyle, context.strokeStyle, context.lineWidth] = [fill, line, 2];
-  context.fill();
-  context.stroke();
+// Lines and circles with soft edges, at places in pixels. What is added is drawn once.
+class Shapes {
+  constructor(gl) {
+    this.gl = gl;
+    this.program = programOf(gl, SHAPE_VERTEX, SHAPE_FRAGMENT);
+    this.attributes = ['place', 'edge', 'color'].map((name) => gl.getAttribLocation(this.program, name));
+    this.size = gl.getUniformLocation(this.program, 'size');
+    this.buffer = gl.createBuffer();
+    this.values = [];
+  }
+
+  // `edge` is how far from the middle of the shape a corner is, `half` where the shape ends.
+  corner(x, y, edge, half, color) {
+    this.values.push(x, y, edge, half, ...color);
+  }
+
+  line([ax, ay], [bx, by], width, color) {
+    const half = width / 2, out = half + 1, long = Math.hypot(bx - ax, by - ay) || 1;
+    const [nx, ny] = [out * (ay - by) / long, out * (bx - ax) / long];
+    for (const [x, y, side] of [[ax, ay, 1], [ax, ay, -1], [bx, by, 1], [bx, by, 1], [ax, ay, -1], [bx, by, -1]]) {
+      this.corner(x + side * nx, y + side * ny, side * out, half, color);
+    }
+  }
+
+  disc([x, y], radius, color) {
+    const out = radius + 1, rim = circle([x, y], out);
+    for (let k = 0; k < CORNERS; k++) {
+      this.corner(x, y, 0, radius, color);
+      for (const [px, py] of [rim[k], rim[k + 1]]) this.corner(px, py, out, radius, color);
+    }
+  }
+
+  ring(center, radius, color) {
+    const rim = circle(center, radius);
+    for (let k = 0; k < CORNERS; k++) this.line(rim[k], rim[k + 1], 2, color);
+  }
+
+  mark(center, radius, color) {
+    this.disc(center, radius + 1, WHITE);
+    this.disc(center, radius - 1, color);
+  }
+
+  draw(width, height) {
+    const { gl, values } = this;
+    gl.useProgram(this.program);
+    gl.enable(gl.BLEND);
+    gl.blendFunc(gl.SRC_ALPHA, gl.ONE_MINUS_SRC_ALPHA);
+    gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer);
+    gl.bufferData(gl.ARRAY_BUFFER, new Float32Array(values), gl.DYNAMIC_DRAW);
+    this.attributes.forEach((location, k) => {
+      gl.enableVertexAttribArray(location);
+      gl.vertexAttribPointer(location, k < 2 ? 2 : 4, gl.FLOAT, false, 32, 8 * k);
+    });
+    gl.uniform2f(this.size, width, height);
+    gl.drawArrays(gl.TRIANGLES, 0, values.length / 8);
+    this.values = [];
+  }
 }
 
-function programOf(gl) {
+function circle([x, y], radius) {
+  return Array.from({ length: CORNERS + 1 }, (_, k) => 2 * Math.PI * k / CORNERS).map((turn) => [x + radius * Math.cos(turn), y + radius * Math.sin(turn)]);
+}
+
+function programOf(gl, vertex, fragment) {
   const program = gl.createProgram();
-  for (const [kind, source] of [[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]]) {
+  for (const [kind, source] of [[gl.VERTEX_SHADER, vertex], [gl.FRAGMENT_SHADER, fragment]]) {
     const shader = gl.createShader(kind);
     gl.shaderSource(shader, source);
     gl.compileShader(shader);
     gl.attachShader(program, shader);
   }
   gl.linkProgram(program);
+  return program;
+}
+
+// Makes the palette the texture that shaders see.
+function paint(gl) {
   gl.bindTexture(gl.TEXTURE_2D, gl.createTexture());
   gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGB, STEPS, 1, 0, gl.RGB, gl.UNSIGNED_BYTE, palette());
   for (const [key, value] of [['MIN_FILTER', 'NEAREST'], ['MAG_FILTER', 'NEAREST'], ['WRAP_S', 'CLAMP_TO_EDGE'], ['WRAP_T', 'CLAMP_TO_EDGE']]) {
     gl.texParameteri(gl.TEXTURE_2D, gl[`TEXTURE_${key}`], gl[value]);
   }
-  return program;
 }
 
 function palette() {
