@@ -1,7 +1,7 @@
 """Nodes in virtual time around a real `Scheduler`, for its tests and its benchmark.
 
-A virtual node has workers, a queue, and a link; like a real one it gathers results, for longer while its queue lasts,
-drops its queue when a batch is over or when told, and lets no running member go: what its workers run at the end of a
+A virtual node has workers, a queue, and a link; like a real one it gathers results, for longer while its queue lasts or
+nobody waits for them, drops its queue when a batch is over or when told, and lets no running member go: what its workers run at the end of a
 batch they finish, while the next batch waits. A member takes as long wherever and whenever it is run, times the
 slowness of the node.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.remote.pace import GATHER_SECONDS, Pace, may_gather
+from pyes.remote.pace import GATHER_SECONDS, Pace, may_gather, may_wait
 from pyes.remote.scheduler import Scheduler
 
 TICK_SECONDS = 0.05  # the head looks after its nodes, with results or without
@@ -38,6 +38,7 @@ class VirtualNode:
     evaluated: int = 0
     seconds: float = 0.0  # of its workers, on these
     sent: float = -math.inf  # when it last sent results
+    all_granted: int = 0  # the batch of which it knows that no member is left to grant
 
     def __post_init__(self) -> None:
         self.pace = Pace(self.workers)
@@ -53,6 +54,7 @@ class VirtualCluster:
         self.batch = 0
         self.calls: list[tuple[str, Any]] = []  # of the scheduler in the last batch, for `replay`
         self.messages = self.answers = 0  # grants, and messages with results
+        self._told_granted = 0  # the last batch of which the nodes were told that all members are granted
         self.ranges = 0  # in them
         self._events: list[tuple[float, int, str, Any]] = []
         self._count = 0
@@ -94,6 +96,10 @@ class VirtualCluster:
             self._at(self.now + self.nodes[name].round_trip / 2, "grant", (self.batch, name, members))
         for name, members in self.scheduler.withdrawn(self.now):
             self._at(self.now + self.nodes[name].round_trip / 2, "drop", (self.batch, name, set(members.tolist())))
+        if self.scheduler.all_granted and self._told_granted < self.batch:
+            self._told_granted = self.batch
+            for name, node in enumerate(self.nodes):
+                self._at(self.now + node.round_trip / 2, "all_granted", (self.batch, name))
 
     def _results(self, name: int, results: list[tuple[int, int]]) -> None:
         members = np.array(sorted(member for batch, member in results if batch == self.batch), np.int64)
@@ -119,6 +125,9 @@ class VirtualCluster:
             self.nodes[name].queue.extend((batch, member) for member in members.tolist())
             self._work(name)
 
+    def _all_granted(self, batch: int, name: int) -> None:
+        self.nodes[name].all_granted = batch
+
     def _work(self, name: int) -> None:
         node = self.nodes[name]
         while node.busy < node.workers and node.queue:
@@ -142,8 +151,12 @@ class VirtualCluster:
         node = self.nodes[name]
         if self.now >= node.stops or not node.ready:
             return
-        usual = node.seconds / max(1, node.evaluated)
-        if may_gather(len(node.queue), node.workers, usual, self.now - node.sent):
+        usual, since = node.seconds / max(1, node.evaluated), self.now - node.sent
+        if node.all_granted == self.batch:
+            waits = may_wait(len(node.queue) + node.busy, usual, since)
+        else:
+            waits = may_gather(len(node.queue), node.workers, usual, since)
+        if waits:
             self._at(self.now + GATHER_SECONDS, "send", (name,))
             return
         self.answers += 1
