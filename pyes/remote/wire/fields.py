@@ -308,6 +308,28 @@ class Lengths(Array):
 
 
 @dataclass(frozen=True)
+class Exact(Array):
+    """Numbers in float64, encoded as float32 where that has the same bits back: many tasks reward in whole numbers."""
+
+    dtypes: tuple[str, ...] = ("<f8", "<f4")
+
+    def dump(self, packer: msgpack.Packer, value: Any) -> list[Piece]:
+        """Return the numbers as an extension."""
+        if not isinstance(value, np.ndarray) or value.dtype != np.float64:
+            raise ValueError(f"got {getattr(value, 'dtype', type(value).__name__)}, expected an array of float64")
+        with np.errstate(over="ignore", under="ignore"):
+            short = value.astype(np.float32)
+        same = np.array_equal(short.astype(np.float64).view(np.int64), value.view(np.int64))
+        return super().dump(packer, short if same else value)
+
+    def load(self, value: Any) -> Any:
+        """Return the numbers in float64."""
+        numbers: NDArray[np.float64] = super().load(value).astype(np.float64, copy=False)
+        numbers.flags.writeable = False
+        return numbers
+
+
+@dataclass(frozen=True)
 class RangesField(Array):
     """Ranges of members: int64 (k, 2), encoded as uint16 or, if needed, uint32 (2k,)."""
 

@@ -19,6 +19,7 @@ from pyes.remote.wire.fields import (
     Array,
     Data,
     Digest,
+    Exact,
     Label,
     Lengths,
     Plain,
@@ -44,7 +45,7 @@ Name = Annotated[str, Label(_NAME_BYTES)]
 ThetaHash = Annotated[str, Digest(8)]
 Reason = Annotated[str, Prose(512)]
 Ranges = Annotated[NDArray[np.int64], RangesField()]
-Returns = Annotated[NDArray[np.float64], Array(("<f8",))]
+Returns = Annotated[NDArray[np.float64], Exact()]
 Counts = Annotated[NDArray[np.unsignedinteger[Any]], Lengths()]
 Statuses = Annotated[NDArray[np.uint8] | None, Array(("|u1",), optional=True)]
 Behaviours = Annotated[NDArray[np.float32] | None, Array(("<f4",), 2, optional=True)]

@@ -1,5 +1,6 @@
 """Messages and frames: what is encoded comes back however the bytes are cut, and nothing else is let in."""
 
+import dataclasses
 import struct
 import tracemalloc
 
@@ -73,7 +74,7 @@ def test_stream_cut_after_every_byte_gives_the_same_messages(messages):
 
 
 def test_arrays_are_aligned_views_that_cannot_be_written():
-    (got,) = decoder().feed(wire.encode(done()))
+    (got,) = decoder().feed(wire.encode(done(returns=np.array([0.1, np.nan, -np.inf]))))
     for array in (got.returns, got.lengths):
         assert not array.flags.writeable
         assert array.flags.aligned
@@ -235,7 +236,7 @@ def test_frame_made_by_hand_is_the_message():
         (done_frame(ranges=NOBODY), "Done.returns: got 2 rows for the 0 members"),
         (done_frame(returns=ext(18, bytes(24))), "Done.returns: got 3 rows for the 2 members"),
         (done_frame(returns=ext(18, bytes(15))), r"got 15 bytes for rows of 8, float64 of shape \(\)"),
-        (done_frame(returns=ext(17, bytes(8))), "got float32 of 1 dimensions"),
+        (done_frame(returns=ext(19, bytes(16))), "got int64 of 1 dimensions"),
         (done_frame(returns=ext(50, b"", *[2**32 - 1] * 2)), "got 0 bytes for rows of 1475"),
         (done_frame(behaviours=ext(33, b"", 0)), r"got 0 bytes for rows of 0, float32 of shape \(0,\)"),
         (done_frame(returns=msgpack.ExtType(33, b"ab")), "got an array of 2 bytes, expected a shape of 4"),
@@ -377,3 +378,26 @@ def test_frame_that_promises_much_costs_little(data):
     finally:
         tracemalloc.stop()
     assert peak < 2**24
+
+
+@pytest.mark.parametrize(
+    ("returns", "bytes_each"),
+    [
+        ([200.0, -7.0, 0.5, -0.0, float("inf")], 4),
+        ([200.0, 0.1], 8),
+        ([1e300, 1.0], 8),  # beyond float32
+        ([1e-300, 1.0], 8),  # zero in float32
+        (np.array([0x7FF8000000000001], np.int64).view(np.float64), 8),  # NaN with a bit that float32 has not
+    ],
+)
+def test_returns_take_half_the_bytes_where_float32_holds_them(returns, bytes_each):
+    returns, count = np.asarray(returns, np.float64), len(returns)
+    message = wire.Learn(
+        *(3, "ab12", np.array([[0, count]]), returns, np.zeros(count, np.uint8), None, 0, np.zeros(0), None, 0.0)
+    )
+    encoded = wire.encode(message)
+    (back,) = wire.Decoder().feed(encoded)
+    assert back.returns.tobytes() == returns.tobytes()
+    empty = dataclasses.replace(message, ranges=message.ranges[:0], returns=returns[:0], lengths=message.lengths[:0])
+    rest = len(encoded) - len(wire.encode(empty)) - count  # a byte for each length
+    assert count * bytes_each <= rest <= count * bytes_each + 8  # and the range
