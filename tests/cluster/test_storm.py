@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import statistics
 import sys
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from heads import count_of, held_by, hurt, until
-from hosts import Host, Link, Trainer, new_address, new_cable, start_server
+from hosts import Host, Link, Trainer, new_cable, start_server
 
 import pyes
 from pyes.remote.wire import keys
@@ -93,12 +94,13 @@ class Node:
 
 def test_two_hours_of_kills_cuts_and_joins_change_nothing_and_nothing_grows(tmp_path):
     keys.generate(key := tmp_path / "key")
-    run, address, drawn = tmp_path / "run", new_address("0.0.0.0"), random.Random(1)
-    socket = {"name": "socket", "listen": address, "workers": 0, "key": str(key)}
+    # Of every network of this machine, beside whatever tests run meanwhile.
+    run, address, drawn = tmp_path / "run", f"tcp://0.0.0.0:{_free_port()}", random.Random(1)
+    cluster = {"name": "socket", "listen": address, "workers": 0, "key": str(key)}
     blows: collections.Counter[str] = collections.Counter()
     with contextlib.ExitStack() as stack:
         head = stack.enter_context(
-            Trainer({**SETTINGS, "run_dir": str(run), "generations": 10**6, "cluster": socket}, environment=SLOW)
+            Trainer({**SETTINGS, "run_dir": str(run), "generations": 10**6, "cluster": cluster}, environment=SLOW)
         )
         nodes = [Node(addresses.parse(address).port, key, stack) for _ in range(3)]
         head.until(lambda: count_of(run) > 3, "rows")
@@ -128,6 +130,11 @@ def test_two_hours_of_kills_cuts_and_joins_change_nothing_and_nothing_grows(tmp_
     pyes.train(settings, display=False)
     for name in ("journal.bin", "policy.safetensors"):
         assert (run / name).read_bytes() == (calm / name).read_bytes()
+
+
+def _free_port() -> int:
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def _strike(node: Node, drawn: random.Random) -> str:
