@@ -1,9 +1,9 @@
 """Nodes in virtual time around a real `Scheduler`, for its tests and its benchmark.
 
-A virtual node has workers, a queue, and a link; like a real one it gathers results, for longer while its queue lasts or
-nobody waits for them, drops its queue when a batch is over or when told, and lets no running member go: what its workers
-run at the end of a batch they finish, while the next batch waits. A member takes as long wherever and whenever it is run,
-times the slowness of the node.
+A virtual node has workers, a queue, and a link; like a real one it gathers results, for longer while its queue lasts
+or nobody waits for them, drops its queue when a batch is over or when told, and lets no running member go: what its
+workers run at the end of a batch they finish, while the next batch waits. A member takes as long wherever and whenever
+it is run, times the slowness of the node.
 """
 
 import copy
