@@ -272,3 +272,31 @@ def test_installed_program_takes_a_folder_of_the_users_own(programs: Path, tmp_p
 
 def test_installed_program_finds_its_configuration_in_the_package(programs: Path, tmp_path: Path):
     assert "pkg://pyes.conf" in run(programs / "pyes", "train", "--info", "searchpath", cwd=tmp_path)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("unshare"), reason="makes a root folder, as root"
+)
+def test_installed_program_runs_in_a_root_without_programs_as_nobody_without_a_home(programs: Path, tmp_path: Path):
+    """No compiler, no shell, no name of the user, nothing to write to but one folder; what is there is read-only."""
+    root, work = tmp_path / "root", tmp_path / "work"
+    shared = {programs.parent, Path(sys.base_prefix), *map(Path, ("/lib", "/lib64", "/usr/lib"))}
+    shared |= {Path(path) for path in sys.path if Path(path).name in ("site-packages", "dist-packages")}
+    mounts = [f"mount --rbind {path} {root}{path} && mount -o remount,bind,ro {root}{path}" for path in sorted(shared)]
+    for path in ("/proc", "/dev/shm", "/mine", *map(str, shared)):
+        (root / path[1:]).mkdir(parents=True, exist_ok=True)
+    work.mkdir()
+    os.chown(work, 65534, 65534)
+    for name in ("null", "urandom"):
+        (root / "dev" / name).touch()
+        mounts.append(f"mount --bind /dev/{name} {root}/dev/{name}")
+    mounts += [f"mount -t proc proc {root}/proc", f"mount -t tmpfs -o mode=1777 tmpfs {root}/dev/shm"]
+    mounts.append(f"mount --bind {work} {root}/mine")
+    variables = "env -i PATH=/bin HOME=/nonexistent TMPDIR=/mine"
+    inside = f"exec {variables} {shutil.which('chroot')} --userspec=65534:65534 {root} {programs}"
+    overrides = " ".join((*TINY, "cluster=local", "cluster.workers=2", "run_dir=/mine/run"))
+    for command in (f"pyes train {overrides}", "pyes evaluate /mine/run --episodes 2"):
+        script = " && ".join((*mounts, f"{inside}/{command}"))
+        printed = run("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, cwd=tmp_path)
+    assert printed.startswith("return ")
+    assert {path.stat().st_uid for path in (work / "run").iterdir()} == {65534}
