@@ -98,7 +98,7 @@ def description() -> str:
 
     def absolute(link: re.Match[str]) -> str:
         path = link[1]
-        return f"]({raw}/{tag}/{path})" if path.endswith(".png") else f"]({repository}/blob/{tag}/{path})"
+        return f"]({raw}/{tag}/{path})" if path.endswith((".png", ".gif")) else f"]({repository}/blob/{tag}/{path})"
 
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     return re.sub(r"\]\((?![a-z]+:|#)([^)\s]+)\)", absolute, readme)

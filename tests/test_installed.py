@@ -201,7 +201,7 @@ def test_dev_has_every_extra_that_tests_use(metadata: Message):
 def test_description_has_the_readmes_links_and_images_for_any_site(metadata: Message):
     links = re.findall(r"\]\(([^)\s]+)\)", metadata.get_payload())
     assert not [link for link in links if not link.startswith(("https://", "#"))]
-    images = {link for link in links if link.endswith(".png")}
+    images = {link for link in links if link.endswith((".png", ".gif"))}
     assert images
     for image in images:
         place = f"https://raw.githubusercontent.com/pyes-rl/pyes/v{metadata['Version']}/"
