@@ -35,7 +35,7 @@ void network(int64_t level, int64_t n, const int64_t *instructions, const float 
         layers[k].scale_offset = -1;
     }
     pyes_policy_place(n, layers, &packed_size, &state_size);
-    pyes_policy_pack(n, layers, theta, packed);
+    pyes_policy_pack((enum pyes_level)level, n, layers, theta, NULL, packed);
     memset(state, 0, (size_t)state_size * sizeof *state);
     const float first = input[0];
     for (int64_t i = 0; i < times; i++)

@@ -262,8 +262,19 @@ int64_t pyes_layer_dim(const struct pyes_layer *layer);
 /* The width of a placed layer: lanes, times 4 for GRU and LSTM. */
 int64_t pyes_layer_width(const struct pyes_layer *layer);
 
-/* Packs the weights of all layers; two biases are added, but for the new gate of a GRU. O(length of packed). */
-void pyes_policy_pack(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed);
+/* What pyes_perturb adds to theta: scale * slice, or scale * deviation * slice; arrays of the length of theta. */
+struct pyes_perturbation {
+    enum pyes_dtype dtype;
+    const void *slice;
+    const float *deviation; /* NULL: 1 */
+    double scale;
+};
+
+/* Packs the weights of all layers; two biases are added, but for the new gate of a GRU.
+ * @param perturbation    the weights are those of theta perturbed by it, with the bits of pyes_perturb; NULL: of theta
+ * @note  O(length of packed). Theta and the slice are read once; the perturbed theta is nowhere whole. */
+void pyes_policy_pack(enum pyes_level level, int64_t n, const struct pyes_layer *layers, const float *theta,
+                      const struct pyes_perturbation *perturbation, float *packed);
 
 /* Virtual batch normalisation (Salimans, Goodfellow et al. 2016, section 3.4): replaces each normalised layer's linear
  * map y, without bias, by y * gain + shift, where gain = scale / sqrt(variance + PYES_NORMALIZE_EPSILON) and

@@ -110,7 +110,14 @@ cdef extern from "pyes_kernels.h" nogil:
     int64_t pyes_conv_pixels(const pyes_layer *layer)
     int64_t pyes_layer_dim(const pyes_layer *layer)
     int64_t pyes_layer_width(const pyes_layer *layer)
-    void pyes_policy_pack(int64_t n, const pyes_layer *layers, const float *theta, float *packed)
+    struct pyes_perturbation:
+        pyes_dtype dtype
+        const void *slice
+        const float *deviation
+        double scale
+
+    void pyes_policy_pack(pyes_level level, int64_t n, const pyes_layer *layers, const float *theta,
+                          const pyes_perturbation *perturbation, float *packed)
     int64_t pyes_policy_batch_norm_width(int64_t n, const pyes_layer *layers)
     void pyes_policy_batch_norm(pyes_level level, int64_t n, const pyes_layer *layers, const float *theta,
                                 int64_t count, pyes_value type, const void *batch, float *packed, float *scratch,

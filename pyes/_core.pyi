@@ -223,7 +223,14 @@ class PolicyRunner:
         level: str | None = None,
         reference_batch: NDArray[np.uint8] | NDArray[np.float32] | None = None,
     ) -> None: ...
-    def load(self, theta: NDArray[np.float32]) -> None: ...
+    def load(
+        self,
+        theta: NDArray[np.float32],
+        table: NDArray[Any] | None = None,
+        offset: int = 0,
+        scale: float = 0.0,
+        deviation: NDArray[np.float32] | None = None,
+    ) -> None: ...
     def normalize(
         self, mean: NDArray[np.float32] | None, inverse_std: NDArray[np.float32] | None, clip: float
     ) -> None: ...

@@ -6,8 +6,21 @@ cdef class _Network:
     cdef Py_ssize_t dim, outputs
     cdef object state_array  # owns the states of recurrent layers; None where a Python object has them
 
-    cdef int load(self, object theta) except -1:
+    cdef object perturbed_array  # theta as it was perturbed last, for what cannot be packed from its parts
+
+    cdef int load(self, object theta, const pyes_perturbation *by) except -1:
+        """Take parameters, perturbed unless ``by`` is NULL."""
         raise NotImplementedError
+
+    cdef object _perturbed(self, object theta, const pyes_perturbation *by):
+        """Return the parameters as an array, valid until the next call."""
+        if by == NULL:
+            return theta
+        if self.perturbed_array is None:
+            self.perturbed_array = np.empty(self.dim, FLOAT32)
+        pyes_perturb(_level(None), self.dim, by.dtype, <const float *>_in("theta", theta, FLOAT32), by.slice,
+                     by.deviation, by.scale, <float *>_out("perturbed", self.perturbed_array, FLOAT32))
+        return self.perturbed_array
 
     cdef int reset(self) except -1:
         raise NotImplementedError
@@ -29,8 +42,8 @@ cdef class _Foreign(_Network):
         self.input_array = _aligned(observation_size)
         self.input = <float *>_out("input", self.input_array, FLOAT32)
 
-    cdef int load(self, object theta) except -1:
-        self.network.load(theta)
+    cdef int load(self, object theta, const pyes_perturbation *by) except -1:
+        self.network.load(self._perturbed(theta, by))
         return 0
 
     cdef int reset(self) except -1:
@@ -124,11 +137,13 @@ cdef class _Compiled(_Network):
                 )
         return 0
 
-    cdef int load(self, object theta) except -1:
+    cdef int load(self, object theta, const pyes_perturbation *by) except -1:
         cdef const float *parameters = <const float *>_in("theta", theta, FLOAT32)
-        pyes_policy_pack(self.layer_count, self.layers, parameters, self.packed)
         if self.batch == NULL:
+            pyes_policy_pack(self.level, self.layer_count, self.layers, parameters, by, self.packed)
             return 0
+        parameters = <const float *>_in("theta", self._perturbed(theta, by), FLOAT32)
+        pyes_policy_pack(self.level, self.layer_count, self.layers, parameters, NULL, self.packed)
         cdef pyes_value type = PYES_BYTE if self.batch_array.dtype == UINT8 else PYES_FLOAT
         pyes_policy_batch_norm(self.level, self.layer_count, self.layers, parameters, len(self.batch_array), type,
                                self.batch, self.packed, self.scratch, self.values, self.sums)

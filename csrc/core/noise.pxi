@@ -61,22 +61,32 @@ def perturb(theta, table, offset, scale, out, *, deviation=None, level=None):  #
     Each product and the sum are rounded once. O(dim), no temporary; releases the GIL.
     """
     cdef const float *p_theta = <const float *>_in("theta", theta, FLOAT32)
-    cdef pyes_dtype dtype = _table_dtype("table", table)
-    cdef const char *p_table = <const char *>_in("table", table, None)
-    cdef const float *p_deviation = NULL
     cdef float *p_out = <float *>_out("out", out, FLOAT32)
-    cdef int64_t dim = len(theta), length = len(table), first = offset, width = table.itemsize
-    cdef double factor = scale
+    cdef int64_t dim = len(theta)
     cdef pyes_level build = _level(level)
+    cdef pyes_perturbation by
+    _perturbation(&by, dim, table, offset, scale, deviation)
     _same_length("out", out, dim, "theta")
-    if not 0 <= first <= length - dim:
-        raise ValueError(f"offset: got {first}, expected 0 <= offset <= {length - dim} (table {length} - theta {dim})")
     if <const float *>p_out != p_theta:
         _disjoint("out", out, "theta", theta)
     _disjoint("out", out, "table", table)
     if deviation is not None:
-        p_deviation = <const float *>_in("deviation", deviation, FLOAT32)
-        _same_length("deviation", deviation, dim, "theta")
         _disjoint("out", out, "deviation", deviation)
     with nogil:
-        pyes_perturb(build, dim, dtype, p_theta, p_table + first * width, p_deviation, factor, p_out)
+        pyes_perturb(build, dim, by.dtype, p_theta, by.slice, by.deviation, by.scale, p_out)
+
+
+cdef int _perturbation(pyes_perturbation *out, int64_t dim, object table, object offset, double scale,
+                       object deviation) except -1:
+    """Describe what is added to theta, after checks; the arrays must outlive it."""
+    out.dtype = _table_dtype("table", table)
+    cdef const char *entries = <const char *>_in("table", table, None)
+    cdef int64_t length = len(table), first = offset, width = table.itemsize
+    if not 0 <= first <= length - dim:
+        raise ValueError(f"offset: got {first}, expected 0 <= offset <= {length - dim} (table {length} - theta {dim})")
+    out.slice, out.scale, out.deviation = entries + first * width, scale, NULL
+    if deviation is not None:
+        out.deviation = <const float *>_in("deviation", deviation, FLOAT32)
+        _same_length("deviation", deviation, dim, "theta")
+    return 0
+

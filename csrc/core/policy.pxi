@@ -83,12 +83,20 @@ cdef class PolicyRunner:
         self.observation = <float *>_out("observation", self.observation_array, FLOAT32)
         self.input = self.observation + (observation_size + 15) // 16 * 16
 
-    def load(self, theta):  # IN
-        """Copy the parameters: float32 (dim,)."""
+    def load(self, theta, table=None, offset=0, scale=0.0, deviation=None):  # IN, IN, IN
+        """Copy the parameters: theta, float32 (dim,), or, with a table, what `perturb` makes of these arguments.
+
+        A network of instructions without normalised layers is packed from theta and the slice in one pass.
+        """
+        cdef pyes_perturbation by
         _in("theta", theta, FLOAT32)
         if len(theta) != self.dim:
             raise ValueError(f"theta: got length {len(theta)}, expected {self.dim}")
-        self.network.load(theta)
+        if table is None:
+            self.network.load(theta, NULL)
+            return
+        _perturbation(&by, self.dim, table, offset, scale, deviation)
+        self.network.load(theta, &by)
 
     def set_action_noise(self, bint enabled):
         """Switch the action noise on (the default) or off."""

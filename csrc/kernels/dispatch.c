@@ -164,9 +164,10 @@ void pyes_centered_ranks(int64_t n, enum pyes_value type, const void *returns, i
     STANDARD(pyes_centered_ranks_unguarded(n, type, returns, workspace, out));
 }
 
-void pyes_policy_pack(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed)
+void pyes_policy_pack(enum pyes_level level, int64_t n, const struct pyes_layer *layers, const float *theta,
+                      const struct pyes_perturbation *perturbation, float *packed)
 {
-    STANDARD(pyes_policy_pack_unguarded(n, layers, theta, packed));
+    STANDARD(pyes_policy_pack_unguarded(n, layers, theta, perturbation, LEVELS[level].perturb, packed));
 }
 
 void pyes_read_observation(int64_t n, enum pyes_value type, const void *values, float *out)

@@ -107,57 +107,102 @@ int64_t pyes_layer_dim(const struct pyes_layer *layer)
 
 enum { QUAD = 4 }; /* rows and columns that are transposed in registers */
 
-/* Transposes (QUAD, QUAD), its rows `pitch` apart, to rows of a tile. */
-static void transpose_quad(const float *from, int64_t pitch, float (*tile)[PYES_LANES])
+/* Writes (QUAD, QUAD), its rows `pitch` apart, transposed, to rows that are `width` apart. Adding 0 leaves no -0, as in
+ * a sum. */
+static void transpose_quad(int64_t pitch, const float *from, int64_t width, float *to)
 {
 #if defined(__clang__) || !defined(__GNUC__)
     for (int64_t o = 0; o < QUAD; o++)
         for (int64_t i = 0; i < QUAD; i++)
-            tile[i][o] = from[o * pitch + i];
+            to[i * width + o] = 0.0f + from[o * pitch + i];
 #else
     typedef float quad __attribute__((vector_size(16)));
     typedef int32_t places __attribute__((vector_size(16)));
     const places low = {0, 4, 1, 5}, high = {2, 6, 3, 7}, front = {0, 1, 4, 5}, back = {2, 3, 6, 7};
+    const quad zero = {0};
     quad rows[QUAD], columns[QUAD];
     for (int64_t o = 0; o < QUAD; o++)
         memcpy(&rows[o], from + o * pitch, sizeof(quad));
     const quad a = __builtin_shuffle(rows[0], rows[1], low), b = __builtin_shuffle(rows[0], rows[1], high);
     const quad c = __builtin_shuffle(rows[2], rows[3], low), d = __builtin_shuffle(rows[2], rows[3], high);
-    columns[0] = __builtin_shuffle(a, c, front), columns[1] = __builtin_shuffle(a, c, back);
-    columns[2] = __builtin_shuffle(b, d, front), columns[3] = __builtin_shuffle(b, d, back);
+    columns[0] = zero + __builtin_shuffle(a, c, front), columns[1] = zero + __builtin_shuffle(a, c, back);
+    columns[2] = zero + __builtin_shuffle(b, d, front), columns[3] = zero + __builtin_shuffle(b, d, back);
     for (int64_t i = 0; i < QUAD; i++)
-        memcpy(tile[i], &columns[i], sizeof(quad));
+        memcpy(to + i * width, &columns[i], sizeof(quad));
 #endif
 }
 
-/* Transposes (outputs, inputs), both at most PYES_LANES, to a tile (inputs, PYES_LANES) whose other lanes are 0. */
-static void transpose_tile(const float *from, int64_t pitch, int64_t outputs, int64_t inputs,
-                           float (*tile)[PYES_LANES])
+/* Writes values (outputs, inputs), their rows `pitch` apart, transposed, to rows that are `width` apart; the lanes
+ * above outputs become 0. Whole cache lines are written, since the rows may be a page apart. */
+static void transpose(int64_t outputs, int64_t inputs, int64_t pitch, const float *from, int64_t width, float *to)
 {
-    if (outputs == PYES_LANES && inputs == PYES_LANES) {
+    const int64_t whole = outputs == PYES_LANES ? inputs / QUAD * QUAD : 0;
+    for (int64_t i = 0; i < whole; i += QUAD)
         for (int64_t o = 0; o < PYES_LANES; o += QUAD)
-            for (int64_t i = 0; i < PYES_LANES; i += QUAD)
-                transpose_quad(from + o * pitch + i, pitch, (float(*)[PYES_LANES])(tile[i] + o));
-        return;
-    }
-    for (int64_t i = 0; i < inputs; i++)
+            transpose_quad(pitch, from + o * pitch + i, width, to + i * width + o);
+    for (int64_t i = whole; i < inputs; i++)
         for (int64_t o = 0; o < PYES_LANES; o++)
-            tile[i][o] = o < outputs ? from[o * pitch + i] : 0.0f;
+            to[i * width + o] = o < outputs ? 0.0f + from[o * pitch + i] : 0.0f;
 }
 
-/* Packs weights (outputs, inputs) to one block of columns, transposed. By tiles that are read and written in whole
- * cache lines, since both sides may have rows that are a page apart. */
-static void pack_block(const struct pyes_layer *layer, int64_t inputs, const float *from, int64_t width, float *to)
+enum {
+    COLUMNS = 63 * PYES_LANES, /* of a strip; no power of two, whose rows would share cache sets */
+    STRIP = PYES_LANES * COLUMNS,
+};
+
+/* Parameters to be packed: theta, or theta perturbed. */
+struct source {
+    const float *theta;
+    const struct pyes_perturbation *perturbation; /* or NULL */
+    void (*perturb)(int64_t, enum pyes_dtype, const float *, const void *, const float *, double, float *);
+};
+
+static int64_t entry_size(enum pyes_dtype dtype)
 {
-    float tile[PYES_LANES][PYES_LANES] PYES_ALIGNED;
-    for (int64_t o = 0; o < layer->lanes; o += PYES_LANES) {
-        const int64_t rows = layer->outputs - o < PYES_LANES ? layer->outputs - o : PYES_LANES;
-        for (int64_t i = 0; i < inputs; i += PYES_LANES) {
-            const int64_t columns = inputs - i < PYES_LANES ? inputs - i : PYES_LANES;
-            transpose_tile(from + o * inputs + i, inputs, rows, columns, tile);
-            for (int64_t k = 0; k < columns; k++)
-                for (int64_t lane = 0; lane < PYES_LANES; lane++)
-                    to[(i + k) * width + o + lane] = 0.0f + tile[k][lane]; /* as in a sum: no -0 */
+    return dtype == PYES_FLOAT32 ? 4 : dtype == PYES_BFLOAT16 ? 2 : 1;
+}
+
+/* Parameters first, first + 1, ...: where they are, or perturbed, in a buffer (count). */
+static const float *parameters(const struct source *from, int64_t first, int64_t count, float *buffer)
+{
+    const struct pyes_perturbation *by = from->perturbation;
+    if (by == NULL)
+        return from->theta + first;
+    from->perturb(count, by->dtype, from->theta + first, (const char *)by->slice + first * entry_size(by->dtype),
+                  by->deviation ? by->deviation + first : NULL, by->scale, buffer);
+    return buffer;
+}
+
+/* Rows of weights, `inputs` apart, from parameter `first` on: where they are, or perturbed, in a buffer. Rows without
+ * gaps are one range. */
+static const float *strip(const struct source *from, int64_t first, int64_t inputs, int64_t rows, int64_t columns,
+                          int64_t *pitch, float *buffer)
+{
+    *pitch = from->perturbation ? columns : inputs;
+    if (columns == inputs || !from->perturbation)
+        return parameters(from, first, rows * columns, buffer);
+    for (int64_t row = 0; row < rows; row++)
+        parameters(from, first + row * inputs, columns, buffer + row * columns);
+    return buffer;
+}
+
+/* Packs weights (outputs, inputs) to one block of columns, transposed. By strips of rows, so that what was perturbed is
+ * still in the cache: of whole rows where these fit, since memory is fastest in order; else of more and shorter ones,
+ * since those of the packed weights are a page apart. */
+static void pack_block(const struct pyes_layer *layer, int64_t inputs, const struct source *from, int64_t offset,
+                       int64_t width, float *to)
+{
+    float buffer[STRIP] PYES_ALIGNED;
+    const int64_t height = inputs <= COLUMNS ? PYES_LANES : 4 * PYES_LANES, length = STRIP / height;
+    for (int64_t o = 0; o < layer->outputs; o += height) {
+        const int64_t rows = layer->outputs - o < height ? layer->outputs - o : height;
+        for (int64_t i = 0; i < inputs; i += length) {
+            const int64_t columns = inputs - i < length ? inputs - i : length;
+            int64_t pitch;
+            const float *values = strip(from, offset + o * inputs + i, inputs, rows, columns, &pitch, buffer);
+            for (int64_t lane = 0; lane < rows; lane += PYES_LANES)
+                transpose(rows - lane < PYES_LANES ? rows - lane : PYES_LANES, columns, pitch, values + lane * pitch,
+                          width, to + i * width + o + lane);
         }
     }
 }
@@ -169,57 +214,73 @@ static int64_t column_of(const struct pyes_layer *layer, int recurrent, int64_t 
 }
 
 /* Packs all blocks of the weights of x, or of h. A GRU has a block of columns for the other one alone: zeros. */
-static void pack_weights(const struct pyes_layer *layer, int recurrent, const float *from, float *to)
+static void pack_weights(const struct pyes_layer *layer, int recurrent, const struct source *from, int64_t offset,
+                         float *to)
 {
     const int64_t inputs = recurrent ? layer->outputs : layer->inputs, width = pyes_layer_width(layer);
     for (int64_t b = 0; b < theta_blocks(layer->op); b++)
-        pack_block(layer, inputs, from + b * layer->outputs * inputs, width,
+        pack_block(layer, inputs, from, offset + b * layer->outputs * inputs, width,
                    to + column_of(layer, recurrent, b) * layer->lanes);
     for (int64_t i = 0; i < inputs && layer->op == PYES_GRU; i++)
         memset(to + i * width + (recurrent ? 2 : 3) * layer->lanes, 0, sizeof(float) * (size_t)layer->lanes);
 }
 
 /* Adds all blocks of a bias, if there is one. */
-static void add_bias(const struct pyes_layer *layer, int recurrent, const float *theta, int64_t offset, float *to)
+static void add_bias(const struct pyes_layer *layer, int recurrent, const struct source *from, int64_t offset,
+                     float *to)
 {
+    float buffer[COLUMNS];
     for (int64_t b = 0; b < theta_blocks(layer->op) && offset >= 0; b++)
-        for (int64_t o = 0; o < layer->filters; o++)
-            to[column_of(layer, recurrent, b) * layer->lanes + o] += theta[offset + b * layer->filters + o];
+        for (int64_t o = 0; o < layer->filters; o += COLUMNS) {
+            const int64_t count = layer->filters - o < COLUMNS ? layer->filters - o : COLUMNS;
+            const float *values = parameters(from, offset + b * layer->filters + o, count, buffer);
+            for (int64_t k = 0; k < count; k++)
+                to[column_of(layer, recurrent, b) * layer->lanes + o + k] += values[k];
+        }
 }
 
-/* Packs the weights (filters, channels, kernel, kernel) of a convolution as conv.h takes them. */
-static void pack_filters(const struct pyes_layer *layer, const float *from, float *to)
+/* Packs the weights (filters, channels, kernel * kernel) of a convolution as conv.h takes them. */
+static void pack_filters(const struct pyes_layer *layer, const struct source *from, float *to)
 {
     const int64_t area = layer->kernel * layer->kernel, taps = layer->channels * area;
+    float buffer[COLUMNS];
     for (int64_t o = 0; o < layer->filters; o++) {
         float *lane = to + o / PYES_LANES * PYES_LANES * taps + o % PYES_LANES;
-        for (int64_t c = 0; c < layer->channels; c++)
-            for (int64_t place = 0; place < area; place++)
-                lane[(place * layer->channels + c) * PYES_LANES] = from[o * taps + c * area + place];
+        for (int64_t tap = 0; tap < taps; tap += COLUMNS) {
+            const int64_t count = taps - tap < COLUMNS ? taps - tap : COLUMNS;
+            const float *values = parameters(from, layer->weight_offset + o * taps + tap, count, buffer);
+            for (int64_t k = 0; k < count; k++)
+                lane[((tap + k) % area * layer->channels + (tap + k) / area) * PYES_LANES] = values[k];
+        }
     }
 }
 
-static void pack_layer(const struct pyes_layer *layer, const float *theta, float *packed)
+static void pack_layer(const struct pyes_layer *layer, const struct source *from, float *packed)
 {
     const int64_t width = pyes_layer_width(layer);
     float *weights = packed + width;
     memset(packed, 0, sizeof(float) * (size_t)width);
-    add_bias(layer, 0, theta, layer->bias_offset, packed);
+    add_bias(layer, 0, from, layer->bias_offset, packed);
     if (layer->op == PYES_CONV) {
         memset(weights, 0, sizeof(float) * (size_t)(width * joined_inputs(layer)));
-        pack_filters(layer, theta + layer->weight_offset, weights);
+        pack_filters(layer, from, weights);
         return;
     }
-    pack_weights(layer, 0, theta + layer->weight_offset, weights);
+    pack_weights(layer, 0, from, layer->weight_offset, weights);
     if (!remembers(layer->op))
         return;
-    add_bias(layer, 1, theta, layer->recurrent_bias_offset, packed);
-    pack_weights(layer, 1, theta + layer->recurrent_offset, weights + layer->inputs * width);
+    add_bias(layer, 1, from, layer->recurrent_bias_offset, packed);
+    pack_weights(layer, 1, from, layer->recurrent_offset, weights + layer->inputs * width);
 }
 
-void pyes_policy_pack_unguarded(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed)
+void pyes_policy_pack_unguarded(int64_t n, const struct pyes_layer *layers, const float *theta,
+                                const struct pyes_perturbation *perturbation,
+                                void (*perturb)(int64_t, enum pyes_dtype, const float *, const void *, const float *,
+                                                double, float *),
+                                float *packed)
 {
+    const struct source from = {theta, perturbation, perturb};
     for (int64_t k = 0; k < n; k++)
         if (layers[k].op != PYES_SCALE)
-            pack_layer(&layers[k], theta, packed + layers[k].packed_offset);
+            pack_layer(&layers[k], &from, packed + layers[k].packed_offset);
 }

@@ -11,7 +11,12 @@ void pyes_stream_normals_unguarded(int64_t n, uint64_t seed, uint32_t purpose, u
                                    uint32_t episode, uint64_t first, float *out);
 void pyes_centered_ranks_unguarded(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace,
                                    float *out);
-void pyes_policy_pack_unguarded(int64_t n, const struct pyes_layer *layers, const float *theta, float *packed);
+/* @param perturb    the pyes_perturb of a level */
+void pyes_policy_pack_unguarded(int64_t n, const struct pyes_layer *layers, const float *theta,
+                                const struct pyes_perturbation *perturbation,
+                                void (*perturb)(int64_t, enum pyes_dtype, const float *, const void *, const float *,
+                                                double, float *),
+                                float *packed);
 void pyes_read_observation_unguarded(int64_t n, enum pyes_value type, const void *values, float *out);
 void pyes_normalize_unguarded(int64_t n, const float *observation, const float *mean, const float *inverse_std,
                               float limit, float *out);

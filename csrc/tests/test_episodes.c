@@ -73,7 +73,7 @@ static struct pyes_episode played(const struct pyes_world *world, int64_t chunk,
     int64_t packed_size, state_size;
     pyes_policy_place(1, &layer, &packed_size, &state_size);
     float *theta = noise(observed * outputs, 1), *packed = buffer(packed_size, sizeof(float));
-    pyes_policy_pack(1, &layer, theta, packed);
+    pyes_policy_pack(PYES_BASELINE, 1, &layer, theta, NULL, packed);
     float *mean = noise(observed, 2), *inverse = buffer(observed, sizeof(float));
     for (int64_t i = 0; i < observed; i++)
         inverse[i] = 0.5f;

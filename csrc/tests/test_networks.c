@@ -15,7 +15,7 @@ static struct network make_network(int64_t n, struct pyes_layer *layers, const f
     made.packed = buffer(made.packed_size, sizeof *made.packed);
     made.state = buffer(made.state_size, sizeof *made.state);
     made.scratch = buffer(2 * layers[0].widest, sizeof *made.scratch);
-    pyes_policy_pack(n, layers, theta, made.packed);
+    pyes_policy_pack(PYES_BASELINE, n, layers, theta, NULL, made.packed);
     return made;
 }
 
@@ -92,6 +92,40 @@ static void test_cells(enum pyes_level level)
     }
 }
 
+/* Packing a perturbed theta gives the bits of perturbing it, then packing. */
+static void test_perturbed(enum pyes_level level)
+{
+    enum { DIM = 40000, LAYERS = 5 };
+    struct pyes_layer layers[LAYERS] = {
+        {.op = PYES_LINEAR, .inputs = 130, .outputs = 200, .bias_offset = 26000},
+        {.op = PYES_LINEAR, .inputs = 1, .outputs = 1, .bias_offset = -1},
+        {.op = PYES_GRU, .inputs = 67, .outputs = 65, .recurrent_offset = 14000, .bias_offset = 8,
+         .recurrent_bias_offset = 3},
+        {.op = PYES_LSTM, .inputs = 5, .outputs = 16, .recurrent_offset = 1001, .bias_offset = -1,
+         .recurrent_bias_offset = 1},
+        {.op = PYES_CONV, .inputs = 3 * 81, .outputs = 17, .channels = 3, .height = 9, .width = 9, .kernel = 9,
+         .stride = 1, .weight_offset = 77},
+    };
+    static const enum pyes_dtype dtypes[] = {PYES_FLOAT32, PYES_BFLOAT16, PYES_INT8};
+    float *theta = noise(DIM, 1), *each = noise(DIM, 2), *whole = buffer(DIM, sizeof *whole);
+    void *slice = buffer(DIM + 1, sizeof *whole);
+    for (int64_t k = 0; k < LAYERS; k++)
+        layers[k].scale_offset = -1;
+    for (int k = 0; k < 6; k++) {
+        const enum pyes_dtype dtype = dtypes[k / 2];
+        const float *deviation = k % 2 ? each : NULL;
+        pyes_fill_noise(level, DIM, dtype, 3, 1, slice);
+        pyes_perturb(PYES_BASELINE, DIM, dtype, theta, slice, deviation, -0.02, whole);
+        struct network expected = make_network(LAYERS, layers, whole), network = make_network(LAYERS, layers, theta);
+        CHECK(memcmp(expected.packed, network.packed, (size_t)network.packed_size * sizeof *whole) != 0);
+        const struct pyes_perturbation perturbation = {dtype, slice, deviation, -0.02};
+        pyes_policy_pack(level, LAYERS, layers, theta, &perturbation, network.packed);
+        CHECK(memcmp(expected.packed, network.packed, (size_t)network.packed_size * sizeof *whole) == 0);
+        free_network(&expected), free_network(&network);
+    }
+    free(theta), free(each), free(whole), free(slice);
+}
+
 /* Value (o, y, x) of a convolution of an image (2, 5, 4) with 17 kernels of 2 x 2, in double. */
 static double convolved(const float *weights, const float *image, int64_t o, int64_t y, int64_t x)
 {
@@ -141,5 +175,6 @@ void test_networks(enum pyes_level level)
 {
     test_policy(level);
     test_cells(level);
+    test_perturbed(level);
     test_convolution(level);
 }

@@ -147,9 +147,8 @@ class Algorithm(ABC):
 
     def member(self, index: int) -> Vector:
         """Return theta of one member of the current generation: float32 (dim,), a new array."""
-        out = np.empty_like(self.theta)
-        self.ask().member(index, self._table.array if self.config.on_table else out, out)
-        return out
+        table = self._table.array if self.config.on_table else None
+        return self.ask().member(index, table).write(np.empty_like(self.theta))
 
     def tell(
         self,

@@ -105,14 +105,14 @@ class GA(Algorithm):
 
     def _settle(self, population: Population, member: int) -> None:
         """Make a member the center."""
-        population.member(member, self._table.array, self.theta)
+        population.member(member, self._table.array).write(self.theta)
         self._center = self._lineage(population, member)
 
     def _select(self, population: Population, members: list[int]) -> None:
         """Make these members the parents of the next generation."""
         parents = np.empty((len(members), len(self.theta)), np.float32)
         for member, out in zip(members, parents, strict=True):
-            population.member(member, self._table.array, out)
+            population.member(member, self._table.array).write(out)
         self._lineages = [self._lineage(population, member) for member in members]
         self._parents = parents
 

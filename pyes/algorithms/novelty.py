@@ -123,7 +123,7 @@ class NoveltySearch(Algorithm):
             np.empty((count, len(self.theta)), "f4"),
         )
         for index, out in enumerate(centers):
-            population.member(index, self._table.array, out)
+            population.member(index, self._table.array).write(out)
         return centers
 
     def _draw(self) -> Population:

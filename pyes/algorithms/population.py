@@ -5,7 +5,7 @@ their vectors whole, as bases that are not perturbed.
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,37 @@ from numpy.typing import NDArray
 from pyes import _core
 
 Vector = NDArray[np.float32]
+
+
+class Member(NamedTuple):
+    """Parameters of one member: theta, or theta plus a multiple of a slice of the noise table. Arrays are not copied.
+
+    Attributes
+    ----------
+    theta : float32 (dim,)
+    table : (entries,) or None
+        The noise; None: theta as it is.
+    offset : int
+        Start of the slice.
+    scale : float
+        Factor of the slice.
+    deviation : float32 (dim,) or None
+        Factor of each parameter of the slice.
+    """
+
+    theta: Vector
+    table: NDArray[Any] | None = None
+    offset: int = 0
+    scale: float = 0.0
+    deviation: Vector | None = None
+
+    def write(self, out: Vector) -> Vector:
+        """Write the parameters to ``out``, float32 (dim,), and return it."""
+        if self.table is None:
+            out[:] = self.theta
+        else:
+            _core.perturb(self.theta, self.table, self.offset, self.scale, out, deviation=self.deviation)
+        return out
 
 
 @dataclass(frozen=True)
@@ -72,13 +103,12 @@ class Population:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def member(self, index: int, table: NDArray[Any], out: Vector) -> None:
-        """Write one member's parameters to ``out``, float32 (dim,); ``table`` holds the noise."""
+    def member(self, index: int, table: NDArray[Any] | None) -> Member:
+        """Return one member; ``table`` holds the noise, and is not needed if no member is perturbed."""
         base, scale = self.bases[self.rows[index]], float(self.scales[index])
         if scale == 0.0:
-            out[:] = base
-            return
-        _core.perturb(base, table, int(self.offsets[index]), scale, out, deviation=self.deviation)
+            return Member(base)
+        return Member(base, table, int(self.offsets[index]), scale, self.deviation)
 
     def problem(self, dim: int, entries: int) -> str:
         """Return what is wrong with the arrays, for parameters and a noise table of these lengths; "" if nothing."""

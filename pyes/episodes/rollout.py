@@ -1,6 +1,6 @@
 """Episodes: a policy in a task, or a plain function, evaluated for one parameter vector.
 
-Owns the loop over timesteps. Knows nothing of populations, processes or where theta comes from.
+Owns the loop over timesteps. Knows nothing of populations or processes.
 """
 
 import sys
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pyes import tasks
 from pyes._core import PolicyRunner
+from pyes.algorithms.population import Member
 from pyes.config import TaskConfig
 from pyes.episodes.batch import Batch, Plan
 from pyes.episodes.native import NativeRollout, fits
@@ -92,7 +93,7 @@ class Evaluator(Protocol):
     def begin(self, batch: Batch) -> None:
         """Apply the settings of a new batch."""
 
-    def load(self, theta: NDArray[np.float32], sums: NDArray[np.float64] | None) -> None:
+    def load(self, parameters: Member, sums: NDArray[np.float64] | None) -> None:
         """Load a member's parameters; its observations are added to ``sums``."""
 
     def episode(self, member: int, episode: int, seed: int) -> tuple[float, int]:
@@ -123,9 +124,9 @@ class TaskEvaluator:
         runner.normalize(batch.mean, batch.inverse_std, self._clip)
         runner.set_action_noise(batch.action_noise)
 
-    def load(self, theta: NDArray[np.float32], sums: NDArray[np.float64] | None) -> None:
+    def load(self, parameters: Member, sums: NDArray[np.float64] | None) -> None:
         """Load a member's parameters into the policy."""
-        self._rollout.runner.load(theta)
+        self._rollout.runner.load(*parameters)
         self._rollout.runner.collect(sums)
 
     def episode(self, member: int, episode: int, seed: int) -> tuple[float, int]:
@@ -152,9 +153,9 @@ class FunctionEvaluator:
     def begin(self, batch: Batch) -> None:
         """Do nothing: batches have no settings for a function."""
 
-    def load(self, theta: NDArray[np.float32], sums: NDArray[np.float64] | None) -> None:
+    def load(self, parameters: Member, sums: NDArray[np.float64] | None) -> None:
         """Load a copy of a member's parameters, which the function may change."""
-        self._theta = theta.copy()
+        self._theta = parameters.write(np.empty_like(parameters.theta))
 
     def episode(self, member: int, episode: int, seed: int) -> tuple[float, int]:
         """Call the function once."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import _core
+from pyes.algorithms.population import Member
 from pyes.episodes.batch import Batch, Plan
 from pyes.tasks import VectorTask
 
@@ -48,9 +49,9 @@ class VectorEvaluator:
             runner.normalize(batch.mean, batch.inverse_std, self._clip)
             runner.set_action_noise(batch.action_noise)
 
-    def load(self, slot: int, theta: NDArray[np.float32], sums: NDArray[np.float64] | None) -> None:
+    def load(self, slot: int, parameters: Member, sums: NDArray[np.float64] | None) -> None:
         """Load a member's parameters into a slot; its observations are added to ``sums``."""
-        self._runners[slot].load(theta)
+        self._runners[slot].load(*parameters)
         self._runners[slot].collect(sums)
 
     def episode(self, members: Sequence[int], episode: int, seeds: Sequence[int]) -> Iterator[Ended]:

@@ -40,8 +40,16 @@ class Runner(Protocol):
     @state.setter
     def state(self, state: NDArray[np.float32], /) -> None: ...
 
-    def load(self, theta: NDArray[np.float32], /) -> None:
-        """Set the parameters: float32 (dim,)."""
+    def load(
+        self,
+        theta: NDArray[np.float32],
+        table: NDArray[Any] | None = None,
+        offset: int = 0,
+        scale: float = 0.0,
+        deviation: NDArray[np.float32] | None = None,
+        /,
+    ) -> None:
+        """Set the parameters: theta, float32 (dim,), plus ``scale`` times (``deviation`` times) a slice of a table."""
 
     def normalize(
         self, mean: NDArray[np.float32] | None, inverse_std: NDArray[np.float32] | None, clip: float, /

@@ -140,7 +140,7 @@ def _forward(
     runner = _core.PolicyRunner(
         np.array(rows, np.int64), observation_size, action="argmax", level=level, reference_batch=reference
     )
-    runner.load(_normals(runner.dim))
+    runner.load(_normals(runner.dim), _normals(runner.dim, 40_000), 0, 0.1)
     runner.begin_episode(_SEED, 1, 2, 3)
     observations = 3 * _normals(6 * observation_size, 20_000).reshape(6, observation_size)
     return np.array([runner.forward(each) for each in observations])

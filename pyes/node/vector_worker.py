@@ -78,7 +78,7 @@ class VectorWorker(BaseWorker[VectorEvaluator]):
     def _run(self, wave: "_Wave", batch: Batch) -> None:
         members, last = wave.members, batch.seeds.shape[1] - 1
         for slot, member in enumerate(members):
-            self._evaluator.load(slot, self._perturbed(member, batch), self._board.sums_of(member))
+            self._evaluator.load(slot, batch.population.member(member, self._table), self._board.sums_of(member))
         for wave.episode in range(last + 1):
             self._board.started[self._slot] = time.monotonic()
             seeds = batch.seeds[members, wave.episode].tolist()

@@ -111,7 +111,6 @@ class BaseWorker(ABC, Generic[E]):
     ) -> None:
         self._slot, self._workload, self._plan, self._board, self._table = slot, workload, plan, board, table
         self._own_process = own_process
-        self._theta = np.empty(plan.dim, np.float32)
         self._ticket = -1
         self._batch: Batch | None = None
         self._begun = 0.0  # begin of the time that counts as work
@@ -132,11 +131,6 @@ class BaseWorker(ABC, Generic[E]):
             self._ticket, self._batch = self._board.ticket, self._board.batch()
             self._evaluator.begin(self._batch)
         return self._batch
-
-    def _perturbed(self, member: int, batch: Batch) -> NDArray[np.float32]:
-        """Return a member's parameters, float32 (dim,), valid until the next call."""
-        batch.population.member(member, self._table, self._theta)
-        return self._theta
 
     def _finish(self, member: int, result: Result) -> None:
         """Write a member's result, and the time since the last one."""
@@ -234,7 +228,7 @@ class Worker(BaseWorker[Evaluator]):
         seeds = batch.seeds[member].tolist()
         episode = 0
         try:
-            self._evaluator.load(self._perturbed(member, batch), self._board.sums_of(member))
+            self._evaluator.load(batch.population.member(member, self._table), self._board.sums_of(member))
             sums = self._sums(batch)
             for episode, seed in enumerate(seeds):
                 self._board.started[self._slot] = time.monotonic()

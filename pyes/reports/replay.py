@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pyes import config as configuration
 from pyes import tasks
+from pyes.algorithms.population import Member
 from pyes.config import TaskConfig, TrainConfig
 from pyes.episodes.rollout import AnyRollout, TaskEvaluator, rollout_of
 from pyes.errors import ConfigError, RunDirectoryError, TaskError
@@ -425,7 +426,7 @@ class Replay(Closing):
         total, length = 0.0, 0
         try:
             evaluator.begin(batch)
-            evaluator.load(state.algorithm.member(index), None)
+            evaluator.load(Member(state.algorithm.member(index)), None)
             for episode, seed in enumerate(seeds):
                 with _named(config.task.title, seed):
                     episode_return, episode_length = evaluator.episode(index, episode, seed)

@@ -57,9 +57,14 @@ def recurrent(op: int, inputs: int, units: int, biases: int, start: int = 0, act
 def assert_equals_its_twin(
     made: _core.PolicyRunner, rows: NDArray[np.int64], observations: NDArray[np.float32]
 ) -> None:
-    """Run two episodes, the second shorter, on the runner and on its NumPy twin: equal bits at every timestep."""
-    theta = 0.5 * normals(made.dim, 3)
-    made.load(theta)
+    """Run two episodes, the second shorter, on the runner and on its NumPy twin: equal bits at every timestep.
+
+    The runner packs theta and a slice in one pass, the twin is given their sum.
+    """
+    base, table, deviation = 0.5 * normals(made.dim, 3), normals(made.dim + 3, 4), np.abs(normals(made.dim, 5))
+    theta = np.empty_like(base)
+    reference.perturb(base, table, 3, -0.1, theta, deviation=deviation)
+    made.load(base, table, 3, -0.1, deviation)
     twin = reference.PolicyNetwork(rows, theta)
     for steps in (len(observations), len(observations) // 2):
         made.begin_episode(0, 0, 0, 0)
@@ -305,6 +310,46 @@ def test_impossible_settings_are_refused(options: dict[str, Any], message: str) 
 def test_load_wrong_length_says_got_and_expected() -> None:
     with pytest.raises(ValueError, match="theta: got length 17, expected 18"):
         runner([8, 2]).load(np.zeros(17, np.float32))
+    with pytest.raises(ValueError, match=r"offset: got 3, expected 0 <= offset <= 2"):
+        runner([8, 2]).load(np.zeros(18, np.float32), np.zeros(20, np.int8), 3, 0.1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16, np.int8])
+@pytest.mark.parametrize("sizes", [[70, 65, 3], [1500, 130, 2], [1, 1]])
+def test_load_of_a_slice_equals_perturb_and_load(sizes: list[int], dtype: Any) -> None:
+    """Also where a row does not fit into what is perturbed at once."""
+    made = runner(sizes)
+    table, out = np.empty(made.dim + 9, dtype), np.empty(made.dim, np.float32)
+    _core.fill_noise(table, 1, 0)
+    for deviation in (None, normals(made.dim, 2)):
+        _core.perturb(normals(made.dim), table, 5, 0.3, out, deviation=deviation)
+        made.load(out)
+        expected = made.packed
+        made.load(normals(made.dim), table, 5, 0.3, deviation)
+        np.testing.assert_array_equal(made.packed, expected)
+
+
+def test_a_foreign_network_and_a_normalised_one_get_the_sum() -> None:
+    def perturbed(dim: int) -> NDArray[np.float32]:
+        out = np.empty(dim, np.float32)
+        reference.perturb(normals(dim), normals(dim + 2, 1), 2, 0.5, out)
+        return out
+
+    class Kept:
+        dim, outputs = 4, 1
+
+        def load(self, theta: NDArray[np.float32]) -> None:
+            self.theta = theta.copy()
+
+    kept: Any = Kept()
+    _core.PolicyRunner(kept, 3, action="argmax").load(normals(4), normals(6, 1), 2, 0.5)
+    np.testing.assert_array_equal(kept.theta, perturbed(4))
+    row = [0, 3, 2, 0, 6, 1, -1, -1, *[0] * 6, 8]
+    made = _core.PolicyRunner(np.array([row]), 3, action="argmax", reference_batch=normals((5, 3)))
+    made.load(perturbed(10))
+    expected = made.packed
+    made.load(normals(10), normals(12, 1), 2, 0.5)
+    np.testing.assert_array_equal(made.packed, expected)
 
 
 def test_collect_and_normalize_refuse_wrong_shapes() -> None:

@@ -9,7 +9,7 @@ from pyes import _core
 from pyes.cli import main
 from pyes.node import selftest
 
-DIGEST = "1d309d7f792ccf86"
+DIGEST = "b915ea81ef5bfe49"
 
 
 @each_level

@@ -17,6 +17,7 @@ import pytest
 
 import pyes
 from pyes import networks, tasks
+from pyes.algorithms.population import Member
 from pyes.cluster import open_cluster
 from pyes.config import ClusterConfig, NetworkConfig
 from pyes.episodes.batch import Batch, Plan, Results, Status
@@ -158,7 +159,7 @@ def test_results_depend_neither_on_the_vector_nor_on_the_workers(env_id, table):
     evaluator.begin(batch)
     for member in (0, 8):
         offset = int(batch.population.offsets[member])
-        evaluator.load(theta + np.float32(0.1) * table.array[offset : offset + len(theta)], None)
+        evaluator.load(Member(theta, table.array, offset, 0.1), None)
         episodes = [evaluator.episode(member, k, int(seed)) for k, seed in enumerate(batch.seeds[member])]
         assert sum(length for _, length in episodes) == expected.lengths[member]
         assert (episodes[0][0] + episodes[1][0]) / 2 == expected.returns[member]
