@@ -413,14 +413,14 @@ class Row:
     relay: float
 
 
-def simulate(case: Case, batches: int = 2) -> Row:
-    """Return the mean over some batches."""
+def simulate(case: Case) -> Row:
+    """Return the mean over some batches; over more where nodes are killed at random."""
     world, rng = World(case), np.random.default_rng(0)
     nodes = [Node(world, rng) for _ in range(case.workers // WORKERS)]
     relays = [Relay(world, nodes[k :: case.relays]) for k in range(case.relays)]
     head = Desk(world, relays or nodes)
     ideal = taken = busy = 0.0
-    for seed in range(batches):
+    for seed in range(8 if case.leaving else 2):
         world.durations = durations(case, seed).tolist()
         world.batch += 1
         for each in relays or nodes:
