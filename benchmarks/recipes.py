@@ -122,11 +122,11 @@ def summary(rows: Sequence[Row]) -> str:
     returns = [row.return_mean for row in rows if row.theta_hash]
     failed = len(rows) - len(returns)
     low, high = f"{min(returns):.6g}", f"{max(returns):.6g}"
-    timesteps = statistics.median(row.timesteps for row in rows)
+    millions = float(f"{statistics.median(row.timesteps for row in rows) / 1e6:.3g}")
     seconds = statistics.median(row.seconds for row in rows if row.theta_hash)
     return (
         f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {len(rows)} seeds"
-        f"{f', {failed} failed' if failed else ''}, {timesteps / 1e6:.3g} million timesteps, "
+        f"{f', {failed} failed' if failed else ''}, {millions:,g} million timesteps, "
         f"{seconds:.0f} seconds on {os.cpu_count()} cores, {commit()}"
     )
 

@@ -17,7 +17,14 @@ from make_results import ROOT, Result, read, text_of
 
 from pyes.reports import video
 
-SHOWN = ("lunar_lander", "half_cheetah_mujoco", "slime_volley", "swimmer_mujoco", "hopper_mujoco", "cart_pole_swing_up")
+SHOWN = (
+    "lunar_lander",
+    "slime_volley",
+    "hopper_mujoco",
+    "cart_pole_swing_up",
+    "acrobot",
+    "inverted_double_pendulum_mujoco",
+)
 COLUMNS = 3  # of the picture of six
 SECONDS, FPS, COLORS = 8, 12, 64
 WIDTH, HEIGHT = 240, 160  # pixels

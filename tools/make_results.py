@@ -117,7 +117,7 @@ def main_table(results: Iterable[Result], published: dict[str, Any]) -> Iterable
             f"{text_of(each.returns[(len(each.returns) - 1) // 2])} "
             f"({text_of(each.returns[0])} to {text_of(each.returns[-1])})",
             str(len(each.rows)),
-            f"{each.median('timesteps') / 1e6:.3g}",
+            f"{float(format(each.median('timesteps') / 1e6, '.3g')):,g}",
             duration(each.median("seconds")),
             others,
         )

@@ -76,6 +76,10 @@ class MujocoTask(Family):
         mujoco.set_mju_user_warning(partial(_log_once, logging.WARNING))
         if not FEELS_CONTACTS[self._config.env_id.removesuffix(_VERSION)]:
             env.unwrapped.do_simulation = _simulation_without_forces(env.unwrapped, mujoco.mj_step)
+        if not {"camera_id", "camera_name"} & set(self._config.env_kwargs):
+            # The model's own camera, if any, follows the robot; Gymnasium's default stays where it is.
+            camera = mujoco.mj_name2id(env.unwrapped.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
+            env.unwrapped.mujoco_renderer.camera_id = camera
         return env
 
     def _traits(self) -> dict[str, tuple[int, Callable[[], NDArray[Any]]]]:

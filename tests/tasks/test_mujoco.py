@@ -280,6 +280,14 @@ def test_action_of_another_size_is_refused_as_the_environment_does(name: str, ta
         task.step(np.zeros(1, np.float32))
 
 
+@pytest.mark.parametrize(("given", "camera"), [({}, 0), ({"camera_id": -1}, -1)])
+def test_the_models_own_camera_follows_the_robot_unless_another_is_chosen(given: dict[str, Any], camera: int):
+    with tasks.make(option("hopper_mujoco", env_kwargs=given)) as task:
+        renderer = task._env.unwrapped.mujoco_renderer  # type: ignore[attr-defined]
+        assert renderer.camera_id == camera
+        assert task._env.unwrapped.model.camera(0).name == "track"  # type: ignore[attr-defined]
+
+
 def test_unstable_simulation_is_logged_once_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ):
