@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 _PREPARING_SECONDS = 300.0  # allowed silence of a node while it makes its table and its environments
 _TICK_SECONDS = 0.05  # between checks for late nodes
 _FAREWELL_SECONDS = 2.0  # for a node to read why it is refused
+_SETTLING_SECONDS = 0.01  # for connections just accepted to begin: asyncio never closes one that has not
 _MEMBER_BYTES = 10  # of a member in the record of a generation
 _FEW_NODES = 8  # up to which each is sent only the results that it lacks
 _NO_JOB_LIMIT = 2**26  # maximum bytes of a node's message while there is no job
@@ -111,6 +112,10 @@ class Head:
             async with asyncio.timeout(1.0):
                 await asyncio.gather(*(peer.farewell() for peer in list(self._peers.values())))
         if self._server is not None:
+            with contextlib.suppress(NotImplementedError):  # on Windows
+                for each in self._server.sockets:
+                    asyncio.get_running_loop().remove_reader(each.fileno())
+            await asyncio.sleep(_SETTLING_SECONDS)
             self._server.close()
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:

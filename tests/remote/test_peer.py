@@ -1,12 +1,16 @@
-"""What the head sends to a node with a congested connection."""
+"""What the head sends to a node with a congested connection, and connections that are lost or come too late."""
 
 import asyncio
+import gc
+import socket
 from types import SimpleNamespace
 
 import numpy as np
 from hosts import hello
 
 from pyes.remote import wire
+from pyes.remote.door import Door
+from pyes.remote.head import Head
 from pyes.remote.pace import Pace
 from pyes.remote.peer import Peer
 from pyes.remote.wire import keys
@@ -69,6 +73,28 @@ def test_a_connection_that_is_lost_under_tls_takes_no_lesson_and_raises_nothing(
         server.close()
 
     asyncio.run(lose())
+
+
+def test_connections_that_arrive_as_the_head_ends_are_closed():
+    """Their tasks have not begun then: a warning of a socket that nobody has closed would fail this test."""
+
+    async def end() -> list[socket.socket]:
+        head = Head(Door(None), "tcp://127.0.0.1", print, "")
+        await head.serve(listening, None)
+        await asyncio.sleep(0)
+        clients = [socket.create_connection(listening.getsockname()) for _ in range(3)]
+        for _ in range(2):  # accepted, and no more
+            await asyncio.sleep(0)
+        await head.end()
+        return clients
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        clients = asyncio.run(end())
+        gc.collect()
+        for client in clients:
+            with client:
+                client.settimeout(5)
+                assert client.recv(1) == b""
 
 
 def _peer(writer=None):
