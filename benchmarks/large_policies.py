@@ -15,7 +15,7 @@ snapshot    theta and Adam's moments, which a node that joins late is sent, too:
 import statistics
 import sys
 import tempfile
-import time
+import timeit
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,12 +78,7 @@ def snapshot(dim: int) -> list[str]:
 
 def median(function: Callable[[], object], turns: int = TURNS) -> float:
     """Return the seconds of a call."""
-    found = []
-    for _ in range(turns):
-        begun = time.perf_counter()
-        function()
-        found.append(time.perf_counter() - begun)
-    return statistics.median(found)
+    return statistics.median(timeit.repeat(function, number=1, repeat=turns))
 
 
 if __name__ == "__main__":

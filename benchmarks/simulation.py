@@ -22,6 +22,7 @@ import itertools
 import math
 import sys
 import time
+import timeit
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,12 +38,13 @@ from pyes.remote.scheduler import Scheduler
 from pyes.remote.wire.protocol import HeadSide, NodeSide, State
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
+from schedule import drawn
 from virtual_nodes import ideal_seconds
 
 WORKERS = 18  # of a node
 MEMBERS = 5  # of a worker, in a batch
-#: Processor time of the head on an AMD EPYC: the slope of its share of a core over messages a second between 1,440 and
-#: 10,080 workers in many_workers.py, without the members in them; and what `costs` prints.
+#: Processor time of the head on an AMD EPYC, rounded: the slope of its share of a core over messages a second between
+#: 1,440 and 10,080 workers in many_workers.py; and, with some room, what `costs` prints.
 MESSAGE_SECONDS, MEMBER_SECONDS, GRANT_SECONDS = 3.0e-4, 1e-7, 0.5e-4
 LOOK_SECONDS = 0.1  # between two looks for late members
 
@@ -134,11 +136,6 @@ class Desk:
         for number, each in enumerate(below):
             each.above, each.number = self, number
         world.at(0.0, self._look)
-
-    @property
-    def workers(self) -> int:
-        """Workers below it."""
-        return sum(each.workers for each in self.below)
 
     def begin(self, scheduler: Scheduler) -> None:
         """Begin a batch."""
@@ -421,7 +418,7 @@ def simulate(case: Case) -> Row:
     head = Desk(world, relays or nodes)
     ideal = taken = busy = 0.0
     for seed in range(8 if case.leaving else 2):
-        world.durations = durations(case, seed).tolist()
+        world.durations = (case.seconds * drawn(MEMBERS * case.workers, seed, case.spread)).tolist()
         world.batch += 1
         for each in relays or nodes:
             each.clear()
@@ -437,13 +434,6 @@ def simulate(case: Case) -> Row:
         busy += spent[0]
     relay = max(spent[1:], default=math.nan) / (world.now - begun)
     return Row(ideal / taken, busy / taken, relay)
-
-
-def durations(case: Case, seed: int) -> NDArray[np.float64]:
-    """Return the seconds of all members of a batch."""
-    variance = math.log1p(case.spread**2)
-    drawn = np.random.default_rng(seed).lognormal(-variance / 2, math.sqrt(variance), MEMBERS * case.workers)
-    return case.seconds * drawn
 
 
 def costs() -> None:
@@ -474,7 +464,8 @@ def costs() -> None:
         def grant(members: Members = members, head: HeadSide = head) -> None:
             head.send(wire.Grant(3, wire.ranges_of(members)))
 
-        figures = [1e6 * each for each in (seconds(receive), booked(count), seconds(grant))]
+        read, granted = (timeit.timeit(each, timer=time.process_time, number=500) / 500 for each in (receive, grant))
+        figures = [1e6 * each for each in (read, booked(count), granted)]
         print("{:>6,} members: {:6.1f} us to read, {:6.1f} us to record, {:6.1f} us to grant".format(count, *figures))
 
 
@@ -491,14 +482,6 @@ def booked(count: int) -> float:
         scheduler.done(0, held.popleft(), now)
         held.extend(members for _, members in scheduler.grants(now))
     return (time.process_time() - begun) / turns
-
-
-def seconds(function: Callable[[], None], repeats: int = 500) -> float:
-    """Return the processor time of a call."""
-    begun = time.process_time()
-    for _ in range(repeats):
-        function()
-    return (time.process_time() - begun) / repeats
 
 
 def main() -> None:

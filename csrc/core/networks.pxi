@@ -5,7 +5,6 @@ cdef class _Network:
     """Interface of networks for a runner."""
     cdef Py_ssize_t dim, outputs
     cdef object state_array  # owns the states of recurrent layers; None where a Python object has them
-
     cdef object perturbed_array  # theta as it was perturbed last, for what cannot be packed from its parts
 
     cdef int load(self, object theta, const pyes_perturbation *by) except -1:

@@ -89,4 +89,3 @@ cdef int _perturbation(pyes_perturbation *out, int64_t dim, object table, object
         out.deviation = <const float *>_in("deviation", deviation, FLOAT32)
         _same_length("deviation", deviation, dim, "theta")
     return 0
-

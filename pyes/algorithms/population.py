@@ -104,10 +104,12 @@ class Population:
         return len(self.offsets)
 
     def member(self, index: int, table: NDArray[Any] | None) -> Member:
-        """Return one member; ``table`` holds the noise, and is not needed if no member is perturbed."""
+        """Return one member; ``table`` holds the noise, and may be None if no member is perturbed."""
         base, scale = self.bases[self.rows[index]], float(self.scales[index])
         if scale == 0.0:
             return Member(base)
+        if table is None:
+            raise ValueError(f"member {index} is perturbed, and there is no noise table; set on_table in its Config")
         return Member(base, table, int(self.offsets[index]), scale, self.deviation)
 
     def problem(self, dim: int, entries: int) -> str:
