@@ -1,25 +1,34 @@
 """The head with as many workers as a large cluster has, which sleep instead of running episodes.
 
-    python benchmarks/many_workers.py [WORKERS ...]        default: 18 90 360 1440 2880 5760 10080
+    python benchmarks/many_workers.py [--relays N] [WORKERS ...]       default: 18 90 360 1440 2880 5760 10080
 
-Real: the head (`pyes.cluster.socket`), its scheduling, the wire, TCP over loopback, one connection a node.
+Real: the head (`pyes.cluster.socket`), its scheduling, the wire, TCP over loopback, one connection a node; and relays
+(`pyes worker --relay`) between the two.
 Simulated: nodes, all of them in one other process. Each has 18 workers, takes its members first come, first served,
 "runs" each for a drawn time (lognormal, mean 1 s, deviation 0.3 s), gathers results as a node does, and learns
-nothing. Both processes share the machine: from some number of workers on it is the simulation that is late, so its
+nothing. All processes share the machine: from some number of workers on it is the simulation that is late, so its
 share of a core is printed, too.
 
 efficiency    seconds of the ideal schedule (the same members by the same workers, without any message) over those taken
 head          the head's processor time over the wall clock, in cores
+relays        that of all relays together
 """
 
+import argparse
 import asyncio
+import contextlib
 import functools
 import heapq
 import multiprocessing
+import os
+import socket
+import subprocess
 import sys
 import time
 from collections import deque
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,14 +49,18 @@ MEMBERS_OF_A_WORKER = 7  # a generation: about 10,000 members for 1,440 workers
 GENERATIONS = 3
 
 
-def main(workers: list[int]) -> None:
+def main() -> None:
     """Print one line for each number of workers."""
-    print("workers   nodes  members  efficiency  head  simulation  bytes a member")
-    for count in workers:
-        print(measure(count), flush=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workers", nargs="*", type=int, default=[18, 90, 360, 1440, 2880, 5760, 10080])
+    parser.add_argument("--relays", type=int, default=0)
+    options = parser.parse_args()
+    print("workers   nodes  members  efficiency  head  relays  simulation  bytes a member")
+    for count in options.workers:
+        print(measure(count, options.relays), flush=True)
 
 
-def measure(workers: int) -> str:
+def measure(workers: int, relays: int) -> str:
     """Run some generations; return a line of figures."""
     nodes = max(1, workers // WORKERS_OF_A_NODE)
     members = WORKERS_OF_A_NODE * nodes * MEMBERS_OF_A_WORKER // 2 * 2
@@ -70,26 +83,64 @@ def measure(workers: int) -> str:
         ready = (job.digest_of(setup), table.fingerprint)
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=simulate, args=(cluster.address, nodes, members, ready, theirs))
+        between = [stack.enter_context(relay(cluster.address)) for _ in range(relays)]
+        addresses = [each.address for each in between] or [cluster.address]
+        process = context.Process(target=simulate, args=(addresses, nodes, members, ready, theirs))
         process.start()
         cluster.start(setup.plan(1), table, state)
         try:
             while cluster.workers < WORKERS_OF_A_NODE * nodes:
                 time.sleep(0.05)
-            return figures(state, cluster, members, nodes, ours)
+            return figures(state, cluster, members, nodes, between, ours)
         finally:
             process.terminate()
             process.join()
 
 
-def figures(state: RunState, cluster: SocketCluster, members: int, nodes: int, simulation: Any) -> str:
+class Relay:
+    """A relay under a head."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", address: Address) -> None:
+        self._process, self.address = process, address
+
+    def seconds(self) -> float:
+        """Return the processor time that the process of its job has taken."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        fields = Path(f"/proc/{children[0]}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def relay(head: Address) -> Iterator[Relay]:
+    """Lend a relay, which ends with the block."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = Address("127.0.0.1", free.getsockname()[1])
+    command = [sys.executable, "-m", "pyes", "worker", str(head), "--relay", str(address), "--allow", "*", "--tied"]
+    where = Path(__file__).parent
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=where) as process:
+        while not _listens(address):
+            time.sleep(0.1)
+        yield Relay(process, address)
+
+
+def _listens(address: Address) -> bool:
+    """Return whether a program listens at an address."""
+    with contextlib.suppress(OSError), socket.create_connection((address.host, address.port)):
+        return True
+    return False
+
+
+def figures(
+    state: RunState, cluster: SocketCluster, members: int, nodes: int, relays: list[Relay], simulation: Any
+) -> str:
     """Evaluate generations; return a line about all but the first."""
     workers = WORKERS_OF_A_NODE * nodes
-    wall = ideal = head = simulated = 0.0
+    wall = ideal = head = simulated = relayed = 0.0
     traffic = 0
     for generation in range(GENERATIONS + 1):
         simulation.send(generation)
         before = (time.perf_counter(), time.process_time(), simulation.recv(), sum(cluster.traffic))
+        relays_before = sum(each.seconds() for each in relays)
         results = cluster.evaluate(state.batch())
         seconds = time.perf_counter() - before[0]
         record = state.record(results)
@@ -99,13 +150,15 @@ def figures(state: RunState, cluster: SocketCluster, members: int, nodes: int, s
         if generation:  # in the first one, no speed is known
             wall += seconds
             head += time.process_time() - before[1]
+            relayed += sum(each.seconds() for each in relays) - relays_before
             simulated += simulation.recv() - before[2]
             traffic += sum(cluster.traffic) - before[3]
             ideal += makespan(durations(generation, members), workers)
         else:
             simulation.recv()
     return (
-        f"{workers:>7,} {nodes:>7,} {members:>8,} {ideal / wall:>11.3f} {head / wall:>5.2f} {simulated / wall:>11.2f}"
+        f"{workers:>7,} {nodes:>7,} {members:>8,} {ideal / wall:>11.3f} {head / wall:>5.2f}"
+        f" {relayed / wall:>7.2f} {simulated / wall:>11.2f}"
         f" {traffic / GENERATIONS / members:>15.1f}"
     )
 
@@ -236,19 +289,20 @@ class SimulatedNode:
         )
 
 
-def simulate(address: Address, nodes: int, members: int, ready: tuple[str, str], pipe: Any) -> None:
+def simulate(addresses: list[Address], nodes: int, members: int, ready: tuple[str, str], pipe: Any) -> None:
     """Run the nodes, in a process of their own, and answer each word on the pipe with the processor time so far."""
-    asyncio.run(_simulate(address, nodes, members, ready, pipe))
+    asyncio.run(_simulate(addresses, nodes, members, ready, pipe))
 
 
-async def _simulate(address: Address, nodes: int, members: int, ready: tuple[str, str], pipe: Any) -> None:
+async def _simulate(addresses: list[Address], nodes: int, members: int, ready: tuple[str, str], pipe: Any) -> None:
     def answer() -> None:
         pipe.recv()
         pipe.send(time.process_time())
 
     asyncio.get_running_loop().add_reader(pipe.fileno(), answer)
-    await asyncio.gather(*(SimulatedNode(each, address, members, ready).run() for each in range(nodes)))
+    each = (SimulatedNode(k, addresses[k % len(addresses)], members, ready).run() for k in range(nodes))
+    await asyncio.gather(*each)
 
 
 if __name__ == "__main__":
-    main([int(each) for each in sys.argv[1:]] or [18, 90, 360, 1440, 2880, 5760, 10080])
+    main()

@@ -253,6 +253,18 @@ class Host(Program):
         return [] if self.job is None else children(self.job)
 
 
+class Relay(Host):
+    """A relay between the head at an address and the nodes that connect at another.
+
+    ``key`` and ``nodes`` are the key files of the head and of the relay itself.
+    """
+
+    def __init__(self, address: str, low: str, key: str | None = None, nodes: str | None = None) -> None:
+        own = None if key is None else str(keys.node_path(key))
+        membership = agent.Membership(addresses.parse(address), own, 1, ("*",), addresses.parse(low), nodes)
+        Program.__init__(self, agent.work, membership)
+
+
 # --- programs that break the protocol
 
 

@@ -103,6 +103,7 @@ BY_KIND = {
     wire.Ready: st.builds(wire.Ready, NAMES, NAMES, NAMES, DIGESTS, WHOLE, WHOLE),
     wire.Unable: st.builds(wire.Unable, NAMES, PROSE),
     wire.Done: done(),
+    wire.Workers: st.builds(wire.Workers, st.integers(1, 2**32 - 1)),
     wire.Leave: st.builds(wire.Leave, BIG, MEMBERS.map(wire.ranges_of)),
     wire.Log: st.builds(wire.Log, st.integers(0, 50), PROSE),
     wire.Welcome: st.builds(wire.Welcome, NAMES),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pyes.cli.arguments import Add, add_json, add_output, count, seconds
 from pyes.cli.output import print_json
+from pyes.errors import ConfigError
 
 _WATCH_SECONDS = 2.0
 
@@ -22,7 +23,11 @@ def add_commands(add: Add) -> None:
 
 def _add_worker(parser: argparse.ArgumentParser) -> None:
     _add_head(parser)
-    parser.add_argument("--workers", metavar="N", type=count, help="worker processes (default: one per core)")
+    role = parser.add_mutually_exclusive_group()
+    role.add_argument("--workers", metavar="N", type=count, help="worker processes (default: one per core)")
+    what = "be a relay instead: the head of nodes that connect here, and one node to its own head"
+    role.add_argument("--relay", metavar="tcp://HOST:PORT", help=what)
+    parser.add_argument("--relay-key", metavar="FILE", help="the relay's own key, FILE of pyes keygen")
     what = "let the head name code of this package (task.factory, network.module, ...); may be given more than once"
     default = "default: any package with a key, pyes.tasks alone without; '*': any"
     parser.add_argument("--allow", metavar="PACKAGE", action="append", default=[], help=f"{what} ({default})")
@@ -34,9 +39,13 @@ def _worker(options: argparse.Namespace) -> None:
     from pyes.system import addresses, limits
 
     address = addresses.parse(options.head)
+    listen = None if options.relay is None else addresses.parse(options.relay)
+    if listen is None and options.relay_key is not None:
+        raise ConfigError("--relay-key: is for a relay; add --relay tcp://HOST:PORT, where its nodes connect")
     with _key_file(options.key) as key:
         workers = options.workers or limits.usable_cores()
-        agent.work(agent.Membership(address, key, workers, tuple(options.allow)), tied=options.tied)
+        membership = agent.Membership(address, key, workers, tuple(options.allow), listen, options.relay_key)
+        agent.work(membership, tied=options.tied)
 
 
 def _add_status(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,6 @@ only passes batches to it and waits. Invariant: while a batch is open, the train
 """
 
 import asyncio
-import contextlib
-import socket
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -18,9 +16,9 @@ from pyes.config.registry import CLUSTERS
 from pyes.config.section import NotNegative
 from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.rollout import Workload
-from pyes.errors import ClusterError, ConfigError
+from pyes.errors import ClusterError
 from pyes.numerics.noise import NoiseTable
-from pyes.remote.door import Door
+from pyes.remote.door import Door, listen
 from pyes.remote.head import Head
 from pyes.remote.job import OpenJob
 from pyes.remote.open_batch import OpenBatch
@@ -105,8 +103,7 @@ class SocketCluster(Cluster):
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        _allow_many_connections()
-        self._socket = _listen(self.address)
+        self._socket = listen(self.address, "cluster.listen")
         self.address = addresses.Address(self.address.host, self._socket.getsockname()[1])
         key = "" if self._config.key is None else f" --key {keys.node_path(self._config.key)}"
         lonely = self._lonely or f"there is no node yet; start one with: pyes worker {self.address.named}{key}"
@@ -210,23 +207,3 @@ class SocketCluster(Cluster):
 
 def _were(members: int) -> str:
     return f"{counted(members, 'member')} {'was' if members == 1 else 'were'}"
-
-
-def _allow_many_connections() -> None:
-    """Raise this process's limit on open files as far as permitted."""
-    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such limit
-        import resource
-
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _listen(address: addresses.Address) -> socket.socket:
-    """Return a socket that listens at an address; ConfigError if it is used or not of this machine."""
-    try:
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        return socket.create_server((address.host, address.port), family=family, backlog=4096)
-    except OSError as error:
-        raise ConfigError(
-            f"cluster.listen: cannot listen at {address} ({error.strerror}); is another head running there?"
-        ) from error

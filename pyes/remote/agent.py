@@ -1,4 +1,4 @@
-"""``pyes worker``: lets this machine take part in one job after another.
+"""``pyes worker``: lets this machine take part in one job after another, as a node or as a relay.
 
 Each job runs in its own process, forked from this one, which imports neither torch nor a task. So memory, modules and
 side effects of environments end with the job. If this process is killed, the kernel ends the job's process and its
@@ -10,12 +10,13 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import connection, get_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyes.errors import ClusterError, ConfigError, PyesError, RefusedError
 from pyes.node.process import holding_signals, prepare
@@ -26,6 +27,9 @@ from pyes.system.addresses import Address
 from pyes.system.lifetime import INTERRUPTED, Closing
 from pyes.system.repeats import Repeats
 from pyes.system.text import one_line
+
+if TYPE_CHECKING:
+    from pyes.remote.session import Session
 
 _AGAIN_SECONDS = 1.0  # after which a failed process is replaced
 _ANY = "*"
@@ -47,20 +51,28 @@ class Membership:
     allow : tuple of str
         Packages whose code the head may name, "*" for any. Default: any for a head with a key, which has proved its
         identity; only `pyes.tasks` for one without, since any user of this machine may listen at a port.
+    listen : Address or None
+        Where a relay listens for its nodes; None: this is a node.
+    nodes : str or None
+        The relay's own key file for them.
 
     Raises
     ------
     ConfigError
-        A head on another machine is used without a key, or ``allow`` contains something other than packages.
+        A head or nodes on other machines are used without a key, or ``allow`` contains something other than packages.
     """
 
     address: Address
     key: str | None
     workers: int
     allow: tuple[str, ...] = ()
+    listen: Address | None = None
+    nodes: str | None = None
 
     def __post_init__(self) -> None:
         keys.check_needed(self.address, self.key)
+        if self.listen is not None and self.nodes is None and not self.listen.is_loopback:
+            raise ConfigError(f"--relay: {self.listen} needs --relay-key FILE, a key of its own (pyes keygen -o FILE)")
         for each in self.allow:
             if each != _ANY and not all(part.isidentifier() for part in each.split(".")):
                 raise ConfigError(f"--allow: got {each!r}, expected a package, for example my_tasks, or '*' for any")
@@ -74,14 +86,20 @@ class Membership:
 class Agent(Closing):
     """Runs a process for one job after another.
 
+    Parameters
+    ----------
+    membership : Membership
+    listening : socket or None
+        Where the nodes of a relay connect, job after job.
+
     Attributes
     ----------
     leaving : bool
         `leave` was called.
     """
 
-    def __init__(self, membership: Membership) -> None:
-        self._membership = membership
+    def __init__(self, membership: Membership, listening: socket.socket | None = None) -> None:
+        self._membership, self._listening = membership, listening
         self._context: Any = get_context("fork" if sys.platform == "linux" else "spawn")
         self._process: Any = None
         self._asking: Any = None  # connection that tells the job's process to leave
@@ -96,7 +114,9 @@ class Agent(Closing):
             The system does not allow another process.
         """
         asked, asking = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=_take_part, args=(self._membership, os.getpid(), asked), name="node")
+        process = self._context.Process(
+            target=_take_part, args=(self._membership, self._listening, os.getpid(), asked), name="node"
+        )
         with holding_signals(), asked:
             if self._asking is not None:
                 self._asking.close()
@@ -172,8 +192,16 @@ def work(membership: Membership, *, tied: bool = False) -> None:
         raise ConfigError("pyes worker: this system cannot wait for pipes and connections at once; use Linux or macOS")
     if membership.key is not None:
         keys.of_node(membership.key)  # rejects an unusable file now instead of in each job's process
-    agent = Agent(membership)
-    with _leaving_on_signals(agent), agent:
+    with contextlib.ExitStack() as stack:
+        listening = None
+        if membership.listen is not None:
+            from pyes.remote.door import Door, listen
+
+            Door(membership.nodes)  # rejects an unusable file, too
+            listening = stack.enter_context(listen(membership.listen, "--relay"))
+        agent = Agent(membership, listening)
+        stack.enter_context(_leaving_on_signals(agent))
+        stack.enter_context(agent)
         agent.serve(tied=tied)
     if agent.leaving:  # not 0, which tells schedulers that this node's work is done
         raise SystemExit(INTERRUPTED)
@@ -202,7 +230,7 @@ def _leaving_on_signals(agent: Agent) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _take_part(membership: Membership, parent: int, asked: Any) -> None:
+def _take_part(membership: Membership, listening: socket.socket | None, parent: int, asked: Any) -> None:
     """Take part in one job, until ``asked``, a connection, is readable; runs in its own process."""
     prepare(parent)
     lookup.allow_only(membership.allowed)
@@ -210,15 +238,16 @@ def _take_part(membership: Membership, parent: int, asked: Any) -> None:
     root.handlers[:] = []  # those inherited from the parent
     to_head = _ToHead()
     with gathered(to_head) as log:
-        sys.exit(asyncio.run(_session(membership, asked, log, to_head)))
+        sys.exit(asyncio.run(_session(membership, listening, asked, log, to_head)))
 
 
-async def _session(membership: Membership, asked: Any, log: Log, to_head: "_ToHead") -> int:
-    from pyes.remote.session import Session
+async def _session(
+    membership: Membership, listening: socket.socket | None, asked: Any, log: Log, to_head: "_ToHead"
+) -> int:
 
     loop = asyncio.get_running_loop()
     try:
-        session = Session(membership.address, membership.key, membership.workers, log, _say)
+        session = _session_of(membership, listening, log)
 
         def leave() -> None:
             loop.remove_reader(asked)
@@ -234,6 +263,17 @@ async def _session(membership: Membership, asked: Any, log: Log, to_head: "_ToHe
     finally:
         to_head.loop = None
     return 0
+
+
+def _session_of(membership: Membership, listening: socket.socket | None, log: Log) -> "Session":
+    if listening is None:
+        from pyes.remote.session import Session
+
+        return Session(membership.address, membership.key, membership.workers, log, _say)
+    from pyes.remote.door import Door
+    from pyes.remote.relay import RelaySession
+
+    return RelaySession(membership.address, membership.key, listening, Door(membership.nodes), log, _say)
 
 
 def _say(text: str) -> None:

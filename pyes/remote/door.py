@@ -6,6 +6,7 @@ with kernels that give the same numbers.
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -14,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pyes.errors import ProtocolError, PyesError
+from pyes.errors import ConfigError, ProtocolError, PyesError
 from pyes.node import selftest
 from pyes.remote import wire
 from pyes.remote.pace import Pace
@@ -22,6 +23,7 @@ from pyes.remote.peer import Peer
 from pyes.remote.session import keep_alive
 from pyes.remote.wire import keys, protocol
 from pyes.remote.wire.protocol import HeadSide
+from pyes.system import addresses
 from pyes.system.lookup import version
 
 logger = logging.getLogger(__name__)
@@ -164,6 +166,28 @@ class Door:
             await writer.drain()
             raise ProtocolError(reason)
         writer.write(side.send(wire.Welcome(socket.gethostname()[:100])))
+
+
+def listen(address: addresses.Address, setting: str) -> socket.socket:
+    """Return a socket that listens at an address, with as many connections as this process may have.
+
+    Raises
+    ------
+    ConfigError
+        The address, which ``setting`` names, is used or not of this machine.
+    """
+    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such limit
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        return socket.create_server((address.host, address.port), family=family, backlog=4096)
+    except OSError as error:
+        raise ConfigError(
+            f"{setting}: cannot listen at {address} ({error.strerror}); is another head running there?"
+        ) from error
 
 
 async def _first_message(side: HeadSide, reader: asyncio.StreamReader) -> wire.Hello | wire.Watch | None:

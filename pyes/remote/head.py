@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyes.errors import ClusterError
 from pyes.remote import wire
@@ -24,7 +25,6 @@ from pyes.remote.door import Door
 from pyes.remote.job import OpenJob
 from pyes.remote.open_batch import OpenBatch
 from pyes.remote.peer import Peer, lesson
-from pyes.remote.scheduler import Scheduler
 from pyes.remote.session import BEAT_SECONDS, SILENT_SECONDS
 from pyes.remote.standing import Heard
 from pyes.remote.wire.protocol import State
@@ -84,6 +84,16 @@ class Head:
         """Worker processes of all nodes that are ready."""
         peers = list(self._peers.values())
         return sum(peer.pace.workers for peer in peers if peer.standing.ready and not peer.leaving)
+
+    @property
+    def expected(self) -> int:
+        """Worker processes of all nodes, those that prepare for the job counted."""
+        return sum(peer.pace.workers for peer in list(self._peers.values()) if not (peer.leaving or peer.unable))
+
+    @property
+    def failure(self) -> ClusterError | None:
+        """The unexpected error after which the head evaluates nothing more."""
+        return self._failure
 
     @property
     def traffic(self) -> tuple[int, int]:
@@ -234,6 +244,8 @@ class Head:
                 peer.send(wire.Echo(message.time))
             case wire.Leave():
                 self._take_leave(peer, message)
+            case wire.Workers():
+                self._take_workers(peer, message)
             case wire.Log():
                 logger.log(message.level, "%s: %s", peer.name, message.text)
             case wire.Unable():
@@ -322,7 +334,7 @@ class Head:
         peer.send(*batch.opened)
         batch.scheduler.join(peer.number, peer.pace)
 
-    def _hand_out_soon(self) -> None:
+    def hand_out_soon(self) -> None:
         """Hand out once for all messages that have arrived: when the head is busy, that is cheaper than for each."""
         if not self._handing_out:
             self._handing_out = True
@@ -344,7 +356,7 @@ class Head:
             peer.send(wire.Grant(batch.number, ranges))
         for number, members in batch.scheduler.withdrawn(now):
             self._peers[number].send(wire.Withdraw(batch.number, wire.ranges_of(members)))
-        if batch.scheduler.all_granted and not batch.told_granted:
+        if batch.whole and batch.scheduler.all_granted and not batch.told_granted:
             batch.told_granted = True
             self._tell_granted(batch)
 
@@ -372,11 +384,20 @@ class Head:
         peer.members += len(done.returns)
         peer.timesteps += int(done.lengths.sum(dtype=np.int64))
         peer.busy_seconds += done.busy
-        if batch.scheduler.complete:
-            self._finish(batch)
+        if batch.complete:
+            self.close_batch()
+            batch.future.set_result(batch.results())
         else:
             self._let_go(peer)
-            self._hand_out_soon()
+            self.hand_out_soon()
+
+    def _take_workers(self, peer: Peer, message: wire.Workers) -> None:
+        """Handle a relay that other nodes have joined or left."""
+        if self._open is not None and peer.number in self._open.scheduler:
+            self._open.scheduler.resize(peer.number, message.workers, time.monotonic())
+            self.hand_out_soon()
+        else:
+            peer.pace.resize(message.workers)
 
     def _take_leave(self, peer: Peer, leave: wire.Leave) -> None:
         """Grant a node that wants to leave no more members, and hand out those that it has not begun."""
@@ -399,19 +420,18 @@ class Head:
         if self._open is None or not self._open.scheduler.holds(peer.number):
             self._spawn(peer.farewell())
 
-    def _finish(self, batch: OpenBatch) -> None:
-        """Close a complete batch, and pass its results to the waiting thread."""
-        self._open = None
-        self._count(batch.scheduler)
-        for peer in self._peers.values():
-            peer.send(wire.Close(batch.number))
-            self._let_go(peer)
-        batch.future.set_result(batch.results())
-
-    def _count(self, scheduler: Scheduler) -> None:
+    def close_batch(self) -> None:
+        """Close the batch, if one is open: nodes drop what they have of it."""
+        batch, self._open = self._open, None
+        if batch is None:
+            return
+        scheduler = batch.scheduler
         self.lost += scheduler.lost
         self.rerun += scheduler.rerun
         self._duplicates += scheduler.duplicates
+        for peer in self._peers.values():
+            peer.send(wire.Close(batch.number))
+            self._let_go(peer)
 
     def report(self) -> wire.Report:
         """Return the state of the head and its nodes."""
@@ -459,3 +479,14 @@ class Head:
         else:
             for peer in peers:
                 peer.teach(lesson(record, np.flatnonzero(~peer.known)))
+
+    def overrule(self, members: NDArray[np.int64]) -> None:
+        """Send nodes the results of members with the record of the generation, even those that they returned."""
+        for peer in self._peers.values():
+            if len(members) and members[-1] < len(peer.known):
+                peer.known[members] = False
+
+    def reload(self) -> None:
+        """Send the state to all nodes with the next batch, unless they report to be in it."""
+        for peer in self._peers.values():
+            peer.standing.miss()

@@ -25,6 +25,8 @@ class OpenBatch:
         Hash of the center around which the members are drawn.
     plan : Plan
         Plan of the job.
+    offered : bool
+        Whether all members are to be evaluated; see `Scheduler`.
 
     Attributes
     ----------
@@ -32,15 +34,16 @@ class OpenBatch:
         Whether each member has its own base, which is sent with its grant.
     """
 
-    def __init__(self, number: int, batch: Batch, theta_hash: str, plan: Plan) -> None:
+    def __init__(self, number: int, batch: Batch, theta_hash: str, plan: Plan, *, offered: bool = True) -> None:
         count, stride = len(batch.population), batch.statistics_stride
         self.number, self.batch, self.theta_hash = number, batch, theta_hash
         rows = batch.population.rows
         self.apart = len(batch.population.bases) == count > 1 and bool((rows == np.arange(count)).all())
-        self.scheduler = Scheduler(count)
+        self.scheduler = Scheduler(count, offered=offered)
         self.future: Future[Results] = Future()
         self.packed_state: bytes | None = None  # the state from which the batch follows, packed when a node needs it
         self.opened: tuple[wire.Message, bytes] | None = None  # what opens it on a node, and that encoded
+        self.whole = True  # whether no member is added any more
         self.told_granted = False  # whether nodes know that all members are granted
         self._returns = np.empty(count)
         self._lengths = np.empty(count, np.int64)
@@ -50,6 +53,11 @@ class OpenBatch:
         self._halves = np.empty((count, 2 if plan.halves else 0))
         self._busy = 0.0
         self._errors: list[str] = []
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has all results."""
+        return self.scheduler.complete
 
     def opening(self) -> wire.Open:
         """Return the message that opens the batch on a node that draws the members itself."""
@@ -115,17 +123,21 @@ class OpenBatch:
 
     def results(self) -> Results:
         """Return the results of a complete batch."""
+        return self.results_of(np.arange(len(self._returns)))
+
+    def results_of(self, members: NDArray[np.int64]) -> Results:
+        """Return the results of some members, int64 (n,) in ascending order, which have been returned."""
         stride = self.batch.statistics_stride
-        counted = np.where(self._status == Status.OK, self._lengths, 0)
+        summed = members[members % stride == 0] if stride else _NO_MEMBERS
         return Results(
-            members=np.arange(len(self._returns)),
-            returns=self._returns,
-            lengths=self._lengths,
-            status=self._status,
-            sums=self._sums,
-            sum_lengths=counted[::stride] if stride else counted[:0],
-            behaviours=self._behaviours,
-            halves=self._halves,
+            members=members,
+            returns=self._returns[members],
+            lengths=self._lengths[members],
+            status=self._status[members],
+            sums=self._sums[summed // max(1, stride)],
+            sum_lengths=np.where(self._status[summed] == Status.OK, self._lengths[summed], 0),
+            behaviours=self._behaviours[members],
+            halves=self._halves[members],
             busy_seconds=self._busy,
             errors=self._errors,
         )

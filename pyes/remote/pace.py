@@ -82,16 +82,20 @@ class Pace:
     """
 
     def __init__(self, workers: int) -> None:
-        if workers < 1:
-            raise ValueError(f"got {workers} workers, expected at least 1")
-        self.workers = workers
+        self.resize(workers)
         self.round_trip = 0.0
         self.seconds_per_member: float | None = None
         self.passed_over = False
         self.on_trial = False
-        self._memory = 4.0 * workers + 16.0  # members
         self._seconds = 0.0
         self._members = 0.0
+
+    def resize(self, workers: int) -> None:
+        """Set the number of workers; the time of a member stays."""
+        if workers < 1:
+            raise ValueError(f"got {workers} workers, expected at least 1")
+        self.workers = workers
+        self._memory = 4.0 * workers + 16.0  # members
 
     @property
     def bridge(self) -> float:

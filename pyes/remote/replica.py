@@ -1,7 +1,8 @@
-"""A node's part in one job: its pool, its noise table and, if nodes learn, a replica of the run's state.
+"""A node's part in one job: its crew, its noise table and, if nodes learn, a replica of the run's state.
 
-Answers messages of the head with messages. Knows nothing of connections, which may be lost and replaced. Invariant:
-results reported with the hash of a center belong to members drawn around that center.
+Answers messages of the head with messages. The crew evaluates members: worker processes, or the nodes of a relay
+(`pyes.remote.relay`). Knows nothing of connections, which may be lost and replaced. Invariant: results reported with
+the hash of a center belong to members drawn around that center.
 """
 
 import asyncio
@@ -11,13 +12,13 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms.population import Population
-from pyes.episodes.batch import Batch, Results
+from pyes.episodes.batch import Batch, Plan, Results
 from pyes.errors import JournalError
 from pyes.node.pool import Pool
 from pyes.numerics.noise import NoiseTable
@@ -68,6 +69,41 @@ class _Reported:
             self.behaviours[members] = what.behaviours
 
 
+class Crew(Protocol):
+    """What evaluates a node's members; see `pyes.node.pool.Pool`, whose methods these are."""
+
+    @property
+    def workers(self) -> int:
+        """Members that are evaluated at the same time."""
+
+    def start(self, plan: Plan, table: NoiseTable) -> None:
+        """Start the workers."""
+
+    def set_bases(self, rows: NDArray[np.int64], bases: NDArray[np.float32]) -> None:
+        """Write rows of the open batch's bases, before their members are offered."""
+
+    def offer(self, begin: int, end: int) -> None:
+        """Let members begin .. end-1 be evaluated."""
+
+    def withdraw(self, begin: int, end: int) -> int:
+        """Withdraw members begin .. end-1 as far as possible; return their number."""
+
+    def end_holders(self) -> None:
+        """End the evaluation of members that are held."""
+
+    def collect(self) -> Results:
+        """Return the results since the last call."""
+
+    def remaining(self) -> int:
+        """Return the number of members that are offered or held."""
+
+    def running(self) -> NDArray[np.int64]:
+        """Return the members that are held."""
+
+    def check(self) -> None:
+        """Replace what has died; raise ClusterError if that cannot be."""
+
+
 class Replica(Closing):
     """A node's part in one job, made by `Replica.make`.
 
@@ -101,10 +137,8 @@ class Replica(Closing):
         self._told_errors: list[str] = []
         self._interface = Interface.of(self.config.task)
         with ExitStack() as stack:
-            self._outer = stack.enter_context(ExitStack())  # closed after the pool, which reads the table
-            self._pool = stack.enter_context(
-                Pool(self.config.cluster, self.config.task, None if log is None else log.prepare)
-            )
+            self._outer = stack.enter_context(ExitStack())  # closed after the crew, which reads the table
+            self._crew = self._hire(stack, log)
             self._stack = stack.pop_all()
 
     @classmethod
@@ -115,14 +149,22 @@ class Replica(Closing):
         forked it. The rest takes seconds and runs in another thread.
         """
         replica = cls(told, workers, log)
+        await replica._make(log)
+        return replica
+
+    async def _make(self, log: Log | None) -> None:
         try:
             if log is not None:
                 log.gather()
-            await in_thread(replica._prepare)
+            await in_thread(self._prepare)
         except BaseException:
-            replica.close()
+            self.close()
             raise
-        return replica
+
+    def _hire(self, stack: ExitStack, log: Log | None) -> Crew:
+        """Return the crew, which ``stack`` closes."""
+        self._pool = Pool(self.config.cluster, self.config.task, None if log is None else log.prepare)
+        return stack.enter_context(self._pool)
 
     def _prepare(self) -> None:
         """Make the policy, the noise table and the initial state, and start the workers."""
@@ -131,8 +173,8 @@ class Replica(Closing):
         self._state = RunState(setup, self._table) if self._learns else None
         self._plan = setup.plan(self.config.evaluation.episodes)
         self._reported = _Reported.nothing(None, 0, setup.interface.behaviour_size)
-        self._pool.start(self._plan, self._table)
         self._digest = job.digest_of(setup)
+        self._crew.start(self._plan, self._table)
 
     def ready(self) -> wire.Ready:
         """Return the message with this node's state."""
@@ -140,22 +182,39 @@ class Replica(Closing):
         return wire.Ready(self.job, self._digest, self._table.fingerprint, theta_hash, generation, self._snapshot)
 
     @property
-    def done(self) -> Any:
-        """Connection that becomes readable when a worker has no more work."""
-        return self._pool.done
+    def workers(self) -> int:
+        """Workers of the crew; 0: there is none at the moment."""
+        return self._crew.workers
+
+    def watch(self, stir: Callable[[], None]) -> None:
+        """Call ``stir`` in the running loop when a worker has no more work, until `unwatch`."""
+
+        def stirred() -> None:
+            self._pool.drain()
+            stir()
+
+        asyncio.get_running_loop().add_reader(self._pool.done.fileno(), stirred)
+
+    def unwatch(self) -> None:
+        """End `watch`."""
+        asyncio.get_running_loop().remove_reader(self._pool.done.fileno())
 
     @property
     def busy(self) -> bool:
         """Whether members are offered or held."""
-        return self._pool.remaining() > 0
+        return self._crew.remaining() > 0
 
     def may_gather(self, idle: bool) -> bool:
         """Return whether results may be kept back; ``idle``: a worker has no more work."""
-        workers, left = self._pool.workers, self._pool.remaining()
+        workers, left = self._crew.workers, self._crew.remaining()
         usual, since = self._seconds / max(1, self._members), time.monotonic() - self._collected
         if self._all_granted:
             return may_wait(left, usual, since)
-        return not idle and may_gather(left - len(self._pool.running()), workers, usual, since)
+        return not idle and may_gather(self._waiting(), workers, usual, since)
+
+    def _waiting(self) -> int:
+        """Return the number of members that no worker has begun."""
+        return self._crew.remaining() - len(self._crew.running())
 
     def at_rest(self) -> bool:
         """Whether no worker holds a member of a closed batch; ends workers that hold one for too long.
@@ -168,19 +227,15 @@ class Replica(Closing):
         ClusterError
             Workers cannot be replaced.
         """
-        self._pool.withdraw(0, self._plan.capacity)  # members of dead workers have become free again
-        held = self._pool.remaining()
+        self._crew.withdraw(0, self._plan.capacity)  # members of dead workers have become free again
+        held = self._crew.remaining()
         if not held:
             return True
-        usual = self._seconds / max(1, self._members) * -(-held // self._pool.workers)
+        usual = self._seconds / max(1, self._members) * -(-held // self._crew.workers)
         if time.monotonic() - self._closed > max(_LEAST_PATIENCE, _PATIENCE * usual):
-            self._pool.end_holders()
-        self._pool.check()
+            self._crew.end_holders()
+        self._crew.check()
         return False
-
-    def drain(self) -> None:
-        """Empty `done`."""
-        self._pool.drain()
 
     def check(self) -> None:
         """Replace workers that have died.
@@ -190,7 +245,7 @@ class Replica(Closing):
         ClusterError
             They cannot be replaced.
         """
-        self._pool.check()
+        self._crew.check()
 
     def disconnect(self) -> None:
         """Reset what belongs to a lost connection: its batch and the number of its snapshots."""
@@ -206,21 +261,28 @@ class Replica(Closing):
         self._snapshot = message.number
         return self.ready()
 
-    def learn(self, message: wire.Learn) -> wire.Ready | None:
+    async def learn(self, message: wire.Learn) -> wire.Ready | None:
         """Update theta from the record of a generation; return None, or this node's state if that fails."""
-        state = self._state
-        if state is None:
+        if self._state is None:
             return None
+        record = self._completed(message)
+        if record is None or record.generation != self._state.generation:
+            return self.ready()
+        self._pass_on(record, message)
+        return await in_thread(self._apply, record)
+
+    def _completed(self, message: wire.Learn) -> Generation | None:
+        """Return the whole record of a generation; None if results are missing."""
         members = wire.members_of(message.ranges)
         if message.generation != self._reported.generation:  # this node took no part in it, so the record is complete
             self._reported = _Reported.nothing(message.generation, len(members), self._setup.interface.behaviour_size)
         reported = self._reported
         if len(members) and members[-1] >= len(reported.known):
-            return self.ready()
+            return None
         reported.add(members, message)
-        if message.generation != state.generation or not reported.known.all():
-            return self.ready()
-        record = Generation(
+        if not reported.known.all():
+            return None
+        return Generation(
             generation=message.generation,
             theta_hash=message.theta_hash,
             returns=reported.returns,
@@ -231,8 +293,14 @@ class Replica(Closing):
             behaviours=reported.behaviours.ravel() if self._setup.interface.behaviour_size else None,
             agreement=None if math.isnan(message.agreement) else message.agreement,
         )
+
+    def _pass_on(self, record: Generation, message: wire.Learn) -> None:
+        """Send the record of a generation, which came by a message, to others: what a relay does."""
+
+    def _apply(self, record: Generation) -> wire.Ready | None:
+        assert self._state is not None
         try:
-            state.apply(record)
+            self._state.apply(record)
         except JournalError as error:
             logger.warning("%s", error)
             return self.ready()
@@ -242,11 +310,11 @@ class Replica(Closing):
 
     def close_batch(self) -> None:
         """Withdraw all members that no worker has begun."""
-        self._pool.withdraw(0, self._plan.capacity)
+        self._crew.withdraw(0, self._plan.capacity)
         if self._batch >= 0:
             self._batch, self._closed = -1, time.monotonic()
 
-    def open(self, message: wire.Open) -> wire.Ready | None:
+    async def open(self, message: wire.Open) -> wire.Ready | None:
         """Open a batch that follows from the state; return None, or this node's state if it is another one.
 
         The node must be at rest.
@@ -255,10 +323,10 @@ class Replica(Closing):
         if state is None or (message.generation, message.theta_hash) != (state.generation, state.theta_hash):
             return self.ready()
         if message.episodes:
-            self._open(message.batch, state.center_batch(message.episodes), None)
+            batch, generation = await in_thread(state.center_batch, message.episodes), None
         else:
-            self._open(message.batch, state.batch(), message.generation)
-        self._theta_hash = message.theta_hash
+            batch, generation = await in_thread(state.batch), message.generation
+        self._open(message, batch, generation)
         return None
 
     def open_vectors(self, message: wire.Vectors) -> None:
@@ -275,25 +343,29 @@ class Replica(Closing):
             statistics_stride=message.statistics_stride,
             action_noise=message.action_noise,
         )
-        self._open(message.batch, batch, None)
-        self._theta_hash = message.theta_hash
+        self._open(message, batch, None)
 
-    def _open(self, number: int, batch: Batch, generation: int | None) -> None:
+    def _open(self, message: wire.Open | wire.Vectors, batch: Batch, generation: int | None) -> None:
+        self._begin(message, batch)
+        self._batch, self._theta_hash = message.batch, message.theta_hash
+        self._busy, self._told_errors, self._all_granted = 0.0, [], False
+        self._reported = _Reported.nothing(generation, len(batch.population), self._setup.interface.behaviour_size)
+
+    def _begin(self, message: wire.Open | wire.Vectors, batch: Batch) -> None:
+        """Open a batch for the crew, of which nothing is offered yet."""
         self._pool.collect()  # discards results of the previous batch
         self._pool.open(batch, offered=False)
-        self._batch, self._busy, self._told_errors, self._all_granted = number, 0.0, [], False
-        self._reported = _Reported.nothing(generation, len(batch.population), self._setup.interface.behaviour_size)
 
     def add_bases(self, message: wire.Bases) -> None:
         """Store the bases of members that are about to be granted."""
         if message.batch == self._batch:
-            self._pool.set_bases(wire.members_of(message.ranges), message.bases)  # numbered as these members
+            self._crew.set_bases(wire.members_of(message.ranges), message.bases)  # numbered as these members
 
     def grant(self, message: wire.Grant) -> None:
         """Let the workers evaluate members."""
         if message.batch == self._batch:
             for begin, end in message.ranges.tolist():
-                self._pool.offer(begin, end)
+                self._crew.offer(begin, end)
 
     def take_time(self, message: wire.Granted) -> None:
         """Gather results for longer: no other members are left that the head could grant for them."""
@@ -303,13 +375,13 @@ class Replica(Closing):
         """Withdraw members that no worker has begun."""
         if message.batch == self._batch:
             for begin, end in message.ranges.tolist():
-                self._pool.withdraw(begin, end)
+                self._crew.withdraw(begin, end)
 
     def collect(self) -> wire.Done | None:
         """Return the results since the last call, or None."""
         if self._batch < 0:
             return None
-        results = self._pool.collect()
+        results = self._crew.collect()
         if not len(results.members):
             return None
         self._collected = time.monotonic()
@@ -334,8 +406,8 @@ class Replica(Closing):
 
     def retire(self) -> tuple[wire.Done | None, wire.Leave]:
         """Withdraw the members that no worker has begun; return the results so far, and the message for the rest."""
-        self._pool.withdraw(0, self._plan.capacity)
-        running = self._pool.running() if self._batch >= 0 else np.empty(0, np.int64)
+        self._crew.withdraw(0, self._plan.capacity)
+        running = self._crew.running() if self._batch >= 0 else np.empty(0, np.int64)
         # In this order: a member that ends between the two is in both, and counts once.
         return self.collect(), wire.Leave(max(0, self._batch), wire.ranges_of(running))
 

@@ -38,11 +38,13 @@ class Scheduler:
     ----------
     members : int
         Size of the batch: its members are 0 to members - 1.
+    offered : bool
+        Whether all of them are to be assigned; otherwise only those of `offer`.
 
     Attributes
     ----------
     remaining : int
-        Members without a result.
+        Members to be assigned that have no result.
     lost : int
         Members that became free again because their nodes left.
     rerun : int
@@ -51,11 +53,12 @@ class Scheduler:
         Results for members that already had one.
     """
 
-    def __init__(self, members: int) -> None:
-        self.remaining = members
+    def __init__(self, members: int, *, offered: bool = True) -> None:
+        self.remaining = members if offered else 0
         self.lost = self.rerun = self.duplicates = 0
-        self._free: Members = np.arange(members)  # neither held nor done; sorted
-        self._done = np.zeros(members, np.bool_)
+        self._free: Members = np.arange(self.remaining)  # neither held nor done; sorted
+        self._done = np.full(members, not offered)  # or not offered
+        self._late_results = False  # whether a node may return members that are done
         # Up to three holders of each member: the index of a node, negative after it has returned the member; 0: none.
         self._holders = np.zeros((_COPIES_STUCK, members), np.int32)
         self._first = self._holders[0]
@@ -80,6 +83,18 @@ class Scheduler:
         return self.remaining == 0
 
     @property
+    def free(self) -> Members:
+        """Members without a result that no node holds."""
+        return self._free
+
+    @property
+    def held(self) -> Members:
+        """Members without a result that nodes hold."""
+        pending = ~self._done
+        pending[self._free] = False
+        return np.flatnonzero(pending)
+
+    @property
     def all_granted(self) -> bool:
         """Whether no member is free."""
         return not len(self._free)
@@ -87,6 +102,22 @@ class Scheduler:
     def __contains__(self, node: int) -> bool:
         """Return whether a node takes part."""
         return node in self._nodes
+
+    def offer(self, members: Members) -> None:
+        """Let members be assigned that have not been offered before."""
+        self._done[members] = False
+        self.remaining += len(members)
+        self._free = np.sort(np.concatenate([self._free, members]))
+        self._hungry = dict(self._nodes)
+        self._survey_at = self._look_at = -math.inf
+
+    def revoke(self, members: Members) -> None:
+        """Do without the results of members; nodes that hold them are told by `withdrawn`."""
+        members = members[~self._done[members]]
+        self._done[members] = self._late_results = True
+        self.remaining -= len(members)
+        self._free = self._free[~self._done[self._free]]
+        self._mark_stale(self._holders[:, members])
 
     def join(self, node: int, pace: Pace) -> None:
         """Let a node take part; one that has left may join again, and then holds nothing."""
@@ -123,6 +154,14 @@ class Scheduler:
         self._holders[mine] = 0
         load.held -= int(np.count_nonzero(mine))
         return self._set_free(mine.any(axis=0) & ~self._done)
+
+    def resize(self, node: int, workers: int, now: float) -> None:
+        """Continue with another number of workers of a node that takes part."""
+        load = self._nodes[node]
+        load.count(now)
+        load.pace.resize(workers)
+        self._hungry[node] = load
+        self._survey_at = -math.inf
 
     def holds(self, node: int) -> bool:
         """Return whether a node is still to return members."""
@@ -175,7 +214,7 @@ class Scheduler:
         self._check(members)
         new: NDArray[np.bool_] = self._first[members] == state.index
         returned = fresh = int(np.count_nonzero(new))
-        if returned == len(members) and not self.rerun:  # the usual case: no other node has held them
+        if returned == len(members) and not self._late_results:  # the usual case
             self._first[members] = -state.index
         else:
             returned = self._take_back(state, members)
@@ -319,6 +358,7 @@ class Scheduler:
             left[chosen] = seconds
             copies[chosen] += 1
             self.rerun += len(chosen)
+            self._late_results = True
             found.append((node.name, pending[chosen]))
         return found
 
@@ -360,10 +400,14 @@ class Scheduler:
             raise ValueError(f"it returned {unknown} members that it was not given")
         holders[mine] = -node.index
         self._holders[:, members] = holders
-        for index in set(holders[holders > 0].tolist()):
-            other = self._by_index[index]
-            self._with_stale[other.name] = other
+        self._mark_stale(holders)
         return held
+
+    def _mark_stale(self, holders: NDArray[np.int32]) -> None:
+        """Note nodes that hold members which are done."""
+        for index in set(holders[holders > 0].tolist()):
+            node = self._by_index[index]
+            self._with_stale[node.name] = node
 
 
 def _mean_seconds(paces: Iterable[Pace]) -> float:

@@ -15,7 +15,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from pyes.errors import ProtocolError, PyesError, RefusedError
 from pyes.node import selftest
@@ -41,8 +41,8 @@ _MOST_UNANSWERED = 5  # successive connections closed by the head without a mess
 _FRAME_LIMIT = 2**32 - 1  # bytes; the head is trusted
 
 
-class _Wire(Protocol):
-    def __call__(self, message: wire.Message) -> None: ...
+#: Sends a message.
+Wire = Callable[[wire.Message], None]
 
 
 class _OtherJob(Exception):
@@ -74,16 +74,22 @@ class Session:
         log: Log | None = None,
         say: Callable[[str], None] = logger.info,
     ) -> None:
-        self._address, self._workers, self._log, self._say = address, workers, log, say
+        self._address, self._log, self._say = address, log, say
+        self._own_workers = workers
         self._credentials = None if key is None else keys.of_node(key)
         self._replica: Replica | None = None
         self._unable = False  # whether this node cannot take part in the job
-        self._send: _Wire | None = None
+        self._send: Wire | None = None
         self._activity = asyncio.Event()
         self._leaving = asyncio.Event()
         self._turn = asyncio.Lock()  # held by the task that uses the replica
         self._heard = self._beat = 0.0  # time of the head's last bytes, and of its last beat
         self._unanswered = 0  # successive connections that the head has closed without a message
+
+    @property
+    def workers(self) -> int:
+        """Members that this node evaluates at the same time."""
+        return self._own_workers
 
     async def run(self) -> None:
         """Take part in one job until it ends, or the head has another one, or this node leaves.
@@ -149,7 +155,7 @@ class Session:
             return
         finally:
             if self._replica is not None:
-                asyncio.get_running_loop().remove_reader(self._replica.done.fileno())
+                self._replica.unwatch()
                 self._replica.close()
 
     def tell(self, level: int, text: str) -> None:
@@ -227,14 +233,14 @@ class Session:
             package=version("pyes-rl"),
             python=platform.python_version(),
             node=f"{socket.gethostname()[:80]}:{os.getpid()}",
-            workers=self._workers,
+            workers=self.workers,
             cores=limits.usable_cores(),
             memory=limits.available_memory(),
             kernels=selftest.digest(),
             job="" if self._replica is None else self._replica.job,
         )
 
-    async def _read(self, reader: asyncio.StreamReader, side: NodeSide, inbox: Inbox, send: _Wire) -> None:
+    async def _read(self, reader: asyncio.StreamReader, side: NodeSide, inbox: Inbox, send: Wire) -> None:
         """Read messages into the inbox, and answer beats immediately; pauses while the inbox is full."""
         size = 0
         try:
@@ -274,7 +280,7 @@ class Session:
 
     # --- the conversation
 
-    async def _answer(self, inbox: Inbox, send: _Wire) -> None:
+    async def _answer(self, inbox: Inbox, send: Wire) -> None:
         """Handle and answer messages, one after another."""
         welcome = await inbox.get()
         if isinstance(welcome, wire.Refused):
@@ -314,12 +320,12 @@ class Session:
         async with self._turn:
             match message:
                 case wire.Learn():
-                    return await in_thread(replica.learn, message)
+                    return await replica.learn(message)
                 case wire.Snapshot():
                     return await in_thread(replica.load, message)
                 case wire.Open():
                     await self._come_to_rest(replica)
-                    return await in_thread(replica.open, message)
+                    return await replica.open(message)
                 case wire.Vectors():
                     await self._come_to_rest(replica)
                     replica.open_vectors(message)
@@ -335,30 +341,28 @@ class Session:
                     replica.close_batch()
         return None
 
-    async def _join(self, message: wire.Job) -> wire.Message:
+    async def _join(self, message: wire.Job) -> wire.Message | None:
         """Join the session's job or, at first, the job of the message."""
         if self._unable or (self._replica is not None and self._replica.job != message.job):
             raise _OtherJob
         if self._replica is not None:
             return self._replica.ready()
         try:
-            replica = await Replica.make(message, self._workers, self._log)
+            replica = await self._make(message)
         except PyesError as error:
             return self._cannot(message.job, error)
         self._replica = replica
-        self._say(f"at work for {self._address}: {replica.config.task.title} with {counted(self._workers, 'worker')}")
-        asyncio.get_running_loop().add_reader(replica.done.fileno(), self._stir)
+        self._say(f"at work for {self._address}: {replica.config.task.title} with {counted(self.workers, 'worker')}")
+        replica.watch(self._activity.set)
         return replica.ready()
+
+    async def _make(self, message: wire.Job) -> Replica:
+        return await Replica.make(message, self.workers, self._log)
 
     def _cannot(self, job: str, error: PyesError) -> wire.Unable:
         self._unable = True
         self._say(f"cannot take part in the job: {error}")
         return wire.Unable(job, str(error))
-
-    def _stir(self) -> None:
-        assert self._replica is not None
-        self._replica.drain()
-        self._activity.set()
 
     async def _stirred(self, seconds: float) -> bool:
         """Wait until a worker has no more work, at most for some seconds; return whether one has none."""
@@ -374,7 +378,7 @@ class Session:
         while not replica.at_rest():
             await self._stirred(_LOOK_SECONDS)
 
-    async def _collect(self, send: _Wire) -> None:
+    async def _collect(self, send: Wire) -> None:
         """Send results: gathered while nobody needs them, else at once, as when a worker has run out of members."""
         while True:
             replica = self._replica
@@ -382,12 +386,16 @@ class Session:
             idle = await self._stirred(GATHER_SECONDS if busy else _LOOK_SECONDS)
             if replica is None or self._turn.locked():
                 continue
-            replica.check()
+            self._look_after(replica, send)
             if replica.may_gather(idle):
                 continue
             done = replica.collect()
             if done is not None:
                 send(done)
+
+    def _look_after(self, replica: Replica, send: Wire) -> None:
+        """Replace workers that have died; called whenever results are looked for."""
+        replica.check()
 
 
 def _reason(error: OSError) -> str:

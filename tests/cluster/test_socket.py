@@ -432,13 +432,18 @@ def test_a_node_that_was_left_out_of_batches_learns_what_they_came_to(reference)
     recording = journal.read(reference() / "journal.bin")
     records = [each for each in recording if isinstance(each, journal.Generation)]
     settings = job_module.settings_of(pyes.config.from_mapping(SETTINGS))
-    with asyncio.run(Replica.make(wire.Job("job", settings, "replay"), 1)) as node:
-        assert node.open(wire.Open(1, 0, 4, node.ready().theta_hash)) is None
+    theta_hash = read_rows(reference() / "metrics.csv")[-1]["theta_hash"]
+    asyncio.run(_learn(wire.Job("job", settings, "replay"), records, theta_hash))
+
+
+async def _learn(told, records, theta_hash):
+    with await Replica.make(told, 1) as node:
+        assert await node.open(wire.Open(1, 0, 4, node.ready().theta_hash)) is None
         node.close_batch()
         for record in records:
-            assert node.learn(peer_module.lesson(record, np.arange(len(record.returns)))) is None
+            assert await node.learn(peer_module.lesson(record, np.arange(len(record.returns)))) is None
         assert node.ready().generation == len(records) == SETTINGS["generations"]
-        assert node.ready().theta_hash == read_rows(reference() / "metrics.csv")[-1]["theta_hash"]
+        assert node.ready().theta_hash == theta_hash
 
 
 # --- programs that are refused, and nodes that send false messages

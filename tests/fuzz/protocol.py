@@ -43,6 +43,7 @@ EXAMPLES = [
     ),
     wire.Done(1, "ab12", _ranges, _returns, _lengths, None, None, None, None, 0.5, []),
     wire.Leave(1, _ranges),
+    wire.Workers(5),
     wire.Log(30, "text"),
     wire.Welcome("head"),
     wire.Refused("no room"),

@@ -168,8 +168,44 @@ class AnyInterleaving(RuleBasedStateMachine):
         assert self.scheduler.grants(self.now) == []
 
 
+class AnyInterleavingOfARelay(AnyInterleaving):
+    """Members are offered in parts, and taken back with results or without; nodes have more workers or fewer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scheduler = Scheduler(self.COUNT, offered=False)
+        self.done = set(range(self.COUNT))  # or not offered, or revoked
+        self.never_offered = set(self.done)
+
+    @rule(data=st.data())
+    def offer(self, data: st.DataObject) -> None:
+        if self.never_offered:
+            chosen = data.draw(st.sets(st.sampled_from(sorted(self.never_offered)), min_size=1))
+            self.scheduler.offer(members(*sorted(chosen)))
+            self.never_offered -= chosen
+            self.done -= chosen
+
+    @rule(data=st.data())
+    def revoke(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.sets(st.integers(0, self.COUNT - 1))) - self.never_offered
+        self.scheduler.revoke(members(*sorted(chosen)))
+        self.done |= chosen
+
+    @rule(node=AnyInterleaving.nodes, workers=st.integers(1, 20))
+    def resize(self, node: int, workers: int) -> None:
+        self.scheduler.resize(node, workers, self.now)
+
+    @invariant()
+    def free_and_held_are_told(self) -> None:
+        held = set().union(*self.held.values()) - self.done
+        assert set(self.scheduler.held.tolist()) == held
+        assert set(self.scheduler.free.tolist()) == set(range(self.COUNT)) - self.done - held
+
+
 TestAnyInterleaving = AnyInterleaving.TestCase
-TestAnyInterleaving.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyInterleavingOfARelay = AnyInterleavingOfARelay.TestCase
+for each in (TestAnyInterleaving, TestAnyInterleavingOfARelay):
+    each.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 # Handing out
@@ -290,6 +326,52 @@ def test_withdrawn_are_queued_members_that_others_have_returned():
     scheduler.done(2, members(*again.tolist()[5:]), 50.01)
     assert [(node, gone.tolist()) for node, gone in scheduler.withdrawn(50.01)] == [(1, slow.tolist()[8:])]
     assert scheduler.withdrawn(50.01) == []
+
+
+def test_members_offered_in_parts_are_handed_out_as_they_come():
+    scheduler = Scheduler(100, offered=False)
+    scheduler.join(1, known(4, 1.0))
+    assert (scheduler.grants(0.0), scheduler.remaining) == ([], 0)
+    for begin in (50, 10):
+        offered = np.arange(begin, begin + 2)
+        scheduler.offer(offered)
+        ((_, given),) = scheduler.grants(0.0)
+        assert given.tolist() == offered.tolist()
+    assert scheduler.held.tolist() == [10, 11, 50, 51]
+    assert scheduler.done(1, members(10, 50), 1.0).all()
+    assert (scheduler.held.tolist(), scheduler.remaining) == ([11, 51], 2)
+
+
+def test_results_of_revoked_members_do_not_count():
+    scheduler = Scheduler(100, offered=False)
+    scheduler.join(1, known(4, 1.0))
+    scheduler.offer(np.arange(40))
+    ((_, given),) = scheduler.grants(0.0)
+    scheduler.revoke(members(0, 39))
+    assert (39 in scheduler.free, 39 in given, scheduler.remaining) == (False, False, 38)
+    assert scheduler.done(1, members(0, 1), 1.0).tolist() == [False, True]
+    assert scheduler.remaining == 37
+
+
+def test_revoked_members_are_withdrawn_from_a_nodes_queue():
+    scheduler = Scheduler(40, offered=False)
+    scheduler.join(1, known(4, 1.0))
+    scheduler.offer(np.arange(40))
+    ((_, given),) = scheduler.grants(0.0)
+    assert len(given) > 4
+    scheduler.revoke(np.arange(40))
+    assert [(node, gone.tolist()) for node, gone in scheduler.withdrawn(0.5)] == [(1, given.tolist()[4:])]
+    assert scheduler.remaining == 0
+
+
+def test_a_node_with_more_workers_is_granted_more():
+    scheduler = Scheduler(1000)
+    scheduler.join(1, known(4, 1.0))
+    ((_, before),) = scheduler.grants(0.0)
+    scheduler.resize(1, 40, 0.1)
+    ((_, more),) = scheduler.grants(0.1)
+    assert len(before) + len(more) >= 40
+    assert scheduler.held.size == len(before) + len(more)
 
 
 def test_done_refuses_what_cannot_be():

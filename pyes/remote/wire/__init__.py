@@ -27,6 +27,7 @@ from pyes.remote.wire.messages import (
     Watch,
     Welcome,
     Withdraw,
+    Workers,
 )
 from pyes.remote.wire.ranges import count, members_of, ranges_of
 
@@ -58,6 +59,7 @@ __all__ = [
     "Watch",
     "Welcome",
     "Withdraw",
+    "Workers",
     "count",
     "encode",
     "members_of",

@@ -191,6 +191,18 @@ class Leave(Message):
 
 
 @dataclass(frozen=True)
+class Workers(Message):
+    """The node has another number of workers than before: nodes have joined or left a relay."""
+
+    workers: UInt32
+
+    def check(self) -> None:
+        """Reject a node without workers, which would have closed the connection."""
+        if self.workers == 0:
+            raise ValueError("workers: got 0, expected at least 1")
+
+
+@dataclass(frozen=True)
 class Log(Message):
     """A record of the node's log as one line, with its level as in `logging`."""
 
@@ -423,6 +435,7 @@ KINDS: dict[int, type[Message]] = {
     5: Done,
     6: Log,
     7: Leave,
+    8: Workers,
     33: Welcome,
     34: Refused,
     35: Job,

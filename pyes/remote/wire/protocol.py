@@ -35,7 +35,9 @@ _NODE_SAYS: Said = {
     State.NEW: frozenset({Hello, Watch}),
     State.HELLO: frozenset(),
     State.WATCH: frozenset(),
-    State.NODE: frozenset({wire.Ready, wire.Unable, wire.Done, wire.Leave, wire.Log, wire.Beat, wire.Echo}),
+    State.NODE: frozenset(
+        {wire.Ready, wire.Unable, wire.Done, wire.Leave, wire.Workers, wire.Log, wire.Beat, wire.Echo}
+    ),
     State.WATCHER: frozenset({wire.Beat, wire.Echo}),
     State.OVER: frozenset(),
 }

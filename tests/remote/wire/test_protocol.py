@@ -19,7 +19,7 @@ WATCH = wire.Watch(wire.PROTOCOL, "0.1.0")
 WELCOME = wire.Welcome("head")
 LIMIT = 2**20
 
-FROM_NODE = {wire.Ready, wire.Unable, wire.Done, wire.Leave, wire.Log}
+FROM_NODE = {wire.Ready, wire.Unable, wire.Done, wire.Leave, wire.Workers, wire.Log}
 FROM_HEAD = {kind for number, kind in KINDS.items() if 33 < number < 65} - {wire.Report}
 
 
