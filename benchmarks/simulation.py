@@ -224,7 +224,7 @@ class Gatherer:
 
     def __init__(self, world: World, workers: int) -> None:
         self.world, self.workers, self.present = world, workers, True
-        self.pace = Pace(workers)
+        self.pace = Pace(workers, relay=isinstance(self, Relay))
         self.pace.round_trip = world.case.link
         self.pace.record(4.0 * workers * world.case.seconds, 4 * workers)  # speeds are known
         self._ready: list[int] = []

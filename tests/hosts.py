@@ -280,6 +280,7 @@ def hello(**changes: Any) -> wire.Hello:
         "memory": 2**30,
         "kernels": selftest.digest(),
         "job": "",
+        "relay": False,
     }
     return wire.Hello(**(honest | changes))
 

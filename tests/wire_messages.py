@@ -98,7 +98,7 @@ def vectors(draw):
 
 RANGES = MEMBERS.map(wire.ranges_of)
 BY_KIND = {
-    wire.Hello: st.builds(wire.Hello, WHOLE, NAMES, NAMES, NAMES, WHOLE, WHOLE, BIG, NAMES, NAMES),
+    wire.Hello: st.builds(wire.Hello, WHOLE, NAMES, NAMES, NAMES, WHOLE, WHOLE, BIG, NAMES, NAMES, st.booleans()),
     wire.Watch: st.builds(wire.Watch, WHOLE, NAMES),
     wire.Ready: st.builds(wire.Ready, NAMES, NAMES, NAMES, DIGESTS, WHOLE, WHOLE),
     wire.Unable: st.builds(wire.Unable, NAMES, PROSE),

@@ -115,7 +115,7 @@ class Door:
             hello = await self._greet(handler, side, reader, writer)
             if hello is not None:
                 self._connections += 1
-                pace = Pace(max(1, hello.workers))
+                pace = Pace(max(1, hello.workers), relay=hello.relay)
                 await _listen(handler, Peer(self._connections, hello, side, writer, below, pace), reader)
         except ssl.SSLError as error:
             self.refusals.log(host, f"it does not have the nodes' key of this cluster ({error.reason})")

@@ -68,6 +68,8 @@ class Pace:
     ----------
     workers : int
         Members that it evaluates at the same time.
+    relay : bool
+        Whether it hands members on to nodes of its own, which have queues themselves.
 
     Attributes
     ----------
@@ -81,8 +83,9 @@ class Pace:
         The node was passed over and now gets one member, to measure whether it is still slow.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, relay: bool = False) -> None:
         self.resize(workers)
+        self.relay = relay
         self.round_trip = 0.0
         self.seconds_per_member: float | None = None
         self.passed_over = False
@@ -142,7 +145,8 @@ class Pace:
         # The ends of members resemble a Poisson process: mean plus two standard deviations.
         needed = math.ceil(bridged + 2.0 * math.sqrt(bridged))
         chunk = min(max(_CHUNK_SHARE * seconds, _LEAST_CHUNK), _MOST_CHUNK)
-        return Queue(needed, max(self.workers // 4, int(self.workers * chunk / seconds)), int(bridged))
+        refill = max(self.workers // 4, int(self.workers * chunk / seconds))
+        return Queue(needed + refill * self.relay, refill, int(bridged))
 
 
 class Load:

@@ -264,7 +264,7 @@ class RelaySession(Session):
         return await super()._connect()
 
     def _hello(self) -> wire.Hello:
-        hello = super()._hello()
+        hello = replace(super()._hello(), relay=True)
         self._told = hello.workers
         return hello
 

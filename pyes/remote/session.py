@@ -238,6 +238,7 @@ class Session:
             memory=limits.available_memory(),
             kernels=selftest.digest(),
             job="" if self._replica is None else self._replica.job,
+            relay=False,
         )
 
     async def _read(self, reader: asyncio.StreamReader, side: NodeSide, inbox: Inbox, send: Wire) -> None:

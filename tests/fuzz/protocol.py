@@ -34,7 +34,7 @@ _behaviours = np.ones((5, 2), np.float32)
 _halves = np.ones((5, 2))
 _vector = np.ones(3, np.float32)
 EXAMPLES = [
-    wire.Hello(wire.PROTOCOL, "0.1.0", "3.11.7", "node", 4, 4, 2**33, "0123456789abcdef", ""),
+    wire.Hello(wire.PROTOCOL, "0.1.0", "3.11.7", "node", 4, 4, 2**33, "0123456789abcdef", "", False),
     wire.Watch(wire.PROTOCOL, "0.1.0"),
     wire.Ready("job", "digest", "table", "ab12", 3, 1),
     wire.Unable("job", "no module named here"),

@@ -88,6 +88,8 @@ class Hello(Message):
         Digest of its kernels' self-test.
     job : str
         Its present job, or "".
+    relay : bool
+        Whether its workers are those of nodes of its own.
     """
 
     protocol: UInt32
@@ -99,6 +101,7 @@ class Hello(Message):
     memory: UInt63
     kernels: Name
     job: Name
+    relay: Flag
 
 
 @dataclass(frozen=True)
