@@ -216,7 +216,7 @@ def test_frame_made_by_hand_is_the_message():
         (frame(34, "x" * 513), "Refused.reason"),
         (frame(6, 5000, "text"), "Log.level: got 5000"),
         (frame(1, 2, "0.2.0", "something new"), "Hello: got protocol 2, expected 1; install the same version"),
-        (frame(1, 1, "0.2.0"), "Hello: got 2 fields, expected 9"),
+        (frame(1, 1, "0.2.0"), "Hello: got 2 fields, expected 10"),
         (frame(38, 1, 2, 0, "ab12"), "Open.theta_hash: got str, expected bytes"),
         (frame(38, 1, 2, 0, bytes(9)), "Open.theta_hash: got a digest of 9 bytes, expected at most 8"),
         (done_frame(ranges=[[0, 2]]), "Done.ranges: got list, expected an array"),
