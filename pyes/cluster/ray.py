@@ -7,6 +7,7 @@ imports Ray.
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -15,12 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pyes.cluster.base import Cluster, check_sendable
 from pyes.cluster.socket import SocketCluster, SocketConfig
-from pyes.config import ClusterConfig
+from pyes.config import ClusterConfig, refusal
 from pyes.config.registry import CLUSTERS
 from pyes.episodes.rollout import Workload
 from pyes.errors import ConfigError, missing
@@ -45,6 +46,16 @@ class RayConfig(ClusterConfig):
     name: Literal["ray"] = "ray"
     address: str = "auto"  # of Ray's head; auto: RAY_ADDRESS, or the Ray cluster that this machine is in
     sync: Literal["auto", "replay", "params"] = "auto"  # nodes learn from the returns, or are sent theta
+    resources: dict[str, Any] = field(default_factory=dict)  # that a machine must have and a node takes, beside CPUs
+
+    def check(self) -> None:
+        """Reject amounts that are not positive numbers, and CPUs, of which there is one for each worker."""
+        super().check()
+        for name, amount in self.resources.items():
+            if name in ("CPU", "num_cpus"):
+                raise refusal(f"cluster.resources.{name}", amount, "cluster.workers=N: each worker takes one CPU")
+            if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 < amount < math.inf:
+                raise refusal(f"cluster.resources.{name}", amount, "a number > 0, for example 1")
 
 
 @CLUSTERS.register("ray")
@@ -76,7 +87,7 @@ def _ray_cluster(config: RayConfig, tell: Callable[[str], None]) -> Iterator[Clu
         head = SocketConfig(listen=str(here), key=str(key), sync=config.sync, **shared)
         # In this order, the head dismisses its nodes before Ray ends the remaining processes.
         with (
-            _Placement(keys.node_part(secret), config.workers, tell) as placement,
+            _Placement(keys.node_part(secret), config, tell) as placement,
             SocketCluster(head, tell, _LONELY) as cluster,
         ):
             placement.start(cluster.address)
@@ -136,12 +147,12 @@ class _Placement(Closing):
     ----------
     key : bytes
         Content of the nodes' key file.
-    workers : int or "auto"
-        Worker processes of each agent; auto: the number of the node's CPUs in Ray.
+    config : RayConfig
+        Worker processes and resources of each agent.
     """
 
-    def __init__(self, key: bytes, workers: int | Literal["auto"], tell: Callable[[str], None]) -> None:
-        self._key, self._workers, self._tell = key, workers, tell
+    def __init__(self, key: bytes, config: RayConfig, tell: Callable[[str], None]) -> None:
+        self._key, self._workers, self._resources, self._tell = key, config.workers, config.resources, tell
         self._placed: dict[str, _Placed] = {}
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -192,8 +203,12 @@ class _Placement(Closing):
             placed, cpus = self._placed.get(name), int(node["Resources"].get("CPU", 0))
             if placed is not None and not placed.again:
                 self._check(placed)
-            elif cpus and (placed is None or placed.again < time.monotonic()):
+            elif cpus and self._suits(node) and (placed is None or placed.again < time.monotonic()):
                 self._placed[name] = self._place(name, node["NodeManagerAddress"], cpus)
+
+    def _suits(self, node: dict[str, Any]) -> bool:
+        """Return whether a node of Ray has the resources."""
+        return all(node["Resources"].get(name, 0.0) >= amount for name, amount in self._resources.items())
 
     def _place(self, node: str, host: str, cpus: int) -> _Placed:
         import ray
@@ -201,7 +216,8 @@ class _Placement(Closing):
 
         workers = cpus if self._workers == "auto" else self._workers
         there = NodeAffinitySchedulingStrategy(node, soft=False)
-        actor = ray.remote(_Agent).options(num_cpus=min(workers, cpus), scheduling_strategy=there).remote()
+        claimed = {"num_cpus": min(workers, cpus), "resources": self._resources}
+        actor = ray.remote(_Agent).options(**claimed, scheduling_strategy=there).remote()
         # The key is sent in a call, since Ray stores the constructor's arguments in its tables.
         return _Placed(f"{host} ({node[:8]})", actor, actor.run.remote(self._address, self._key, workers))
 

@@ -33,6 +33,9 @@ SETTINGS = {
 }
 
 
+_CLUSTER = {"name": "ray", "resources": {"simulator": 1.5}}
+
+
 @pytest.fixture(scope="module")
 def server():
     start_server()
@@ -49,6 +52,9 @@ def test_ray_is_refused_to_a_function_with_no_workers_and_with_a_key():
         open_cluster(RayConfig(), lambda theta: 0.0)
     with pytest.raises(ConfigError, match=r"cluster\.workers: got 0, expected an integer >= 1, .* cluster\.name=ray"):
         RayConfig(workers=0)
+    for name, amount, expected in (("CPU", 2, "cluster.workers=N"), ("sim", 0, "a number > 0"), ("sim", "x", "a num")):
+        with pytest.raises(ConfigError, match=rf"cluster\.resources\.{name}: got {amount!r}, expected {expected}"):
+            RayConfig(resources={name: amount})
     with pytest.raises(ConfigError, match=r"^unknown key 'cluster\.key'"):
         from_mapping({"cluster": {"name": "ray", "key": "key"}})
 
@@ -97,6 +103,7 @@ def _train_while_nodes_change(run: Path) -> None:
     _make_network()
     cluster = Cluster(shutdown_at_exit=False)  # hooks can be set by the main thread alone
     _, victim = (cluster.add_node(**_machine(number)) for number in (1, 2))
+    cluster.add_node(**_machine(4) | {"resources": {}})  # gets no node
     failed: list[BaseException] = []
 
     def change() -> None:
@@ -114,7 +121,7 @@ def _train_while_nodes_change(run: Path) -> None:
 
     changes = threading.Thread(target=change)
     changes.start()
-    settings = {"run_dir": str(run), "generations": 10**6, "cluster": {"name": "ray", "address": cluster.address}}
+    settings = {"run_dir": str(run), "generations": 10**6, "cluster": _CLUSTER | {"address": cluster.address}}
     result = pyes.train(merge(SETTINGS, settings))
     changes.join()
     cluster.shutdown()
@@ -127,7 +134,14 @@ def _machine(number: int) -> dict[str, Any]:
     """Return the options of a node of Ray; it waits for none of its helpers, whose ports are given."""
     ports = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
     given = {name: 20_000 + 10 * number + i for i, name in enumerate(ports)}
-    return {"num_cpus": 1, "wait": False, "include_dashboard": False, "include_log_monitor": False, **given}
+    return {
+        "num_cpus": 1,
+        "resources": {"simulator": 2},
+        "wait": False,
+        "include_dashboard": False,
+        "include_log_monitor": False,
+        **given,
+    }
 
 
 def _make_network() -> None:
