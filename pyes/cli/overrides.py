@@ -17,7 +17,7 @@ from pyes.errors import ConfigError
 
 GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
 #: Mappings for which Hydra accepts any key; the class of the kind checks the keys.
-_FREE = ("task.env_kwargs", "network.", "algorithm.", "logger.kwargs")
+_FREE = ("task.env_kwargs", "network.", "algorithm.", "logger.kwargs", "cluster.resources")
 
 
 def directed(arguments: list[str]) -> list[str]:
@@ -179,7 +179,7 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
 def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
     """Flatten a configuration to Hydra's overrides; ++ sets a key whether or not the chosen groups have it."""
     for key, value in values.items():
-        if isinstance(value, dict) and key not in ("env_kwargs", "module_kwargs", "kwargs"):
+        if isinstance(value, dict) and key not in ("env_kwargs", "module_kwargs", "kwargs", "resources"):
             yield from _overrides(value, f"{prefix}{key}.")
         else:
             yield f"++{prefix}{key}={_hydra_value(value)}"

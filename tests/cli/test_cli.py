@@ -124,6 +124,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
             "network: 1,000,012,000,002 parameters, held at least 4 ",
         ),
         (["run_dir=/dev/null/x"], "run_dir: cannot make /dev/null/x (Not a directory)"),
+        (["cluster=ray", "cluster.resources={CPU: 2}"], "cluster.resources.CPU: got 2, expected cluster.workers=N"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
