@@ -203,7 +203,16 @@ class SimulatedNode:
         side = NodeSide(2**31)
         self._write = lambda message: writer.write(side.send(message))
         hello = wire.Hello(
-            wire.PROTOCOL, version("pyes-rl"), "3", f"node-{self._number}", WORKERS_OF_A_NODE, 18, 0, digest(), "", False
+            wire.PROTOCOL,
+            version("pyes-rl"),
+            "3",
+            f"node-{self._number}",
+            WORKERS_OF_A_NODE,
+            18,
+            0,
+            digest(),
+            "",
+            False,
         )
         self._write(hello)
         while data := await reader.read(2**18):

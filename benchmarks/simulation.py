@@ -9,8 +9,7 @@ message after another: `MESSAGE_SECONDS` for one with results and `MEMBER_SECOND
 `GRANT_SECONDS` for each message to a node. While it is busy, messages wait, and it answers all that have arrived at
 once, as the real one does.
 
-A relay would be a head to its nodes and a node to its head: the same schedule on both levels, one more link. pyes has
-none; the rows with relays show what they would be worth.
+A relay is a head to its nodes and a node to its head: the same schedule on both levels, and one more link.
 
 efficiency    seconds of the ideal schedule (the same members by the same workers, without any message) over those taken
 head, relay   the share of a core that the messages of the head take, and of the busiest relay
@@ -346,6 +345,7 @@ class Relay(Gatherer):
     def all_granted(self, batch: int) -> None:
         """Learn that the head has no more members; the nodes are told when the relay has none either."""
         super().all_granted(batch)
+        self.desk.scheduler.more = self.desk.scheduler.more and batch != self.world.batch
         self.desk.wake()
 
     def clear(self) -> None:
@@ -370,24 +370,17 @@ class _RelayDesk(Desk):
         """Begin a batch, of no members so far."""
         capacity = 3 * MEMBERS * self._relay.workers
         self._members, self._own, self._granted = np.empty(capacity, np.int64), {}, 0
-        scheduler = Scheduler(capacity)
-        scheduler._free = np.empty(0, np.int64)
-        scheduler._done[:] = True
-        scheduler.remaining = 0
-        self.begin(scheduler)
+        self.begin(Scheduler(capacity, offered=False))
         for node in self.below:
             node.clear()
 
     def add(self, members: Members) -> None:
         """Take members of the head's."""
-        scheduler, own = self.scheduler, np.arange(self._granted, self._granted + len(members))
+        own = np.arange(self._granted, self._granted + len(members))
         self._granted += len(members)
         self._members[own] = members
         self._own.update(zip(members.tolist(), own.tolist(), strict=True))
-        scheduler._done[own] = False
-        scheduler._free = np.concatenate([scheduler._free, own])
-        scheduler.remaining += len(members)
-        scheduler._survey_at = scheduler._look_at = -math.inf
+        self.scheduler.offer(own)
         self.wake()
 
     def named(self, members: Members) -> Members:

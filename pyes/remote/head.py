@@ -356,7 +356,7 @@ class Head:
             peer.send(wire.Grant(batch.number, ranges))
         for number, members in batch.scheduler.withdrawn(now):
             self._peers[number].send(wire.Withdraw(batch.number, wire.ranges_of(members)))
-        if batch.whole and batch.scheduler.all_granted and not batch.told_granted:
+        if batch.scheduler.all_granted and not batch.scheduler.more and not batch.told_granted:
             batch.told_granted = True
             self._tell_granted(batch)
 

@@ -43,7 +43,6 @@ class OpenBatch:
         self.future: Future[Results] = Future()
         self.packed_state: bytes | None = None  # the state from which the batch follows, packed when a node needs it
         self.opened: tuple[wire.Message, bytes] | None = None  # what opens it on a node, and that encoded
-        self.whole = True  # whether no member is added any more
         self.told_granted = False  # whether nodes know that all members are granted
         self._returns = np.empty(count)
         self._lengths = np.empty(count, np.int64)

@@ -38,7 +38,6 @@ class _Share(OpenBatch):
 
     def __init__(self, number: int, batch: Batch, theta_hash: str, plan: Plan) -> None:
         super().__init__(number, batch, theta_hash, plan, offered=False)
-        self.whole = False
         self._fresh: list[NDArray[np.int64]] = []  # members whose results have not been collected
 
     @property
@@ -112,7 +111,7 @@ class _Nodes:
     def add_no_more(self) -> None:
         """Tell the nodes, as soon as all members are granted, that nobody waits for all results but the last."""
         if self._share is not None:
-            self._share.whole = True
+            self._share.scheduler.more = False
             self._head.hand_out_soon()
 
     def end_holders(self) -> None:

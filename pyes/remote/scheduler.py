@@ -43,6 +43,8 @@ class Scheduler:
 
     Attributes
     ----------
+    more : bool
+        Whether further members may be offered.
     remaining : int
         Members to be assigned that have no result.
     lost : int
@@ -54,6 +56,7 @@ class Scheduler:
     """
 
     def __init__(self, members: int, *, offered: bool = True) -> None:
+        self.more = not offered
         self.remaining = members if offered else 0
         self.lost = self.rerun = self.duplicates = 0
         self._free: Members = np.arange(self.remaining)  # neither held nor done; sorted
@@ -108,7 +111,6 @@ class Scheduler:
         self._done[members] = False
         self.remaining += len(members)
         self._free = np.sort(np.concatenate([self._free, members]))
-        self._hungry = dict(self._nodes)
         self._survey_at = self._look_at = -math.inf
 
     def revoke(self, members: Members) -> None:

@@ -353,7 +353,8 @@ class Session:
         except PyesError as error:
             return self._cannot(message.job, error)
         self._replica = replica
-        self._say(f"at work for {self._address}: {replica.config.task.title} with {counted(self.workers, 'worker')}")
+        crew = f" with {counted(self.workers, 'worker')}" if self.workers else ""
+        self._say(f"at work for {self._address}: {replica.config.task.title}{crew}")
         replica.watch(self._activity.set)
         return replica.ready()
 
