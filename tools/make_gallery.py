@@ -23,7 +23,7 @@ SHOWN = (
     "hopper_mujoco",
     "cart_pole_swing_up",
     "acrobot",
-    "pendulum",
+    "half_cheetah_mujoco",
 )
 COLUMNS = 3  # of the picture of six
 SECONDS, FPS, COLORS = 8, 12, 64
