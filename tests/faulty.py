@@ -71,6 +71,8 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
             raise RuntimeError("cannot be made")
         if fault == "make_panic":
             raise Panic("cannot be made")
+        if fault == "slow_at_start":
+            time.sleep(1.5)
         if fault == "make_exit":
             os._exit(5)
         if fault.endswith("_at_start") and multiprocessing.current_process().name.startswith("worker-"):

@@ -71,6 +71,8 @@ class Membership:
 
     def __post_init__(self) -> None:
         keys.check_needed(self.address, self.key)
+        if self.listen is not None and self.listen.local == self.address.local:
+            raise ConfigError(f"--relay: {self.listen} is the address of the head; a relay listens at one of its own")
         if self.listen is not None and self.nodes is None and not self.listen.is_loopback:
             raise ConfigError(f"--relay: {self.listen} needs --relay-key FILE, a key of its own (pyes keygen -o FILE)")
         for each in self.allow:

@@ -87,8 +87,8 @@ class Head:
 
     @property
     def expected(self) -> int:
-        """Worker processes of all nodes, those that prepare for the job counted."""
-        return sum(peer.pace.workers for peer in list(self._peers.values()) if not (peer.leaving or peer.unable))
+        """Worker processes of all nodes, ready or not."""
+        return sum(peer.pace.workers for peer in list(self._peers.values()) if not peer.leaving)
 
     @property
     def failure(self) -> ClusterError | None:
@@ -480,11 +480,12 @@ class Head:
             for peer in peers:
                 peer.teach(lesson(record, np.flatnonzero(~peer.known)))
 
-    def overrule(self, members: NDArray[np.int64]) -> None:
-        """Send nodes the results of members with the record of the generation, even those that they returned."""
+    def mark_unknown(self, members: NDArray[np.int64], count: int) -> None:
+        """Let `teach` send nodes the results of these members of ``count``, even to those that have returned them."""
         for peer in self._peers.values():
-            if len(members) and members[-1] < len(peer.known):
-                peer.known[members] = False
+            if len(peer.known) != count:  # it took no part in the generation
+                peer.known = np.zeros(count, np.bool_)
+            peer.known[members] = False
 
     def reload(self) -> None:
         """Send the state to all nodes with the next batch, unless they report to be in it."""

@@ -22,7 +22,7 @@ from pyes.remote.door import Door
 from pyes.remote.head import Head
 from pyes.remote.job import OpenJob
 from pyes.remote.open_batch import OpenBatch
-from pyes.remote.replica import Crew, Replica
+from pyes.remote.replica import Crew, Replica, in_thread
 from pyes.remote.session import Session, Wire
 from pyes.run.journal import Generation
 from pyes.run.logs import Log
@@ -36,9 +36,11 @@ _LOOK_SECONDS = 0.2  # interval of checks for nodes while there is none
 class _Share(OpenBatch):
     """The members of a batch that have been granted to this relay, and their results."""
 
-    def __init__(self, number: int, batch: Batch, theta_hash: str, plan: Plan) -> None:
+    def __init__(self, number: int, batch: Batch, theta_hash: str, plan: Plan, stir: Callable[[], None]) -> None:
         super().__init__(number, batch, theta_hash, plan, offered=False)
+        self._stir = stir  # called when nothing is left to evaluate
         self._fresh: list[NDArray[np.int64]] = []  # members whose results have not been collected
+        self._errors_collected = 0
 
     @property
     def complete(self) -> bool:
@@ -49,13 +51,17 @@ class _Share(OpenBatch):
         """Store a node's results; see `OpenBatch.take`."""
         fresh = super().take(node, done, now)
         self._fresh.append(fresh)
+        if not self.scheduler.remaining:
+            self._stir()
         return fresh
 
     def collect(self) -> Results:
         """Return the results since the last call."""
         members = np.sort(np.concatenate([_NO_MEMBERS, *self._fresh]))
         self._fresh = []
-        return self.results_of(members)
+        results = self.results_of(members)
+        new, self._errors_collected = results.errors[self._errors_collected :], len(results.errors)
+        return replace(results, errors=list(dict.fromkeys(new)))
 
 
 class _Nodes:
@@ -64,6 +70,8 @@ class _Nodes:
     def __init__(self, head: Head) -> None:
         self._head = head
         self._share: _Share | None = None
+        self._shares = 0
+        self._stir: Callable[[], None] = lambda: None
 
     @property
     def workers(self) -> int:
@@ -73,10 +81,16 @@ class _Nodes:
     def start(self, plan: Plan, table: NoiseTable) -> None:
         """Do nothing: nodes start by themselves."""
 
-    def open(self, share: _Share) -> None:
+    def watch(self, stir: Callable[[], None]) -> None:
+        """Call ``stir`` when members are offered, and when all have been returned."""
+        self._stir = stir
+
+    def open(self, batch: Batch, theta_hash: str, plan: Plan) -> None:
         """Open a batch on all nodes."""
-        self._share = share
-        self._head.begin(share)
+        # Not the head's number: it opens a batch again after a reconnect, while results from before are on their way.
+        self._shares += 1
+        self._share = _Share(self._shares, batch, theta_hash, plan, self._stir)
+        self._head.begin(self._share)
 
     def close_batch(self) -> None:
         """Close the batch on all nodes."""
@@ -93,13 +107,14 @@ class _Nodes:
         if self._share is not None:
             self._share.scheduler.offer(np.arange(begin, end))
             self._head.hand_out_soon()
+            self._stir()
 
     def withdraw(self, begin: int, end: int) -> int:
         """Do without members begin .. end-1; return the number of those that had no result."""
         if self._share is None:
             return 0
         before = self._share.scheduler.remaining
-        self._share.scheduler.revoke(np.arange(begin, end))
+        self._share.scheduler.revoke(np.arange(begin, min(end, len(self._share.batch.population))))
         self._head.hand_out_soon()
         return before - self._share.scheduler.remaining
 
@@ -158,7 +173,9 @@ class Relay(Replica):
         """Return a relay whose nodes have been sent the job."""
         relay = cls(told, head, log)
         await relay._make(log)
-        state = relay._state or RunState(relay._setup, relay._table)
+        state = relay._state
+        if state is None:
+            state = await in_thread(RunState, relay._setup, relay._table)
         head.begin_job(OpenJob(told, state, relay._plan, relay._digest, relay._table.fingerprint))
         return relay
 
@@ -166,28 +183,32 @@ class Relay(Replica):
         return self._nodes
 
     def watch(self, stir: Callable[[], None]) -> None:
-        """Do nothing: what nodes return is looked for at intervals."""
+        """Call ``stir`` when the nodes are given work, and when they have none."""
+        self._nodes.watch(stir)
 
     def unwatch(self) -> None:
-        """Do nothing."""
+        """End `watch`."""
+        self._nodes.watch(lambda: None)
 
     def _waiting(self) -> int:
         return max(0, self._nodes.remaining() - self._nodes.workers)
 
-    def load(self, message: wire.Snapshot) -> wire.Ready:
-        """Load a state sent by the head."""
+    async def load(self, message: wire.Snapshot) -> wire.Ready:
+        """Load a state sent by the head, and send it to the nodes with the next batch."""
+        self.close_batch()  # nodes must not be sent a state that changes
         self._head.reload()
-        return super().load(message)
+        return await super().load(message)
 
     def _pass_on(self, record: Generation, message: wire.Learn) -> None:
-        self._head.overrule(wire.members_of(message.ranges))
+        self.close_batch()  # as above: its end may have been lost with a connection
+        self._head.mark_unknown(wire.members_of(message.ranges), len(record.returns))
         self._head.teach(record)
 
     def _begin(self, message: wire.Open | wire.Vectors, batch: Batch) -> None:
         if not len(batch.population.bases):  # each member's own comes with its grant
             bases = np.zeros((len(batch.population), self._plan.dim), np.float32)
             batch = replace(batch, population=replace(batch.population, bases=bases))
-        self._nodes.open(_Share(message.batch, batch, message.theta_hash, self._plan))
+        self._nodes.open(batch, message.theta_hash, self._plan)
 
     def close_batch(self) -> None:
         """Let the nodes drop the batch."""
@@ -239,20 +260,20 @@ class RelaySession(Session):
         where = Address(*listening.getsockname()[:2])
         self._head = Head(door, str(where), say, "no node is ready")
         self._told = 0  # workers that the head was told
-        self._unready = False  # whether the head waits for the first node to be ready
+        self._ready_withheld = False  # whether the head waits for the first node to be ready
 
     async def run(self) -> None:
         """Take part in one job; see `Session.run`."""
-        await self._head.serve(self._listening, None)
         try:
+            await self._head.serve(self._listening, None)
             await super().run()
         finally:
             await self._head.end()
 
     @property
     def workers(self) -> int:
-        """Workers of the nodes: of the ready ones or, before there is a job, of all."""
-        return self._head.expected if self._replica is None else self._head.workers
+        """Workers of the nodes: of the ready ones or, if none is, of all."""
+        return self._head.workers or self._head.expected
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to the head as soon as there is a node."""
@@ -272,18 +293,22 @@ class RelaySession(Session):
 
     async def _join(self, message: wire.Job) -> wire.Message | None:
         answer = await super()._join(message)
-        self._unready = isinstance(answer, wire.Ready) and not self.workers
-        return None if self._unready else answer
+        self._ready_withheld = isinstance(answer, wire.Ready) and not self._head.workers
+        return None if self._ready_withheld else answer
 
     def _look_after(self, replica: Replica, send: Wire) -> None:
         """Tell the head when there are more or fewer workers; leave it when there are none."""
         super()._look_after(replica, send)
-        workers = self.workers
-        if not workers and not self._unready:
-            raise ConnectionError("no node is left")
-        if workers and workers != self._told:
+        workers = self._head.workers
+        if self._parting:
+            return
+        if not workers:
+            if not (self._ready_withheld and self._head.expected):
+                self._part(replica, send, "leaving the head until there is a node")
+            return
+        if workers != self._told:
             send(wire.Workers(workers))
             self._told = workers
-        if workers and self._unready:
-            self._unready = False
+        if self._ready_withheld:
+            self._ready_withheld = False
             send(replica.ready())

@@ -207,6 +207,8 @@ class Replica(Closing):
     def may_gather(self, idle: bool) -> bool:
         """Return whether results may be kept back; ``idle``: a worker has no more work."""
         workers, left = self._crew.workers, self._crew.remaining()
+        if not workers:
+            return False
         usual, since = self._seconds / max(1, self._members), time.monotonic() - self._collected
         if self._all_granted:
             return may_wait(left, usual, since)
@@ -254,8 +256,11 @@ class Replica(Closing):
 
     # --- theta
 
-    def load(self, message: wire.Snapshot) -> wire.Ready:
+    async def load(self, message: wire.Snapshot) -> wire.Ready:
         """Load a state sent by the head."""
+        return await in_thread(self._load, message)
+
+    def _load(self, message: wire.Snapshot) -> wire.Ready:
         if self._state is not None:
             self._state.load_state_dict(packing.unpack(message.state))
         self._snapshot = message.number

@@ -44,7 +44,7 @@ class Scheduler:
     Attributes
     ----------
     more : bool
-        Whether further members may be offered.
+        Whether further members may be offered, so that no node is too slow for the rest.
     remaining : int
         Members to be assigned that have no result.
     lost : int
@@ -280,7 +280,7 @@ class Scheduler:
             return 0
         pace, seconds = node.pace, node.seconds_per_member(now, self._typical)
         if pace.seconds_per_member is not None:
-            if self._comes_too_late(pace, seconds):
+            if not self.more and self._comes_too_late(pace, seconds):
                 pace.passed_over = True
                 return 0
             if pace.on_trial:

@@ -22,7 +22,7 @@ from pyes.node import selftest
 from pyes.remote import wire
 from pyes.remote.inbox import Inbox
 from pyes.remote.pace import GATHER_SECONDS
-from pyes.remote.replica import Replica, in_thread
+from pyes.remote.replica import Replica
 from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import NodeSide, State
 from pyes.run.logs import Log
@@ -82,6 +82,7 @@ class Session:
         self._send: Wire | None = None
         self._activity = asyncio.Event()
         self._leaving = asyncio.Event()
+        self._parting = False  # whether the head has been told that this connection ends
         self._turn = asyncio.Lock()  # held by the task that uses the replica
         self._heard = self._beat = 0.0  # time of the head's last bytes, and of its last beat
         self._unanswered = 0  # successive connections that the head has closed without a message
@@ -124,13 +125,18 @@ class Session:
         if replica is None or send is None:
             return False
         async with self._turn:
-            done, farewell = replica.retire()
+            self._part(replica, send, "leaving")
+        return True
+
+    def _part(self, replica: Replica, send: Wire, why: str) -> None:
+        """Hand back what no worker has begun; the head closes the connection when it has the other results."""
+        done, farewell = replica.retire()
         if done is not None:
             send(done)
         send(farewell)
+        self._parting = True
         running = wire.count(farewell.ranges)
-        self._say(f"leaving, after {counted(running, 'running member')}" if running else "leaving")
-        return True
+        self._say(f"{why}, after {counted(running, 'running member')}" if running else why)
 
     async def _take_part(self) -> None:
         try:
@@ -143,7 +149,7 @@ class Session:
                     if self._send is None:  # closed or reset before this node was accepted
                         self._count_unanswered()
                         await asyncio.sleep(_RETRY_SECONDS[1] * random.random())
-                    elif not self._leaving.is_set():
+                    elif not self._parting:
                         self._say(f"lost the head ({error or type(error).__name__}); looking for it")
                 finally:
                     self._send = None
@@ -214,6 +220,7 @@ class Session:
         if self._credentials is not None and not self._credentials.recognize(writer.get_extra_info("ssl_object")):
             raise RefusedError(f"{self._address}: it is not the head of this key")
         send(self._hello())
+        self._parting = False
         self._heard = self._beat = time.monotonic()
         inbox = Inbox()
         tasks = [asyncio.create_task(each) for each in (self._read(reader, side, inbox, send), self._watch(inbox))]
@@ -323,7 +330,7 @@ class Session:
                 case wire.Learn():
                     return await replica.learn(message)
                 case wire.Snapshot():
-                    return await in_thread(replica.load, message)
+                    return await replica.load(message)
                 case wire.Open():
                     await self._come_to_rest(replica)
                     return await replica.open(message)

@@ -92,6 +92,7 @@ class Standing:
     def miss(self) -> None:
         """Record that the node was not sent the record of a generation."""
         self.in_step = False
+        self._said = (0, "")
 
     def leave(self) -> None:
         """Exclude the node until it reports its place again."""

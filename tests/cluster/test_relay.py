@@ -153,17 +153,22 @@ def test_a_head_is_told_of_the_nodes_that_join_and_leave_a_relay(tmp_path, refer
     _same(reference({"generations": count_of(run)}), run)
 
 
-def test_a_relay_without_nodes_leaves_its_head_and_comes_back(tmp_path, reference):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_relay_without_nodes_leaves_its_head_and_comes_back(tmp_path, reference, number):
     run, top, low = tmp_path / "run", new_address(), new_address()
     with _trainer(top, run, ENDLESS) as head, Relay(top, low) as relay:
         with Host(low, environment=SLOW) as host:
             _more_rows(head, run, 2)
-            host.kill()
+            host.send(number)
+            host.wait()
         head.hear("there is no node yet")
-        relay.hear("no node is left")
+        relay.hear("leaving the head until there is a node")
         with Host(low, environment=SLOW):
             _more_rows(head, run, 2)
+            lost = _report(top)["lost"]
             _end(head)
+        assert "lost the head" not in relay.said
+    assert lost == 0, "members were handed back"
     _same(reference({"generations": count_of(run)}), run)
 
 
@@ -247,6 +252,17 @@ def test_a_relay_that_leaves_loses_no_member(tmp_path, reference):
     _same(reference({"generations": count_of(run)}), run)
 
 
+def test_a_relay_waits_for_nodes_that_take_long_to_prepare(tmp_path, reference):
+    """Longer than the relay looks for results, and than it takes to be noticed."""
+    run, top, low = tmp_path / "run", new_address(), new_address()
+    slow = {"FAULTY": '{"fault": "slow_at_start"}'}
+    with Relay(top, low) as relay, Host(low, environment=slow) as host:
+        _train(_over(top, run))
+        assert "Traceback" not in relay.said
+        assert host.said.count("at work") == 1, host.said
+    _same(reference(), run)
+
+
 @pytest.mark.slow
 def test_a_relay_has_a_key_of_its_own(tmp_path, reference):
     run, top, low = tmp_path / "run", new_address(), new_address()
@@ -279,8 +295,9 @@ def test_a_relay_under_a_relay_leads_to_the_same(tmp_path, reference):
         (["--relay", "tcp://127.0.0.1:7555", "--relay-key", "nowhere"], "nowhere"),
         (["--relay", "tcp://192.0.2.1:7555", "--relay-key", "KEY"], "--relay: cannot listen at tcp://192.0.2.1:7555"),
         (["--relay", "127.0.0.1"], "expected tcp://HOST:PORT"),
+        (["--relay", "tcp://127.0.0.1:1"], "--relay: tcp://127.0.0.1:1 is the address of the head"),
     ],
-    ids=["open", "alone", "missing", "elsewhere", "malformed"],
+    ids=["open", "alone", "missing", "elsewhere", "malformed", "itself"],
 )
 def test_relays_that_cannot_be_are_refused_in_one_line(tmp_path, capsys, arguments, text):
     keys.generate(tmp_path / "KEY")
