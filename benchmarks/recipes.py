@@ -11,12 +11,13 @@ curves.csv     every evaluation of every run
 result.json    the recipe, how to repeat it, machine, versions and commit
 policy.*       the policy of the seed with the median return (the lower one of two); journal.bin too if it is small
 
-and the recipe's line ``# Measured:`` is written anew. Runs are kept in ``runs/recipes``; one that is there goes on
-where it is. Nothing else should run on the machine: minutes are wall clock.
+and the recipe's line ``# Measured:`` is written anew. Runs are kept in ``runs/recipes``; one that is there, of
+the recipe as it is now, goes on where it is. Nothing else should run on the machine: minutes are wall clock.
 """
 
 import argparse
 import csv
+import hashlib
 import json
 import math
 import os
@@ -74,9 +75,16 @@ def names() -> list[str]:
     return sorted(file.stem for file in files if MEASURED.search(file.read_text(encoding="utf-8")))
 
 
+def run_of(recipe: str, seed: int) -> Path:
+    """Return the run directory of a seed, which is another one after a change of the recipe."""
+    lines = (ROOT / "conf" / "experiment" / f"{recipe}.yaml").read_text(encoding="utf-8").splitlines()
+    settings = "\n".join(line for line in lines if not line.startswith("#"))
+    return RUNS / recipe / hashlib.blake2b(settings.encode(), digest_size=4).hexdigest() / str(seed)
+
+
 def measured(recipe: str, seed: int) -> Row:
     """Train one seed to the end of its budget, and evaluate its center."""
-    run = RUNS / recipe / str(seed)
+    run = run_of(recipe, seed)
     begun = (run / "journal.bin").exists()
     train = [f"resume={run}"] if begun else [f"experiment={recipe}", f"seed={seed}", f"run_dir={run}"]
     done = pyes("train", *train)
@@ -143,7 +151,7 @@ def write(folder: Path, recipe: str, rows: Sequence[Row]) -> None:
         writer.writerow(["seed", "timesteps", "seconds", "eval_return_mean"])
         writer.writerows(point for row in rows if row.theta_hash for point in curve(recipe, row.seed))
     median = median_row(rows)
-    run = RUNS / recipe / str(median.seed)
+    run = run_of(recipe, median.seed)
     for name in ("policy.safetensors", "policy.json", "journal.bin"):
         if name != "journal.bin" or (run / name).stat().st_size <= SMALL:
             shutil.copy(run / name, folder / name)
@@ -152,7 +160,7 @@ def write(folder: Path, recipe: str, rows: Sequence[Row]) -> None:
 
 def curve(recipe: str, seed: int) -> list[tuple[int, int, float, float]]:
     """Return the evaluations of a run."""
-    rows = read_rows(RUNS / recipe / str(seed) / "metrics.csv")
+    rows = read_rows(run_of(recipe, seed) / "metrics.csv")
     return [
         (seed, int(row["timesteps"]), round(float(row["seconds"]), 1), round(float(row["eval_return_mean"]), 2))
         for row in rows
