@@ -30,7 +30,7 @@ bench: $(VENV)/.installed-dev ## measure kernels, rollouts and the node against 
 	$(BIN)/pyes bench --full
 	$(BIN)/python benchmarks/node.py
 
-peers: $(PEERS)/.installed ## train with pyes, Stable-Baselines3 and EvoTorch side by side (hours; ARGS=--help)
+peers: $(PEERS)/.installed ## measure pyes, EvoTorch, Stable-Baselines3 and others side by side (hours; ARGS=--help)
 	$(PEERS)/bin/python benchmarks/peers.py $(ARGS)
 
 # --- develop ---
@@ -103,7 +103,7 @@ $(PEERS)/.installed: $(SOURCES) benchmarks/peers.txt
 	$(has-torch) 2>/dev/null || $(install-torch)
 	$(install) -r benchmarks/peers.txt -e '.[box2d,mujoco]'
 	rm -rf $(PEERS)/try
-	$(BIN)/python benchmarks/peers.py lunar_lander hopper --seeds 1 --minutes 0.05 --folder $(PEERS)/try > /dev/null
+	$(BIN)/python benchmarks/peers.py learning --tasks lunar_lander hopper --seeds 1 --minutes 0.05 --folder $(PEERS)/try > /dev/null
 	@touch $@
 
 # A module is compiled when it is first imported; pip would compile all of them, in one process, and most are never used.

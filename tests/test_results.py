@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
-RECIPES = sorted(path.name for path in RESULTS.iterdir() if path.is_dir())
+RECIPES = sorted(path.parent.name for path in RESULTS.glob("*/result.json"))
 
 
 def run(*command: str, cwd: Path) -> str:

@@ -42,7 +42,7 @@ policy can be trained again to the same bits: see [results](results.md).
 def main() -> None:
     """Film every result, write the page and the picture of six."""
     results, docs = (Path(argument) for argument in (sys.argv[1:] or (ROOT / "results", ROOT / "docs")))
-    found = [read(folder) for folder in sorted(results.iterdir()) if folder.is_dir()]
+    found = [read(file.parent) for file in sorted(results.glob("*/result.json"))]
     (docs / "gallery").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         films = {each.recipe: Path(folder, f"{each.recipe}.mp4") for each in found}

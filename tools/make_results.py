@@ -69,7 +69,7 @@ class Result:
 def main() -> None:
     """Read the results, write the page and its figure."""
     results, docs = (Path(argument) for argument in (sys.argv[1:] or (ROOT / "results", ROOT / "docs")))
-    found = [read(folder) for folder in sorted(results.iterdir()) if folder.is_dir()]
+    found = [read(file.parent) for file in sorted(results.glob("*/result.json"))]
     published = yaml.safe_load((results / "published.yaml").read_text(encoding="utf-8"))
     (docs / "results.md").write_text(page(found, published), encoding="utf-8")
     lines = math.ceil(len(found) / COLUMNS)

@@ -1,20 +1,32 @@
-"""benchmarks/peers.py: what it makes of evaluations; the trainings themselves run when its environment is made."""
+"""benchmarks/peers*.py: what they make of rows and evaluations, and how pyes runs; the peers have their environment."""
 
+import importlib
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from pyes.config import from_mapping
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.fixture
-def peers(monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(autouse=True)
+def on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
-    import peers
 
-    return peers
+
+@pytest.fixture
+def peers() -> Any:
+    return importlib.import_module("peers_curves")
+
+
+@pytest.fixture
+def learning() -> Any:
+    return importlib.import_module("peers_learning")
 
 
 def curve(peers: Any, *means: float) -> list[Any]:
@@ -52,28 +64,83 @@ def test_losses_are_said(peers: Any, peer: dict[str, Any], words: str) -> None:
 
 
 def test_policies_are_evaluated_after_each_30_seconds_and_at_the_end(
-    peers: Any, monkeypatch: pytest.MonkeyPatch
+    learning: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers, "evaluated", lambda env_id, act: (0.0, 0.0))
-    found = peers.Curve("any", limit=100.0, begun=0.0)
+    monkeypatch.setattr(learning, "evaluated", lambda env_id, act: (0.0, 0.0))
+    found = learning.Curve("any", limit=100.0, begun=0.0)
     for seconds, last in ((1, False), (29.9, False), (30, False), (59, False), (95, False), (99, False), (100, True)):
         found.offer(int(seconds), seconds, lambda: abs, last)
     assert [point.seconds for point in found.points] == [30, 95, 100]
 
 
-def test_clock_stops_during_an_evaluation(peers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_stops_during_an_evaluation(learning: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([40.0, 1040.0, 1050.0, 1060.0, 1100.0, 1200.0])  # at an update, then after its evaluation
-    monkeypatch.setattr(peers.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(peers, "evaluated", lambda env_id, act: (0.0, 0.0))
-    found = peers.Curve("any", limit=90.0, begun=0.0)
+    monkeypatch.setattr(learning.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(learning, "evaluated", lambda env_id, act: (0.0, 0.0))
+    found = learning.Curve("any", limit=90.0, begun=0.0)
     found.updated(1, abs)
     found.updated(2, abs)
-    with pytest.raises(peers.Over):
+    with pytest.raises(learning.Over):
         found.updated(3, abs)
     assert [point.seconds for point in found.points] == [40, 90]
 
 
-def test_every_task_has_settings_for_every_peer(peers: Any) -> None:
+def test_every_task_has_settings_for_every_peer(peers: Any, learning: Any) -> None:
+    assert learning.METHODS.keys() == peers.METHODS.keys()
     for task in peers.TASKS:
         for method in peers.METHODS.keys() - {"pyes"}:
-            assert peers.published(method, task)
+            assert learning.published(method, task)
+
+
+def test_targets_count_over_the_trainings_that_all_methods_have(peers: Any) -> None:
+    reaches_half = curve(peers, -213, 40, 100)
+    found = {
+        "lunar_lander": {
+            "pyes": {100: curve(peers, 280), 101: reaches_half},
+            "ppo": {100: reaches_half, 102: curve(peers, 280)},
+        },
+        "hopper": {"pyes": {100: curve(peers, 3400)}},
+    }
+    assert peers.common(found) == [("lunar_lander", 100)]
+    assert peers.reached(found, "pyes") == [30, 30, 30, 30]
+    assert peers.reached(found, "ppo") == [60, math.inf, math.inf, math.inf]
+
+
+def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
+    records = importlib.import_module("peers_records")
+    file, jobs = tmp_path / "speed.csv", [("hopper", "pyes"), ("hopper", "ars")]
+    assert records.missing(file, jobs) == jobs
+    records.append(file, ("case", "method", "seconds"), [("hopper", "ars", 1.5)])
+    assert records.missing(file, jobs) == [("hopper", "pyes")]
+    records.append(file, ("case", "method", "seconds"), [("hopper", "pyes", 2)])
+    assert [row["seconds"] for row in records.read(file)] == ["1.5", "2"]
+    assert records.missing(file, jobs) == []
+
+
+def test_every_training_of_pyes_has_settings_that_it_takes() -> None:
+    runs, programs = importlib.import_module("peers_runs"), importlib.import_module("peers_programs")
+    for name, case in programs.CASES.items():
+        for method in ("pyes", "pyes_native") if case.native else ("pyes",):
+            words = [*runs.overrides(method, name, 2, 5.0), "run_dir=any"]
+            with initialize_config_module("pyes.conf", version_base="1.3"):
+                values: Any = OmegaConf.to_container(compose("train", words), resolve=True)
+            assert from_mapping(values).task.title == case.env_id
+
+
+def test_a_training_of_pyes_is_measured_from_outside() -> None:
+    runs = importlib.import_module("peers_runs")
+    peak = runs.Peak()
+    done = runs.run("pyes_native", "cart_pole", 1, 0.3, peak.look)
+    assert done.start > 0 < done.seconds
+    assert done.timesteps >= done.episodes >= 200
+    assert peak.processes >= 2
+    assert peak.mebibytes > 10
+
+
+def test_targets_are_counted_from_the_first_point_that_reaches_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    blackbox = importlib.import_module("blackbox")
+    values = iter([200.0, 100.0, 500.0, 1e-9, *[7.0] * 5000])
+    monkeypatch.setattr(blackbox, "searches", lambda dim: {"any": lambda function, seed, budget: values})
+    found = blackbox.reached("any", 5, "sphere", 0)
+    assert found == [2, *[4] * 30]
+    assert blackbox.shares([2, 501, 5000], 5) == [1 / 31, 3 / 31]

@@ -1,0 +1,58 @@
+"""The raw data of `peers.py`: rows of CSV files, and what they were measured on.
+
+Owns how a file of rows grows, so that a program that was stopped goes on where it was, and ``about.json``: for each
+part its command, the machine, the versions and the commits. Must not know what the rows mean.
+"""
+
+import csv
+import json
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from recipes import commit, processor
+
+from pyes.system.lookup import version
+
+PACKAGES = (
+    "pyes-rl", "numpy", "gymnasium", "mujoco", "box2d", "torch", "ray", "evotorch", "stable-baselines3", "sb3-contrib",
+    "envpool", "cma", "nevergrad",
+)  # fmt: skip
+
+
+def append(file: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Add rows to a file, which begins with the names of its columns."""
+    new = not file.exists()
+    with file.open("a", newline="", encoding="utf-8") as lines:
+        writer = csv.writer(lines, lineterminator="\n")
+        writer.writerows([columns, *rows] if new else rows)
+
+
+def read(file: Path) -> list[dict[str, str]]:
+    """Return the rows of a file; none if it is not there."""
+    if not file.exists():
+        return []
+    with file.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def missing(file: Path, jobs: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the jobs that do not begin a row of the file."""
+    done = [tuple(row.values()) for row in read(file)]
+    return [job for job in jobs if job not in {row[: len(job)] for row in done}]
+
+
+def note(folder: Path, part: str, command: str) -> None:
+    """Write down on what a part is being measured; a part that goes on after a change has several commits."""
+    file = folder / "about.json"
+    about = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    commits = about.get(part, {}).get("commits", [])
+    about[part] = {
+        "command": command,
+        "commits": commits if commit() in commits else [*commits, commit()],
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+    }
+    file.write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
