@@ -1,6 +1,7 @@
 """Nodes that leave and join while a run goes on, and what that costs.
 
-    python benchmarks/churn.py [MINUTES]        default: 10
+    python benchmarks/churn.py [MINUTES]                 default: 10
+    python benchmarks/churn.py join [MILLIONS ...]       default: 50, which needs 8 GB of memory
 
 Real: a head, ten nodes of one worker each, their processes and connections, and the signals. Members sleep for a second
 instead of running an episode, so that two cores are enough. Five nodes get SIGTERM, one after the other, and are
@@ -9,29 +10,45 @@ replaced; then every minute one node in ten is killed with SIGKILL, and replaced
 leaving       seconds from SIGTERM to the end of the node, members lost; a member that runs takes up to a second more
 churn         members returned in the seconds that nodes were there, as a share of what these nodes can return
 journal       whether it is that of a run in one process that nobody disturbs
+
+With `join`, a node evaluates members with so many million parameters, for two timesteps of CartPole, and a second node
+joins, which is sent the whole state.
+
+generation    the node's seconds from one generation to the next before the join, the longest during it, and after it
+answer        the longest time that the head took to answer `pyes status`, before and during
+first         seconds from the start of the second node's process until its first result counts
+peak          the most memory that the head has had, before and after, in GB, with the noise table of 1 GB
 """
 
 import csv
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pyes.errors import ClusterError
 from pyes.reports import status
+from pyes.run.metrics import read_rows
 from pyes.system import addresses
 
 NODES, MEMBERS, SECONDS = 10, 100, 1.0
 LEAVING = 5
 SETTINGS = ("task=function", "task.factory=churn:member", "task.dim=8", f"algorithm.population_size={MEMBERS}")
 SETTINGS = (*SETTINGS, "noise.entries=100000", "evaluation.every=0", "timesteps=null")
+LARGE = ("task=cart_pole", "network=mlp", "task.max_timesteps=2", "noise=int8", "algorithm.population_size=8")
+LARGE = (*LARGE, "evaluation.every=0", "timesteps=null", "generations=null", "time_limit=86400", "snapshot.every=0")
+UNDISTURBED = 5  # generations before a node joins a run of a large policy, and after that
 
 
 def member(theta: np.ndarray) -> float:
@@ -73,13 +90,17 @@ def start(*arguments: str, **options: Any) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, "-m", "pyes", *arguments], env=environment, text=True, **options)
 
 
+def free_address() -> str:
+    """Return an address that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"tcp://127.0.0.1:{free.getsockname()[1]}"
+
+
 def main(minutes: float) -> None:
     """Print the figures."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-        run = folder / "run"
+        address, run = free_address(), folder / "run"
         cluster = ("cluster=socket", "cluster.workers=0", f"cluster.listen={address}", "generations=null")
         head = start("train", *SETTINGS, *cluster, "time_limit=86400", f"run_dir={run}", stderr=subprocess.DEVNULL)
         stack.callback(head.kill)
@@ -121,6 +142,70 @@ def churn(nodes: list[Node], address: str, minutes: float, stack: ExitStack) -> 
     print(f"churn: {figures}, members lost: {lost(address) - left}", flush=True)
 
 
+def join(millions: float) -> None:
+    """Print the figures of a node that joins a run of a large policy."""
+    with ExitStack() as stack:
+        run, address = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run", free_address()
+        side = round((1e6 * millions) ** 0.5)
+        where = (f"network.hidden=[{side},{side}]", f"cluster.listen={address}", f"run_dir={run}")
+        quiet = {"stderr": subprocess.DEVNULL}
+        head = start("train", *LARGE, "cluster=socket", "cluster.workers=0", *where, **quiet)
+        stack.callback(head.kill)
+        worker = ("worker", address, "--workers", "1", "--allow", "*")
+        stack.callback(start(*worker, **quiet).terminate)
+        until(run, lambda rows: len(rows) > UNDISTURBED)
+        answers = [answer(address) for _ in range(50)]
+        peak = peak_of(head.pid)
+        begun = float(rows_of(run)[-1]["seconds"])
+        started = time.monotonic()
+        stack.callback(start(*worker, **quiet).terminate)
+        during = [answer(address)]
+        while sum(bool(members) for _, members in during[-1][1]) < 2:
+            during.append(answer(address))
+        first = time.monotonic() - started
+        joined = float(rows_of(run)[-1]["seconds"]) + 1.0
+        until(run, lambda rows: sum(float(row["seconds"]) > joined for row in rows) > UNDISTURBED)
+        rows = [float(row["seconds"]) for row in rows_of(run)]
+        took = [(at, at - before) for before, at in pairwise(rows)][2:]
+        before = statistics.median(seconds for at, seconds in took if at <= begun)
+        longest = max(seconds for at, seconds in took if begun < at <= joined)
+        after = statistics.median(seconds for at, seconds in took if at > joined)
+        silent = [max(seconds for seconds, _ in each) for each in (answers, during)]
+        print(f"{millions:g} million parameters")
+        print(f"  generation: {before:.2f} s before, {longest:.2f} s during, {after:.2f} s after")
+        print(f"  answer:     {silent[0]:.2f} s before, {silent[1]:.2f} s during")
+        print(f"  first:      {first:.1f} s")
+        print(f"  peak:       {peak:.2f} GB before, {peak_of(head.pid):.2f} GB after", flush=True)
+
+
+def answer(address: str) -> tuple[float, list[tuple[str, int]]]:
+    """Ask a head for its report; return the seconds that it took, and each node with the members it has returned."""
+    time.sleep(0.05)
+    begun = time.monotonic()
+    while True:
+        with suppress(ClusterError):  # no answer within 10 seconds
+            said = status.ask(addresses.parse(address), None)
+            return time.monotonic() - begun, [(node["node"], node["members"]) for node in said["nodes"]]
+
+
+def peak_of(pid: int) -> float:
+    """Return the most memory that a process has had, in GB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1e9
+
+
+def rows_of(run: Path) -> list[dict[str, str]]:
+    """Return the rows of a run's metrics so far."""
+    path = run / "metrics.csv"
+    return read_rows(path) if path.exists() else []
+
+
+def until(run: Path, enough: Callable[[list[dict[str, str]]], bool]) -> None:
+    """Wait for the rows of a run."""
+    while not enough(rows_of(run)):
+        time.sleep(0.1)
+
+
 def report(address: str) -> int:
     """Return the members that have been returned in all generations, the present one included."""
     said = status.ask(addresses.parse(address), None)
@@ -148,4 +233,8 @@ def journal(run: Path) -> bytes:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0)
+    if sys.argv[1:2] == ["join"]:
+        for each in sys.argv[2:] or ["50"]:
+            join(float(each))
+    else:
+        main(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0)

@@ -27,10 +27,10 @@ from pyes.remote.open_batch import OpenBatch
 from pyes.remote.peer import Peer, lesson
 from pyes.remote.session import BEAT_SECONDS, SILENT_SECONDS
 from pyes.remote.standing import Heard
+from pyes.remote.state_copy import StateCopy
 from pyes.remote.wire.protocol import State
 from pyes.run.journal import Generation
 from pyes.run.metrics import NodeRow
-from pyes.system import packing
 from pyes.system.text import counted
 
 logger = logging.getLogger(__name__)
@@ -71,6 +71,7 @@ class Head:
         self._peers: dict[int, Peer] = {}
         self._job: OpenJob | None = None
         self._open: OpenBatch | None = None
+        self._copy: StateCopy | None = None  # for nodes that lack the state
         self.lost = self.rerun = self._duplicates = 0  # members, in all batches
         self._joined: Counter[str] = Counter()  # connections of each node, by its name
         self._lost_at: Counter[str] = Counter()  # members that were lost with each node
@@ -221,7 +222,8 @@ class Head:
     def _beat(self, now: float) -> None:
         """Send a beat to each node, and disconnect nodes that have been silent for too long."""
         for peer in list(self._peers.values()):
-            peer.send(wire.Beat(now))
+            if not peer.sending:  # a beat that waits behind a snapshot would measure no round trip
+                peer.send(wire.Beat(now))
             if now - peer.heard > (SILENT_SECONDS if peer.standing.ready else _PREPARING_SECONDS):
                 logger.warning("node %s has been silent for %.0f s", peer.name, now - peer.heard)
                 peer.leave()
@@ -320,19 +322,48 @@ class Head:
             self._tell(self._lonely)
 
     def _enter(self, peer: Peer, job: OpenJob, batch: OpenBatch) -> None:
-        """Let a node take part in the open batch; send a snapshot first if it is not in step."""
-        if job.learns and peer.standing.lacks(job.place):
-            if batch.packed_state is None:
-                batch.packed_state = packing.pack(job.state.state_dict())
-            peer.correct(job.place, batch.packed_state)
+        """Let a node take part in the open batch, after a snapshot if it is not in step: as soon as there is one."""
+        if job.learns and peer.standing.lacks(job.place) and not self._bring_into_step(peer, job):
+            return
         peer.standing.enter()
         if not batch.batch.evaluation:
             peer.known = np.zeros(len(batch.batch.population), np.bool_)
+        if not peer.available:  # it takes a while to load the state, and is let back then
+            return
         if batch.opened is None:  # the same for all nodes
             message = batch.opening() if job.learns else batch.vectors()
             batch.opened = message, wire.encode(message)
         peer.send(*batch.opened)
         batch.scheduler.join(peer.number, peer.pace)
+
+    def _bring_into_step(self, peer: Peer, job: OpenJob) -> bool:
+        """Send a node the state; return False if that has to be copied and packed first."""
+        copy = self._copy
+        if copy is None:
+            copy = self._copy = StateCopy(job.state)
+            self._spawn(self._let_back_after(copy))
+        if copy.pieces is None:
+            return False
+        peer.correct(copy.place, copy.pieces)
+        for record in copy.records:
+            peer.send(lesson(record, np.arange(len(record.returns))))
+        return True
+
+    async def _let_back_after(self, copy: StateCopy) -> None:
+        """Let the nodes take part that wait for a copy of the state."""
+        await copy.packed
+        self._let_back()
+        self._hand_out()
+
+    async def settled(self) -> None:
+        """Wait until the state of the run, whose batch is closed, is not read any more."""
+        if self._copy is not None:
+            await asyncio.wait([self._copy.copied])
+
+    async def _deliver(self, batch: OpenBatch) -> None:
+        """Pass on the results of a complete batch."""
+        await self.settled()
+        batch.future.set_result(batch.results())
 
     def hand_out_soon(self) -> None:
         """Hand out once for all messages that have arrived: when the head is busy, that is cheaper than for each."""
@@ -386,7 +417,7 @@ class Head:
         peer.busy_seconds += done.busy
         if batch.complete:
             self.close_batch()
-            batch.future.set_result(batch.results())
+            self._spawn(self._deliver(batch))
         else:
             self._let_go(peer)
             self.hand_out_soon()
@@ -425,6 +456,8 @@ class Head:
         batch, self._open = self._open, None
         if batch is None:
             return
+        if self._copy is not None and self._copy.pieces is not None:
+            self._copy = None
         scheduler = batch.scheduler
         self.lost += scheduler.lost
         self.rerun += scheduler.rerun
@@ -468,7 +501,10 @@ class Head:
         the state after it is smaller than the record, nodes are sent that instead, with the next batch.
         """
         peers = [peer for peer in self._peers.values() if peer.standing.in_step]
+        if self._copy is not None:
+            self._copy.records.append(record)
         if self._job is not None and self._job.state_bytes < _MEMBER_BYTES * len(record.returns):
+            self._copy = None
             for peer in peers:
                 peer.standing.miss()
         elif len(peers) > _FEW_NODES:
@@ -489,5 +525,6 @@ class Head:
 
     def reload(self) -> None:
         """Send the state to all nodes with the next batch, unless they report to be in it."""
+        self._copy = None
         for peer in self._peers.values():
             peer.standing.miss()

@@ -41,7 +41,6 @@ class OpenBatch:
         self.apart = len(batch.population.bases) == count > 1 and bool((rows == np.arange(count)).all())
         self.scheduler = Scheduler(count, offered=offered)
         self.future: Future[Results] = Future()
-        self.packed_state: bytes | None = None  # the state from which the batch follows, packed when a node needs it
         self.opened: tuple[wire.Message, bytes] | None = None  # what opens it on a node, and that encoded
         self.told_granted = False  # whether nodes know that all members are granted
         self._returns = np.empty(count)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import math
 import time
+from collections import deque
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyes.run.journal import Generation
 from pyes.run.metrics import NodeRow
 
 _MOST_WAITING = 2**22  # maximum unsent bytes of a node that enters another batch
+_CHUNK = 2**18  # bytes of a long message that are given to the connection at a time
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,9 @@ class Peer:
     busy_seconds: float = 0.0
     told: Figures = Figures()
     _lessons: int = 0  # bytes of records sent since the connection was last not congested, or since the last snapshot
+    _outbox: deque[wire.Piece] = field(default_factory=deque)  # a snapshot that is being sent, and what follows it
+    _sender: "asyncio.Task[None] | None" = None
+    _large: bool = False  # whether the last snapshot was
 
     @property
     def figures(self) -> Figures:
@@ -124,18 +129,24 @@ class Peer:
 
     @property
     def available(self) -> bool:
-        """Whether it may enter a batch."""
-        return self.standing.ready and not self.leaving and not self.congested
+        """Whether it may enter a batch: one that loads a large snapshot may when it has said that it is done."""
+        loads = self._large and not self.standing.answered
+        return self.standing.ready and not self.leaving and not loads and not self.congested
 
     @property
     def congested(self) -> bool:
         """Whether too many bytes wait to be sent, or none can be any more."""
         if self.writer.is_closing():  # asyncio's TLS, once it is closed, cannot say what waits
             return True
-        waiting = self.below.get_write_buffer_size()
+        waiting = self.below.get_write_buffer_size() + sum(map(len, self._outbox))
         if self.writer.transport is not self.below:
             waiting += self.writer.transport.get_write_buffer_size()
         return waiting > _MOST_WAITING
+
+    @property
+    def sending(self) -> bool:
+        """Whether a large snapshot is being sent."""
+        return bool(self._outbox)
 
     @property
     def name(self) -> str:
@@ -145,7 +156,11 @@ class Peer:
     def send(self, message: wire.Message, encoded: bytes | None = None) -> None:
         """Send a message, possibly already encoded; does nothing if the connection is closed or the node refused."""
         if self.side.state is not State.OVER and not self.writer.is_closing():
-            self.writer.write(self.side.send(message, encoded))
+            data = self.side.send(message, encoded)
+            if self._outbox:
+                self._outbox.append(data)
+            else:
+                self.writer.write(data)
 
     def teach(self, lesson: wire.Learn, encoded: bytes | None = None) -> None:
         """Send the record of a generation, unless the connection is congested: then a snapshot will replace it."""
@@ -158,14 +173,38 @@ class Peer:
         self.send(lesson, encoded)
         self._lessons += self.side.bytes_sent - before
 
-    def correct(self, place: Place, packed_state: bytes) -> None:
-        """Send the state that the node should be in."""
+    def correct(self, place: Place, packed_state: tuple[wire.Piece, ...]) -> None:
+        """Send the state that the node should be in; its bytes are not copied, and given to the connection in parts."""
         self._lessons = 0
-        self.send(wire.Snapshot(self.standing.correct(place), *place, packed_state))
+        if self.side.state is State.OVER or self.writer.is_closing():
+            return
+        pieces = self.side.send_pieces(wire.Snapshot(self.standing.correct(place), *place, packed_state))
+        self._large = sum(map(len, pieces)) > _CHUNK
+        if not self._large and not self._outbox:
+            self.writer.write(b"".join(pieces))
+            return
+        self._outbox += pieces
+        if self._sender is None:
+            self._sender = asyncio.get_running_loop().create_task(self._send_all())
+
+    async def _send_all(self) -> None:
+        """Give the connection what waits, as fast as it is taken."""
+        with contextlib.suppress(OSError):
+            while self._outbox:
+                piece = memoryview(self._outbox[0])
+                for begin in range(0, len(piece), _CHUNK):
+                    if not self.writer.is_closing():
+                        self.writer.write(piece[begin : begin + _CHUNK])
+                        await self.writer.drain()
+                self._outbox.popleft()
+        self._outbox.clear()
+        self._sender = None
 
     async def farewell(self) -> None:
         """Close the connection after everything has been sent."""
         with contextlib.suppress(OSError):
+            if self._sender is not None:
+                await asyncio.wait([self._sender])
             await self.writer.drain()
             self.writer.close()
             await self.writer.wait_closed()

@@ -196,11 +196,13 @@ class Relay(Replica):
     async def load(self, message: wire.Snapshot) -> wire.Ready:
         """Load a state sent by the head, and send it to the nodes with the next batch."""
         self.close_batch()  # nodes must not be sent a state that changes
+        await self._head.settled()
         self._head.reload()
         return await super().load(message)
 
-    def _pass_on(self, record: Generation, message: wire.Learn) -> None:
+    async def _pass_on(self, record: Generation, message: wire.Learn) -> None:
         self.close_batch()  # as above: its end may have been lost with a connection
+        await self._head.settled()
         self._head.mark_unknown(wire.members_of(message.ranges), len(record.returns))
         self._head.teach(record)
 

@@ -262,6 +262,7 @@ class Replica(Closing):
 
     def _load(self, message: wire.Snapshot) -> wire.Ready:
         if self._state is not None:
+            assert isinstance(message.state, bytes), "in pieces at the head alone"
             self._state.load_state_dict(packing.unpack(message.state))
         self._snapshot = message.number
         return self.ready()
@@ -273,7 +274,7 @@ class Replica(Closing):
         record = self._completed(message)
         if record is None or record.generation != self._state.generation:
             return self.ready()
-        self._pass_on(record, message)
+        await self._pass_on(record, message)
         return await in_thread(self._apply, record)
 
     def _completed(self, message: wire.Learn) -> Generation | None:
@@ -299,7 +300,7 @@ class Replica(Closing):
             agreement=None if math.isnan(message.agreement) else message.agreement,
         )
 
-    def _pass_on(self, record: Generation, message: wire.Learn) -> None:
+    async def _pass_on(self, record: Generation, message: wire.Learn) -> None:
         """Send the record of a generation, which came by a message, to others: what a relay does."""
 
     def _apply(self, record: Generation) -> wire.Ready | None:

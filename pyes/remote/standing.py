@@ -34,12 +34,14 @@ class Standing:
         It has learnt or been sent the head's state; only such nodes take part in a batch.
     snapshot : int
         Number of the last snapshot sent to it over this connection.
+    answered : bool
+        It has reported its place since then.
     """
 
     def __init__(self) -> None:
         self.ready = self.in_step = False
         self.snapshot = 0
-        self._answered = True  # whether the node has reported its place since the last snapshot
+        self.answered = True
         self._sent: Place = (0, "")  # place of the last snapshot
         self._said: Place = (0, "")  # last place that the node has reported
         self._astray = 0  # wrong updates in a row
@@ -61,7 +63,7 @@ class Standing:
             raise ValueError(f"it names snapshot {ready.snapshot}, it was sent {self.snapshot}")
         if ready.snapshot < self.snapshot:
             return Heard.NOTHING
-        answer, self._answered = not self._answered, True
+        answer, self.answered = not self.answered, True
         said: Place = (ready.generation, ready.theta_hash)
         if self.in_step and answer and said == self._sent:
             return Heard.NOTHING
@@ -77,7 +79,7 @@ class Standing:
     def correct(self, place: Place) -> int:
         """Record that the node is about to be sent a snapshot; return the number of that snapshot."""
         self.snapshot += 1
-        self._sent, self._answered = place, False
+        self._sent, self.answered = place, False
         return self.snapshot
 
     def enter(self) -> None:

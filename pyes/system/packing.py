@@ -6,12 +6,20 @@ Equal arrays give equal bytes and equal digests on every machine.
 
 import hashlib
 import json
+import struct
 from typing import Any
 
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
+
+#: Names of dtypes in safetensors.
+_NAMES = {"|b1": "BOOL", "|u1": "U8", "|i1": "I8"} | {
+    f"<{kind}{size}": f"{name}{8 * size}"
+    for kind, name, sizes in (("f", "F", (2, 4, 8)), ("i", "I", (2, 4, 8)), ("u", "U", (2, 4, 8)))
+    for size in sizes
+}
 
 
 def pack(state: dict[str, Any]) -> bytes:
@@ -22,9 +30,33 @@ def pack(state: dict[str, Any]) -> bytes:
     state : dict
         Arrays, JSON values and nested dicts of these; keys contain no dots.
     """
+    return b"".join(packed(state))
+
+
+def packed(state: dict[str, Any]) -> list[bytes | memoryview]:
+    """Return the bytes of `pack` in pieces, of which those of contiguous arrays are views.
+
+    Threads go on meanwhile: a large array is only read, for the checksum, without the interpreter's lock.
+    """
     arrays: dict[str, Any] = {}
     values = json.dumps(_split(state, "", arrays))
-    return safetensors.numpy.save(arrays, {"values": values, "checksum": _checksum(values, arrays)})
+    header: dict[str, Any] = {"__metadata__": {"values": values, "checksum": _checksum(values, arrays)}}
+    pieces: list[bytes | memoryview] = []
+    begin = 0
+    for name in sorted(arrays, key=lambda each: (-arrays[each].itemsize, each)):  # each is aligned in the file
+        array = np.ascontiguousarray(arrays[name], arrays[name].dtype.newbyteorder("<"))
+        end = begin + array.nbytes
+        header[name] = {"dtype": _NAMES[array.dtype.str], "shape": arrays[name].shape, "data_offsets": [begin, end]}
+        pieces.append(_bytes_of(array))
+        begin = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return [struct.pack("<Q", len(text)) + text, *pieces]
+
+
+def _bytes_of(array: NDArray[Any]) -> memoryview:
+    """Return a view of the bytes of a contiguous array."""
+    return array.reshape(-1).view(np.uint8).data
 
 
 def unpack(data: bytes) -> dict[str, Any]:
@@ -50,7 +82,7 @@ def _checksum(values: str, arrays: dict[str, Any]) -> str:
     digest = hashlib.blake2b(values.encode(), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
-        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+        digest.update(_bytes_of(np.ascontiguousarray(arrays[name])))
     return digest.hexdigest()
 
 
@@ -80,7 +112,7 @@ def _join(values: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
 
 def theta_hash(theta: NDArray[np.float32]) -> str:
     """Hex digest (16 characters, BLAKE2b) of theta's bytes as little-endian float32."""
-    return hashlib.blake2b(np.ascontiguousarray(theta, dtype="<f4").tobytes(), digest_size=8).hexdigest()
+    return hashlib.blake2b(_bytes_of(np.ascontiguousarray(theta, dtype="<f4")), digest_size=8).hexdigest()
 
 
 def array_hash(array: NDArray[Any] | None) -> str | None:

@@ -2,11 +2,12 @@
 
 import contextlib
 import signal
+import socket
 import sys
 
 import pytest
 from heads import count_of, hurt, merge
-from hosts import Host, Relay, Trainer, new_address, start_server
+from hosts import FakeNode, Host, Relay, Trainer, new_address, start_server
 
 import pyes
 from pyes import cli
@@ -306,3 +307,21 @@ def test_relays_that_cannot_be_are_refused_in_one_line(tmp_path, capsys, argumen
     error = capsys.readouterr().err
     assert text in error
     assert len(error.splitlines()) == 1
+
+
+def test_a_relay_whose_port_is_taken_says_so(capsys):
+    low = addresses.parse(new_address())
+    with socket.create_server((low.host, low.port)):
+        assert cli.main(["worker", "tcp://127.0.0.1:1", "--relay", str(low)]) == 2
+    assert f"--relay: cannot listen at {low}" in capsys.readouterr().err
+
+
+def test_a_relay_refuses_a_node_of_another_version_and_goes_on():
+    top, low = new_address(), new_address()
+    with Relay(top, low) as relay:
+        relay.hear("waiting for nodes")
+        with FakeNode(low, package="0.0.0") as stranger:
+            assert "pyes-rl 0.0.0 here" in stranger.refusal()
+        relay.hear("refused 127.")
+        assert relay.running
+        assert _report(low)["nodes"] == []

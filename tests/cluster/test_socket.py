@@ -150,6 +150,15 @@ def _end(head):
 # --- equality
 
 
+def test_a_state_that_is_sent_in_parts_leads_to_the_same(tmp_path, reference, daemons, monkeypatch):
+    """As if it were large: machines that join a resumed run get members when they have loaded it."""
+    monkeypatch.setattr(peer_module, "_CHUNK", 64)
+    run = tmp_path / "run"
+    _train(run, {"generations": 4})
+    pyes.train(merge(SETTINGS, over(daemons, run)), display=False)
+    _same(reference(), run)
+
+
 def test_what_many_machines_are_sent_leads_to_the_same(tmp_path, reference, daemons, monkeypatch):
     """As if two nodes were many: each is sent the whole generation, not only what it does not know."""
     monkeypatch.setattr(head_module, "_FEW_NODES", 1)

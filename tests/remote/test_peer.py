@@ -31,7 +31,7 @@ def test_lessons_do_not_pile_up_without_end():
     assert not peer.standing.in_step
 
     waiting.bytes = 0
-    peer.correct((3, "ab12"), bytes(100))
+    peer.correct((3, "ab12"), (bytes(100),))
     peer.standing.enter()
     waiting.bytes = 2 * LIMIT  # that snapshot
     peer.teach(lesson)

@@ -1,6 +1,7 @@
 """The messages between head and nodes and their encoding as bytes; does no input and no output."""
 
-from pyes.remote.wire.frames import HANDSHAKE_LIMIT, Decoder, encode
+from pyes.remote.wire.fields import Piece
+from pyes.remote.wire.frames import HANDSHAKE_LIMIT, Decoder, encode, pieces_of
 from pyes.remote.wire.messages import (
     PROTOCOL,
     Bases,
@@ -50,6 +51,7 @@ __all__ = [
     "Log",
     "Message",
     "Open",
+    "Piece",
     "Ready",
     "Refused",
     "Report",
@@ -63,5 +65,6 @@ __all__ = [
     "count",
     "encode",
     "members_of",
+    "pieces_of",
     "ranges_of",
 ]

@@ -152,11 +152,24 @@ class ProseList(Field):
 
 @dataclass(frozen=True)
 class Data(Field):
-    """Bytes, limited only by the frame."""
+    """Bytes, limited only by the frame; they may be given as a tuple of pieces, which are not copied."""
 
     def check(self, value: Any) -> None:
         """Reject another type."""
         expect(bytes, value)
+
+    def dump(self, packer: msgpack.Packer, value: Any) -> list[Piece]:
+        """Return the bytes after MessagePack's header of them."""
+        pieces = value if type(value) is tuple else (value,)
+        for each in pieces:
+            if type(each) is not memoryview:
+                expect(bytes, each)
+        size = sum(map(len, pieces))
+        if size < 2**16:
+            return [packer.pack(b"".join(pieces))]
+        if size >= 2**32:
+            raise ValueError(f"got {size} bytes, expected less than {2**32}")
+        return [b"\xc6" + struct.pack(">I", size), *pieces]
 
 
 @dataclass(frozen=True)

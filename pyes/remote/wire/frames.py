@@ -44,6 +44,11 @@ def encode(message: Message) -> bytes:
     ProtocolError
         A field has a value that the other end would reject.
     """
+    return b"".join(pieces_of(message))
+
+
+def pieces_of(message: Message) -> list[Piece]:
+    """Return the frame of a message in pieces, without copying large fields; see `encode`."""
     kind = type(message)
     packer = msgpack.Packer()
     pieces: list[Piece] = [b"", packer.pack_array_header(1 + len(LAYOUTS[kind])), packer.pack(_NUMBERS[kind])]
@@ -57,7 +62,7 @@ def encode(message: Message) -> bytes:
     if length >= 2**32:
         raise ProtocolError(f"{kind.__name__}: got {length} bytes, expected less than {2**32}")
     pieces[0] = _LENGTH.pack(length)
-    return b"".join(pieces)
+    return pieces
 
 
 def _check(message: Message) -> None:

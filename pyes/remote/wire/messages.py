@@ -22,6 +22,7 @@ from pyes.remote.wire.fields import (
     Exact,
     Label,
     Lengths,
+    Piece,
     Plain,
     Prose,
     ProseList,
@@ -287,13 +288,13 @@ class Learn(Message):
 class Snapshot(Message):
     """The packed state at the beginning of a generation, for a node that joins late or is out of step.
 
-    ``number`` counts the snapshots of one connection, from 1.
+    ``number`` counts the snapshots of one connection, from 1. ``state`` may be sent as a tuple of pieces.
     """
 
     number: UInt32
     generation: UInt32
     theta_hash: ThetaHash
-    state: Annotated[bytes, Data()]
+    state: Annotated[bytes | tuple[Piece, ...], Data()]
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,13 @@ class _Side:
         self.bytes_sent += len(data)
         return data
 
+    def send_pieces(self, message: Message) -> list[wire.Piece]:
+        """Return the bytes to send for a message in pieces, for one that is too large to be copied; see `send`."""
+        pieces = wire.pieces_of(message)
+        self._move(message, self._says, "cannot send")
+        self.bytes_sent += sum(map(len, pieces))
+        return pieces
+
     def _move(self, message: Message, allowed: Said, what: str) -> None:
         """Check that a message is allowed now, and change to the next state."""
         kind = type(message)

@@ -1,0 +1,39 @@
+"""A copy of the run's state at a head, for nodes that lack it, and the records of the generations since.
+
+Owns the threads in which the state is copied and packed: for millions of parameters that takes seconds, in which the
+head must go on. Knows no connection. Invariant: the run's state is read before `copied` ends, and not afterwards.
+"""
+
+import asyncio
+
+from pyes.remote import wire
+from pyes.remote.standing import Place
+from pyes.run.journal import Generation
+from pyes.run.state import RunState
+from pyes.system import packing
+
+
+class StateCopy:
+    """A copy of a state, made in the running event loop.
+
+    Attributes
+    ----------
+    place : Place
+    pieces : tuple of bytes-like or None
+        The packed state; None while it is being made.
+    records : list of Generation
+        What follows it; kept by the head.
+    copied, packed : Task
+        End when the state has been copied, and when that has been packed.
+    """
+
+    def __init__(self, state: RunState) -> None:
+        self.place: Place = state.generation, state.theta_hash
+        self.pieces: tuple[wire.Piece, ...] | None = None
+        self.records: list[Generation] = []
+        loop = asyncio.get_running_loop()
+        self.copied = loop.create_task(asyncio.to_thread(state.state_dict))
+        self.packed = loop.create_task(self._pack())
+
+    async def _pack(self) -> None:
+        self.pieces = tuple(await asyncio.to_thread(packing.packed, await self.copied))
