@@ -1,7 +1,10 @@
 """Clusters of up to a million workers in virtual time, with the head as one or under relays.
 
     python benchmarks/simulation.py costs          what messages cost this machine's processor
-    python benchmarks/simulation.py [NAME ...]     rows of CASES, default all (half an hour); --figure FILE draws them
+    python benchmarks/simulation.py [NAME ...]     rows of CASES, default all (hours; half an hour without the largest)
+
+With `--rows FILE` rows are kept in a file as they are found, and not run again if they are there; `--figure FILE` draws
+all of them.
 
 Real: `pyes.remote.scheduler` and the rules by which nodes gather results (`pyes.remote.pace`).
 Simulated: nodes of 18 workers, which take members first come, first served; links; and the head, which takes one
@@ -16,6 +19,7 @@ head, relay   the share of a core that the messages of the head take, and of the
 """
 
 import argparse
+import csv
 import heapq
 import itertools
 import math
@@ -481,22 +485,42 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"costs, or of {', '.join(CASES)}")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="take rows from this file, and keep new ones there")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw efficiency over workers")
     options = parser.parse_args()
     if "costs" in options.cases:
         costs()
         return
-    found: dict[Case, Row] = {}
+    found = kept(options.rows) if options.rows else {}
     print("| workers | relays | member, s | deviation | link, ms | killed a minute | efficiency | head | relay |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name in options.cases or CASES:
         case = CASES[name]
-        found[case] = row = simulate(case)
+        if case not in found:
+            found[case] = simulate(case)
+            if options.rows:
+                keep(options.rows, name, found[case])
+        row = found[case]
         cells = [f"{case.workers:,}", case.relays or "", f"{case.seconds:g}", f"{case.spread * case.seconds:g}"]
         cells += [f"{1e3 * case.link:g}", f"{case.leaving:.0%}", f"{row.efficiency:.3f}", f"{row.head:.2f}"]
         print(f"| {' | '.join(map(str, cells))} | {'' if math.isnan(row.relay) else f'{row.relay:.2f}'} |", flush=True)
     if options.figure:
         draw(found, options.figure)
+
+
+def kept(path: Path) -> dict[Case, Row]:
+    """Return the rows in a file; none if it does not exist."""
+    if not path.exists():
+        return {}
+    with open(path, newline="", encoding="utf-8") as file:
+        return {CASES[name]: Row(*map(float, figures)) for name, *figures in csv.reader(file)}
+
+
+def keep(path: Path, name: str, row: Row) -> None:
+    """Add a row to a file."""
+    with open(path, "a", newline="", encoding="utf-8") as file:
+        figures = [f"{each:.4f}" for each in (row.efficiency, row.head, row.relay)]
+        csv.writer(file, lineterminator="\n").writerow([name, *figures])
 
 
 def draw(found: dict[Case, Row], path: Path) -> None:

@@ -190,6 +190,13 @@ def test_links_lead_to_files_and_headings_that_exist():
     assert wrong == []
 
 
+def test_pages_have_no_figures_that_are_still_to_come():
+    """A cell of a table such as ROW300, or a note to oneself."""
+    pattern = r"\| *([A-Z]{3,}\d\w*) *(?=\|)|\b(TODO|TBD|FIXME|XXX)\b"
+    found = {name(page): re.findall(pattern, page.read_text(encoding="utf-8")) for page in PAGES}
+    assert {page: each for page, each in found.items() if each} == {}
+
+
 def test_index_lists_every_page():
     index = (DOCS / "README.md").read_text(encoding="utf-8")
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} - {"README.md"}
