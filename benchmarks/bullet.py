@@ -78,7 +78,7 @@ def report_resets(name: str, config: TaskConfig, task: Task) -> None:
 
 def make_runner(task: Task) -> Runner:
     head = ActionDecoder.for_space(task.action_space)
-    config = MLPConfig()
+    config = MLPConfig(hidden=(64, 64))
     spec, theta = networks.build(config, task.observation_size, head, seed=0, observation_clip=5.0)
     runner = spec.runner()
     runner.load(theta)

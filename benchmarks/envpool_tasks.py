@@ -29,7 +29,7 @@ from pyes.tasks.envpool import EnvPoolConfig
 from pyes.tasks.gymnasium import GymnasiumConfig
 
 SIZES = (16, 64)
-NETWORK = MLPConfig()
+NETWORK = MLPConfig(hidden=(64, 64))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ NAMES = sorted({path.stem for path in CONF.glob("*.yaml")} - {"environment"})
 
 def option(name: str, **keys: Any) -> TaskConfig:
     """Return the settings of ``task=NAME``, with other values for some keys."""
-    network = {"bias": False} if name == "function" else {}
+    network = {"name": "linear", "bias": False} if name == "function" else {}
     return from_mapping({"task": {**_composed(name), **OPEN.get(name, {}), **keys}, "network": network}).task
 
 
@@ -31,6 +31,6 @@ def _composed(name: str) -> dict[str, Any]:
     values = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
     merged: dict[str, Any] = {}
     for base in values.pop("defaults", []):
-        if base != "_self_":
+        if isinstance(base, str) and base != "_self_":  # not what it overrides in other groups
             merged |= _composed(base.partition("@")[0])
     return merged | values.get("task", values)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pyes.algorithms.base import Algorithm, Common, Vector, accepts
 from pyes.algorithms.population import Population
-from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, Positive, Scheduled, refusal
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, Positive, Range, Scheduled, refusal
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
@@ -26,15 +26,17 @@ class ARSConfig(AlgorithmConfig):
     pairs = True
 
     name: Literal["ars"] = "ars"
-    sigma: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.05
-    learning_rate: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.02
+    population_size: Annotated[int | str, Scheduled(Range(minimum=2), whole=True)] = 16
+    sigma: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.1
+    learning_rate: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.05
     weight_decay: Annotated[float | str, Scheduled(NotNegative)] = 0.0
-    top: Annotated[int, AtLeastOne] | None = None  # best pairs, of which the step is made; None: all
+    #: Best pairs, of which the step is made; None: all.
+    top: Annotated[int, AtLeastOne] | Literal["half"] | None = "half"
 
     def check(self) -> None:
         """Refuse to keep more pairs than there are."""
         super().check()
-        if self.top is not None and self.top > self.population_min // 2:
+        if isinstance(self.top, int) and self.top > self.population_min // 2:
             expected = f"at most {self.population_min // 2}, the mirrored pairs of algorithm.population_size"
             raise refusal("algorithm.top", self.top, expected)
 
@@ -77,7 +79,8 @@ class ARS(Algorithm):
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         pairs = shaping.fill_failed(returns).reshape(-1, 2)
-        kept = slice(None) if self.config.top is None else _best(pairs, self.config.top)
+        top = max(1, len(pairs) // 2) if self.config.top == "half" else self.config.top
+        kept = slice(None) if top is None else _best(pairs, top)
         used = pairs[kept]
         spread = shaping.standard_deviation(used.ravel())
         differences = used[:, 0] - used[:, 1]

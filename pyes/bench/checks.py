@@ -232,7 +232,7 @@ class Checks:
     def speed(self) -> str:
         """How many timesteps a second a linear policy plays; where it can be in C, that it gives the same bits."""
         decoder = ActionDecoder.for_space(self._task.action_space)
-        spec, theta = networks.build(LinearConfig(), self._task.observation_size, decoder, 0, 5.0)
+        spec, theta = networks.build(LinearConfig(init="uniform"), self._task.observation_size, decoder, 0, 5.0)
         rollout = Rollout(self._task, spec.runner())
         rollout.runner.load(theta)
         limit = min(self._task.max_timesteps or STEPS, STEPS)

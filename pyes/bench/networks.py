@@ -22,7 +22,7 @@ CASES: dict[str, tuple[NetworkConfig, float | None]] = {
     "LSTM-16": (LSTMConfig(double_bias=True), 10),
     "GRU-16": (GRUConfig(double_bias=True), None),
     "LSTM-64-64": (LSTMConfig(hidden=(64, 64), double_bias=True), None),
-    "64-64": (MLPConfig(), None),
+    "64-64": (MLPConfig(hidden=(64, 64)), None),
     "DQN": (DQNConfig(virtual_batch_norm=False), 1),
 }
 

@@ -20,7 +20,8 @@ from pyes.networks.mlp import MLPConfig
 from pyes.networks.recurrent import LSTMConfig
 from pyes.tasks.gymnasium import GymnasiumConfig
 
-LINEAR, MLP, LSTM = LinearConfig(), MLPConfig(), LSTMConfig(double_bias=True)
+LINEAR = LinearConfig(init="uniform")
+MLP, LSTM = MLPConfig(hidden=(64, 64), init="uniform"), LSTMConfig(double_bias=True, init="uniform")
 CASES = {
     "LunarLander-v3, 64-64, observations normalised": ("LunarLander-v3", MLP, True, 1.30),
     "LunarLanderContinuous-v3, linear": ("LunarLanderContinuous-v3", LINEAR, False, 1.30),

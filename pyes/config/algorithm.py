@@ -16,7 +16,7 @@ from pyes.errors import ConfigError
 from pyes.system.text import literal
 
 #: The default algorithm.
-_DEFAULT = "openai_es"
+_DEFAULT = "ars"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,13 +16,13 @@ class NetworkConfig(Section):
     #: Additional distributions whose versions affect its numbers.
     packages: ClassVar[tuple[str, ...]] = ()
 
-    name: str = "linear"
+    name: str = "mlp"
     #: Theta at the start: as torch's layers begin by default, as a module of the user's own draws it, or all zeros.
-    init: Literal["uniform", "module", "zero"] = "uniform"
+    init: Literal["uniform", "zero_output", "module", "zero"] = "uniform"
 
     @classmethod
     def kind(cls, values: Mapping[str, Any]) -> type[Section]:
-        """Return the settings' class of the named network (default: linear)."""
+        """Return the settings' class of the named network (default: mlp)."""
         if cls is not NetworkConfig:
             return cls
         return cast(type[Section], NETWORKS.get(values.get("name", cls.name)).Config)

@@ -181,6 +181,8 @@ DEFAULT_RUN: Mapping[str, Any] = {
         "reward_offset_per_step": -0.1,
     },
     "episode_limit": {"initial": 400},
+    "algorithm": {"name": "openai_es"},
+    "network": {"name": "linear"},
 }
 
 #: Keys and sections that do not affect theta: they may change when a run is resumed.
@@ -211,6 +213,7 @@ def _completed(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
     elif isinstance(task, Mapping):
         base = typing.cast(type[TaskConfig], TaskConfig.kind(task)).RUN_DEFAULTS
     if isinstance(algorithm, Mapping):
+        algorithm = {**base.get("algorithm", {}), **algorithm}
         kind = typing.cast(type[AlgorithmConfig], AlgorithmConfig.kind(algorithm))
         base = {**base, "optimizer": {"name": kind.default_optimizer}}
     return merged(base, mapping)

@@ -1,8 +1,8 @@
 """Common settings of all tasks; each kind adds its own beside its class in `pyes.tasks`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, cast
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pyes.config.network import NetworkConfig
 from pyes.config.registry import TASKS
@@ -61,7 +61,7 @@ class TaskConfig(Section):
     # Values that a run reads for every task. Without annotations these are constants, not keys, for tasks without
     # observations, actions and seeds. `EnvironmentConfig` turns them into keys.
     common_random_numbers = "generation"
-    normalize_observations = False
+    normalize_observations = cast(bool | Literal["auto"], False)
     observation_clip = 5.0
     statistics_share = 1.0
     reward_offset_per_step = 0.0
@@ -100,6 +100,10 @@ class TaskConfig(Section):
         if not is_json(self.env_kwargs):
             raise refusal("task.env_kwargs", self.env_kwargs, JSON_MAPPING)
 
+    def decided(self, normalized: bool) -> Self:
+        """Return these settings with ``normalized`` in place of an "auto" of ``normalize_observations``."""
+        return self
+
     def check_beside(self, network: NetworkConfig, entries: int | None) -> None:
         """Reject settings of other sections that do not fit the task.
 
@@ -117,7 +121,7 @@ class EnvironmentConfig(TaskConfig):
     """Base of the settings of tasks with episodes in which a policy observes and acts."""
 
     common_random_numbers: Literal["none", "pair", "generation"] = "generation"  # members that share environment seeds
-    normalize_observations: bool = False
+    normalize_observations: bool | Literal["auto"] = "auto"  # auto: unless they are images or choices
     observation_clip: Annotated[float, Positive] = 5.0  # standard deviations; only when normalized
     statistics_share: Annotated[float, Share] = 1.0  # share of the members whose observations feed the statistics
     reward_offset_per_step: float = 0.0  # added in training only; evaluation reports the task's own returns
@@ -127,6 +131,10 @@ class EnvironmentConfig(TaskConfig):
     hide_observations: tuple[Annotated[int, NotNegative] | str, ...] = ()  # indices, or names of parts, not seen ...
     hide_by: Literal["remove", "zero"] = "remove"  # ... because they are left out, or always zero
     behaviour: str = "none"  # what tells episodes apart, for novelty search
+
+    def decided(self, normalized: bool) -> Self:
+        """Return these settings with ``normalized`` in place of an "auto" of ``normalize_observations``."""
+        return replace(self, normalize_observations=normalized) if self.normalize_observations == "auto" else self
 
     def check(self) -> None:
         """Reject ``bins`` that do not fit ``action``."""

@@ -30,7 +30,7 @@ class LayersConfig(NetworkConfig):
 
     bias: bool = True
     output_activation: Literal["identity", "tanh"] = "identity"  # before the action is chosen
-    init: Literal["uniform", "zero"] = "uniform"
+    init: Literal["uniform", "zero_output", "zero"] = "zero_output"
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,20 @@ class Network:
         parameters = program.dim * np.dtype(np.float32).itemsize
         what = f"network: {program.dim:,} parameters, held at least {_COPIES} times: a block"
         check_fits(_COPIES * parameters, what, "a smaller network")
-        zero = self.config.init == "zero"
-        return program, np.zeros(program.dim, np.float32) if zero else initial_theta(program, seed)
+        return program, start(program, seed, self.config.init)
+
+
+def start(program: Program, seed: int, init: str) -> NDArray[np.float32]:
+    """Return the parameters at the start: float32 (dim,), by the rule that ``network.init`` names."""
+    if init == "zero":
+        return np.zeros(program.dim, np.float32)
+    theta = initial_theta(program, seed)
+    if init == "zero_output":
+        output = program.instructions[-1]
+        for array in (output.weight(theta), output.bias(theta)):
+            if array is not None:
+                array[:] = 0
+    return theta
 
 
 def initial_theta(program: Program, seed: int) -> NDArray[np.float32]:

@@ -14,7 +14,7 @@ class MLPConfig(HiddenConfig):
     """Settings of ``network=mlp``."""
 
     name: Literal["mlp"] = "mlp"
-    hidden: tuple[Annotated[int, AtLeastOne], ...] = (64, 64)
+    hidden: tuple[Annotated[int, AtLeastOne], ...] = (16,)
     activation: ActivationName = "tanh"
 
 

@@ -67,6 +67,12 @@ class Interface:
         """Whether an episode ends after some number of timesteps, whatever happens in it."""
         return self.max_timesteps < sys.maxsize
 
+    @property
+    def measures(self) -> bool:
+        """Whether observations are measurements, which have scales of their own: no image, and not choices alone."""
+        choices = self.encoder is not None and all(part.choices for part in self.encoder.parts)
+        return len(self.shape) == 1 and not choices
+
     @classmethod
     def of(cls, config: TaskConfig) -> Self:
         """Make the task, read its properties and close it.
@@ -128,17 +134,18 @@ class Setup:
             config.task.observation_clip,
             interface.shape,
         )
-        if spec.normalized and config.task.normalize_observations:
+        if spec.normalized and config.task.normalize_observations is True:
             # The reference batch holds raw observations.
             expected = "false with virtual batch normalisation, which normalises too"
             raise refusal("task.normalize_observations", True, expected)
+        task = config.task.decided(interface.measures and not spec.normalized)
         noise = config.noise
         if noise.entries == "auto":
             # An algorithm that does not use the table gets one of minimal size.
             on_table = config.algorithm.on_table
             noise = replace(noise, entries=default_entries(len(theta), noise.dtype) if on_table else len(theta))
         return cls(
-            config=replace(config, noise=noise),
+            config=replace(config, task=task, noise=noise),
             spec=spec,
             theta=theta,
             interface=interface,

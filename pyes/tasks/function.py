@@ -33,7 +33,7 @@ class FunctionConfig(TaskConfig):
 
     #: A layer without bias is theta itself; a deterministic function needs one call per center.
     RUN_DEFAULTS: ClassVar[Mapping[str, Any]] = {
-        "network": {"bias": False, "init": "zero"},
+        "network": {"name": "linear", "bias": False, "init": "zero"},
         "evaluation": {"episodes": 1},
     }
 

@@ -113,6 +113,13 @@ def last_start(recording: Recording) -> Start | None:
     return None
 
 
+def as_decided(config: TrainConfig, before: TrainConfig) -> TrainConfig:
+    """Return a configuration with what an earlier one has in place of each "auto" that affects theta."""
+    if config.noise.entries == "auto":
+        config = replace(config, noise=replace(config.noise, entries=before.noise.entries))
+    return replace(config, task=config.task.decided(before.task.normalize_observations is True))
+
+
 def going_on(recording: Recording, config: TrainConfig) -> tuple[TrainConfig, bool]:
     """Return the configuration of a resumed run, and whether settings that affect theta have changed.
 
@@ -125,8 +132,7 @@ def going_on(recording: Recording, config: TrainConfig) -> tuple[TrainConfig, bo
     if start is None:
         return config, False
     before = configuration.from_mapping(start.settings)
-    if config.noise.entries == "auto":
-        config = replace(config, noise=replace(config.noise, entries=before.noise.entries))
+    config = as_decided(config, before)
     changes = configuration.changes(configuration.deciding(before), configuration.deciding(config))
     refused = {
         key: map(literal, change) for key, change in changes.items() if not config.force or _is_fixed(key, before)

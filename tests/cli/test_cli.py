@@ -162,7 +162,7 @@ def test_train_an_experiment_with_another_algorithm_than_its_own_is_refused(tmp_
     ("overrides", "status", "expected"),
     [
         (["task=gymnasium", "task.env_id=Nope-v1"], 2, "Nope"),
-        (["noise.entries=5"], 2, "noise.entries: the table has 5 entries, theta has 10 parameters"),
+        (["noise.entries=5"], 2, "noise.entries: the table has 5 entries, theta has 114 parameters"),
         (["task.action=tanh"], 2, "task.action=tanh does not fit the action space Discrete(2)"),
         (["task.env_kwargs={nope: 1}"], 1, "nope"),
         (["cluster=local", "task.action=tanh"], 2, "task.action=tanh does not fit the action space Discrete(2)"),
@@ -221,8 +221,8 @@ def test_table_of_a_sweep_is_markdown_or_json_and_nothing_else(run: Path, tmp_pa
     assert done.returncode == 0, done.stderr
     title, _, head, _, row = done.stdout.splitlines()
     assert title == "CartPole-v1"
-    assert head.startswith("| runs      | seeds |")
-    assert row.startswith("| OpenAI-ES |     1 | ")
+    assert head.startswith("| runs | seeds |")
+    assert row.startswith("| ARS  |     1 | ")
     assert " 1/1 |" in row
     assert " 0/1 |" in row
     done = pyes("table", "sweep", "--targets=-1,1000", "--json", cwd=tmp_path)

@@ -14,7 +14,7 @@ EXAMPLE = """
 algorithm.sigma: { low: 0.02, high: 1.0, log: true }
 algorithm.population_size: [20, 40]
 task.normalize_observations: [false, true]
-network.init: [uniform, zero]
+network.init: [uniform, zero_output]
 policy:
   linear: network=linear
   small: network=mlp network.hidden=[16]

@@ -12,6 +12,7 @@ from pyes.networks import ActionDecoder, Op, Program, build
 from pyes.networks.base import initial_theta
 from pyes.networks.composer import Composer
 from pyes.networks.linear import LinearConfig
+from pyes.networks.mlp import MLPConfig
 from pyes.networks.recurrent import LSTMConfig
 from pyes.numerics.streams import Purpose
 
@@ -73,6 +74,16 @@ def test_normalised_layers_begin_with_scale_one_and_bias_zero() -> None:
     theta = initial_theta(layers.program(), 0)
     assert theta[12:18].tolist() == [1, 1, 1, 0, 0, 0]
     assert (theta[:12] != 0).all()
+
+
+def test_zero_output_is_a_policy_that_does_nothing_with_hidden_layers_as_they_are_drawn() -> None:
+    decoder = ActionDecoder("clip", 2, (2,), (-1.0,) * 2, (1.0,) * 2)
+    _, drawn = build(MLPConfig(hidden=(5,), init="uniform"), 3, decoder, seed=2, observation_clip=5.0)
+    _, theta = build(MLPConfig(hidden=(5,)), 3, decoder, seed=2, observation_clip=5.0)
+    hidden = 3 * 5 + 5
+    np.testing.assert_array_equal(theta[:hidden], drawn[:hidden])
+    assert drawn[hidden:].all()
+    assert not theta[hidden:].any()
 
 
 def test_linear_default_network_of_lunar_lander_has_18_parameters() -> None:

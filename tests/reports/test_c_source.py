@@ -123,5 +123,5 @@ def test_name_that_cannot_begin_functions_is_one_line(tmp_path, name):
 
 
 def test_parameters_that_are_not_finite_are_one_line(tmp_path):
-    policy = _policy(LinearConfig(), gain=np.inf)
+    policy = _policy(LinearConfig(init="uniform"), gain=np.inf)
     assert "not finite" in _refusal(policy, "policy", tmp_path / "run")

@@ -111,9 +111,10 @@ def test_an_evaluation_is_over_the_episodes_whose_return_is_finite():
 @pytest.fixture(scope="module")
 def declining(tmp_path_factory):
     """Return a run whose best center is not its last one, and the generation of the best."""
-    config = _config(tmp_path_factory.mktemp("declining") / "run", env_id="CartPole-v1", max_timesteps=100)
+    folder = tmp_path_factory.mktemp("declining")
+    config = _config(folder / "run", env_id="CartPole-v1", max_timesteps=100, normalize_observations=False)
     config |= {"seed": 12, "generations": 8, "snapshot": {"every": 3}}
-    config["algorithm"] |= {"learning_rate": 0.3}
+    config["algorithm"] |= {"name": "openai_es", "learning_rate": 0.3}
     run = pyes.train(config, display=False).run_dir
     means = [float(row["eval_return_mean"]) for row in read_rows(run / "metrics.csv")]
     best = means.index(max(means)) + 1

@@ -174,7 +174,7 @@ def test_head_gathers_the_halves_that_nodes_report():
     ("settings", "lengths", "expected"),
     [
         ({}, [50, 70], 18),  # 16.7, then whole pairs
-        ({"mirrored": False}, [50, 70], 17),
+        ({"name": "openai_es", "mirrored": False}, [50, 70], 17),
         ({}, [500, 700], 8),
         ({}, [1, 1, 1], 100),
         ({}, [0, 0], 100),
@@ -296,7 +296,11 @@ def test_a_run_with_all_settings_scheduled_is_the_same_however_it_is_run(tmp_pat
 
 def test_evaluation_and_other_episodes_have_the_largest_scheduled_limit(tmp_path):
     task = SCHEDULED["task"] | {"max_timesteps": "steps 30 then 4 at 1 generations"}
-    config = SCHEDULED | {"task": task, "generations": 2, "run_dir": str(tmp_path / "run")}
+    config = (
+        SCHEDULED
+        | {"network": {"name": "linear", "init": "uniform"}}
+        | {"task": task, "generations": 2, "run_dir": str(tmp_path / "run")}
+    )
     pyes.train(config | {"cluster": {"name": "inline"}}, display=False)
     assert [int(row["episode_limit"]) for row in read_rows(tmp_path / "run" / "metrics.csv")] == [30, 4]
     recording = journal.read(tmp_path / "run" / "journal.bin")

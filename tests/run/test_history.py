@@ -16,7 +16,7 @@ from pyes.system.packing import theta_hash
 
 TINY = {
     "task": {"env_id": "CartPole-v1", "max_timesteps": 30, "normalize_observations": True},
-    "algorithm": {"population_size": 6, "sigma": "exponential 0.3 to 0.1 in 10 generations"},
+    "algorithm": {"name": "openai_es", "population_size": 6, "sigma": "exponential 0.3 to 0.1 in 10 generations"},
     "episode_limit": {"initial": 5},
     "network": {"name": "mlp", "hidden": [4]},
     "generations": 6,

@@ -97,7 +97,13 @@ def test_position_that_is_not_x_and_y_is_refused_in_one_line(tmp_path):
 
 
 def _train(path, **changes):
-    task = {"env_id": MAZE, "behaviour": "final_position", "episodes": 2, "max_timesteps": 20}
+    task = {
+        "env_id": MAZE,
+        "behaviour": "final_position",
+        "episodes": 2,
+        "max_timesteps": 20,
+        "normalize_observations": False,
+    }
     config = {
         "task": task, "algorithm": {"population_size": 8}, "noise": {"entries": 10_000}, "generations": 2,
         "evaluation": {"every": 0}, "cluster": {"name": "inline"}, "run_dir": str(path),

@@ -144,7 +144,7 @@ def test_command_line_takes_a_function(tmp_path, capsys):
     arguments = ["task=python", "task.factory=user_tasks:limited", "task.env_kwargs.env_id=CartPole-v1"]
     arguments += ["task.env_kwargs.steps=20", "debug=default", f"run_dir={tmp_path / 'run'}"]
     assert cli.main(["train", *arguments]) == 0
-    assert "user_tasks:limited: 10 parameters" in capsys.readouterr().err
+    assert "user_tasks:limited: 114 parameters" in capsys.readouterr().err
     assert cli.main(["evaluate", str(tmp_path / "run"), "--episodes", "2", "--json"]) == 0
     assert max(json.loads(capsys.readouterr().out)["lengths"]) <= 20
 

@@ -81,7 +81,7 @@ def test_resume_refuses_changed_settings_with_old_and_new_value(run):
     with pytest.raises(ConfigError) as error:
         _go_on(run, seed=1, algorithm={"sigma": 0.2})
     assert str(error.value) == (
-        "resume: these settings decide the run and cannot change: algorithm.sigma (was 0.3, got 0.2), "
+        "resume: these settings decide the run and cannot change: algorithm.sigma (was 0.1, got 0.2), "
         "seed (was 0, got 1); add force=true to continue with them, or start a new run"
     )
 
@@ -93,8 +93,8 @@ def test_force_goes_another_way_and_records_it(run):
     assert (run / "journal.bin").read_bytes().startswith(before)
     recording = journal.read(run / "journal.bin")
     starts = [recording[i] for i, entry in enumerate(recording.entries) if entry.kind == journal.Kind.START]
-    assert [(start.generation, start.settings["algorithm"]["sigma"]) for start in starts] == [(0, 0.3), (2, 0.2)]
-    assert [row["sigma"] for row in read_rows(run / "metrics.csv")] == ["0.3", "0.3", "0.2", "0.2"]
+    assert [(start.generation, start.settings["algorithm"]["sigma"]) for start in starts] == [(0, 0.1), (2, 0.2)]
+    assert [row["sigma"] for row in read_rows(run / "metrics.csv")] == ["0.1", "0.1", "0.2", "0.2"]
     _go_on(run, generations=5)  # the new way is now the run's own
     with pytest.raises(ConfigError, match=r"algorithm.sigma \(was 0.2, got 0.3\)"):
         _go_on(run, generations=6, algorithm={"sigma": 0.3})
