@@ -138,7 +138,7 @@ def train(folder: str, parameters: int, **settings: Any) -> None:
     """Train on the cheap task in this folder."""
     run = {
         "run_dir": folder,
-        "task": {"env_id": "journal:Cheap-v0", "common_random_numbers": "none"},
+        "task": {"env_id": "journal:Cheap-v0", "common_random_numbers": "none", "normalize_observations": False},
         "network": NETWORKS[parameters],
         "algorithm": {"population_size": MEMBERS},
         "noise": {"entries": 2**22},

@@ -16,8 +16,7 @@ SEEDS = range(5)
 SETTINGS = {
     "openai_es": "algorithm=openai_es generations=375 evaluation.every=10",
     "cma_es": "experiment=lunar_lander-cma_es evaluation.every=5",
-    "ars": "algorithm=ars algorithm.sigma=0.1 algorithm.learning_rate=0.05 algorithm.top=10 generations=250 "
-    "task.normalize_observations=true evaluation.every=10",
+    "ars": "algorithm=ars algorithm.population_size=40 algorithm.top=10 generations=250 evaluation.every=10",
     "snes": "algorithm=snes generations=250 evaluation.every=10",
     "pgpe": "experiment=lunar_lander-pgpe evaluation.every=2",
     "ga": "algorithm=ga algorithm.population_size=60 algorithm.parents=10 algorithm.sigma=0.2 generations=50 "

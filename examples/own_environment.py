@@ -45,9 +45,8 @@ if "Point-v0" not in gymnasium.registry:
 def main() -> None:
     result = pyes.train(
         {
-            "generations": 40,
+            "generations": 100,
             "task": {"env_id": "own_environment:Point-v0"},
-            "algorithm": {"population_size": 32, "sigma": 0.3, "learning_rate": 0.1},
             "noise": {"entries": 1_000_000},
             "evaluation": {"every": 10, "episodes": 50},
         }
