@@ -1,9 +1,11 @@
 """The socket cluster on one machine: bytes and milliseconds of a generation, results and timesteps a second.
 
-    python benchmarks/socket_cluster.py [bytes | sync | costless | speed ...]
+    python benchmarks/socket_cluster.py [bytes | sync | costless | speed | ray ...]
 
 Head and nodes are real processes that talk over the loopback interface. Figures are medians over the generations of one
 run, the first ones left out. Where members cost nothing, what is measured is the head, the wire and the nodes' hands.
+
+`ray` needs root, for a network of its own, and the extra `ray`.
 
 Loopback is faster than any network. As root, the same over a link of 1 Gbit/s that all messages share:
 
@@ -27,6 +29,11 @@ from typing import Any
 import numpy as np
 
 import pyes
+
+sys.path.append(str(Path(__file__).parent.parent / "tests"))
+from heads import until
+from hosts import Program, start_server
+from ray_machines import environment_of, machine, make_network
 
 PYES = (sys.executable, "-m", "pyes")
 SKIPPED = 3  # generations until all nodes are there and their speed is known
@@ -78,20 +85,55 @@ def measure_costless() -> None:
     print(f"100,000 costless members, 2 nodes: {100_000 / seconds:,.0f} results a second", flush=True)
 
 
+LANDER: dict[str, Any] = {
+    "task": {"env_id": "LunarLanderContinuous-v3"},
+    "algorithm": {"population_size": 200},
+    "noise": {"entries": 2**22},
+}
+
+
 def measure_speed() -> None:
     """Two nodes of one worker against the local cluster's two workers, in turn."""
-    config = {
-        "task": {"env_id": "LunarLanderContinuous-v3"},
-        "algorithm": {"population_size": 200},
-        "noise": {"entries": 2**22},
-    }
     ratios = []
     for _ in range(3):
-        here = run(config, nodes=0, generations=8)
-        there = run(config, nodes=2, generations=8)
+        here = run(LANDER, nodes=0, generations=8)
+        there = run(LANDER, nodes=2, generations=8)
         ratios.append(speed(there) / speed(here))
         print(f"  local {speed(here):,.0f}, 2 nodes {speed(there):,.0f} timesteps/s: {ratios[-1]:.3f}", flush=True)
     print(f"2 nodes with a worker each against 2 local workers: {statistics.median(ratios):.3f}")
+
+
+def measure_ray() -> None:
+    """Two nodes of one worker that Ray starts against two that were started by hand, in turn."""
+    start_server()
+    folder = tempfile.TemporaryDirectory(prefix="pyes-ray-", dir="/tmp")  # paths of sockets have 107 bytes
+    with folder as short, Program(beside_ray, environment=environment_of(short), apart=True) as program:
+        until(lambda: not program.running, "the end of the runs", 900.0)
+        found = [line for line in program.said.splitlines() if line.startswith("Ray: ")]
+        print("\n".join(found) or program.said, flush=True)
+
+
+def beside_ray() -> None:
+    """Start a Ray cluster of two machines with a core each, train on it and beside it, and say what was found."""
+    from ray.cluster_utils import Cluster
+
+    make_network()
+    cluster = Cluster(shutdown_at_exit=False)
+    for number in (1, 2):
+        cluster.add_node(**machine(number))
+    by_ray = {"name": "ray", "workers": 1, "address": cluster.address}
+    for config, what, measure in (
+        (LANDER, "LunarLander, timesteps/s", speed),
+        (function(18, 1000), "1,000 costless members, ms", lambda rows: 1e3 * between(rows)),
+    ):
+        pairs = [
+            (measure(run(config, nodes=2, generations=8)), measure(run(config, cluster=by_ray, generations=8)))
+            for _ in range(3)
+        ]
+        ratio = statistics.median(ours / hand for hand, ours in pairs)
+        hand, ours = (statistics.median(each) for each in zip(*pairs, strict=True))
+        print(f"Ray: {what}: by hand {hand:,.1f}, by Ray {ours:,.1f}; ratio {ratio:.3f}", file=sys.stderr, flush=True)
+    cluster.shutdown()
 
 
 BENCHMARKS: dict[str, Callable[[], None]] = {
@@ -99,6 +141,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "sync": measure_sync,
     "costless": measure_costless,
     "speed": measure_speed,
+    "ray": measure_ray,
 }
 
 
@@ -115,23 +158,24 @@ def function(dim: int, members: int) -> dict[str, Any]:
 def run(
     config: dict[str, Any],
     *,
-    nodes: int,
+    nodes: int = 0,
     generations: int,
     sync: str = "auto",
+    cluster: dict[str, Any] | None = None,
     cores: tuple[int | None, int | None] = (None, None),
 ) -> list[dict[str, str]]:
-    """Train with so many nodes of one worker (none: 2 local workers); return the rows of its metrics.
+    """Train with so many nodes of one worker (none: ``cluster``, or 2 local workers); return the rows of its metrics.
 
     ``cores`` are the only one of the head and the only one of the nodes; None: any.
     """
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         address = f"tcp://127.0.0.1:{port}"
-        cluster: dict[str, Any] = {"name": "local", "workers": 2}
+        used = cluster or {"name": "local", "workers": 2}
         if nodes:
-            cluster = {"name": "socket", "workers": 0, "listen": address, "sync": sync}
+            used = {"name": "socket", "workers": 0, "listen": address, "sync": sync}
         with started(address, nodes, cores[1]), bound_to(cores[0]):
-            whole = {**config, "generations": generations + SKIPPED, "evaluation": {"every": 0}, "cluster": cluster}
+            whole = {**config, "generations": generations + SKIPPED, "evaluation": {"every": 0}, "cluster": used}
             pyes.train(whole | {"run_dir": folder + "/run", "snapshot": {"every": 0}}, display=False)
         with open(Path(folder) / "run" / "metrics.csv", encoding="utf-8") as file:
             return list(csv.DictReader(file))[SKIPPED:]

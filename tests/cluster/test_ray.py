@@ -7,16 +7,15 @@ import importlib.util
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from heads import count_of, merge, until
 from hosts import Program, start_server
+from ray_machines import environment_of, machine, make_network
 
 import pyes
 from pyes.cluster import open_cluster
@@ -75,13 +74,7 @@ def test_a_run_whose_ray_loses_a_node_and_gets_another_equals_one_in_one_process
         pytest.fail("Ray is missing: pip install 'pyes-rl[ray]'")
     run = tmp_path / "run"
     with tempfile.TemporaryDirectory(prefix="pyes-ray-", dir="/tmp") as short:  # paths of sockets have 107 bytes
-        environment = {
-            "FAULTY": '{"sleep": 0.006}',  # a member takes 60 ms
-            "PYTHONPATH": str(Path(__file__).parents[1]),
-            "RAY_TMPDIR": short,
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_raylet_start_wait_time_s": "60",
-        }
+        environment = {"FAULTY": '{"sleep": 0.006}', **environment_of(short)}  # a member takes 60 ms
         with Program(_train_while_nodes_change, run, environment=environment, apart=True) as program:
             until(lambda: not program.running, f"the end of {program.said}", 240.0)
             program.succeed()
@@ -100,10 +93,10 @@ def _train_while_nodes_change(run: Path) -> None:
     """Train on two nodes of Ray, of which one is killed and another one comes."""
     from ray.cluster_utils import Cluster
 
-    _make_network()
+    make_network()
     cluster = Cluster(shutdown_at_exit=False)  # hooks can be set by the main thread alone
-    _, victim = (cluster.add_node(**_machine(number)) for number in (1, 2))
-    cluster.add_node(**_machine(4) | {"resources": {}})  # gets no node
+    _, victim = (cluster.add_node(**machine(number)) for number in (1, 2))
+    cluster.add_node(**machine(4) | {"resources": {}})  # gets no node
     failed: list[BaseException] = []
 
     def change() -> None:
@@ -112,7 +105,7 @@ def _train_while_nodes_change(run: Path) -> None:
             cluster.remove_node(victim, allow_graceful=False)
             _more_rows(run, 2)
             known = _nodes(run)
-            cluster.add_node(**_machine(3))
+            cluster.add_node(**machine(3))
             until(lambda: _nodes(run) - known, "a row of the third node")
             _more_rows(run, 1)
         except BaseException as error:
@@ -128,33 +121,6 @@ def _train_while_nodes_change(run: Path) -> None:
     if failed:
         raise failed[0]
     assert result.stopped_by == "interrupt"
-
-
-def _machine(number: int) -> dict[str, Any]:
-    """Return the options of a node of Ray; it waits for none of its helpers, whose ports are given."""
-    ports = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
-    given = {name: 20_000 + 10 * number + i for i, name in enumerate(ports)}
-    return {
-        "num_cpus": 1,
-        "resources": {"simulator": 2},
-        "wait": False,
-        "include_dashboard": False,
-        "include_log_monitor": False,
-        **given,
-    }
-
-
-def _make_network() -> None:
-    """Give this process's network an interface beside the loopback, which Ray does not take, and a way out for it."""
-    for command in (
-        "link set lo up",
-        "link add one type veth peer name two",
-        "addr add 10.1.1.1/24 dev one",
-        "link set one up",
-        "link set two up",
-        "route add default dev one",
-    ):
-        subprocess.run(["ip", *command.split()], check=True, capture_output=True)
 
 
 def _nodes(run: Path) -> set[str]:
