@@ -1,11 +1,9 @@
 """The socket cluster on one machine: bytes and milliseconds of a generation, results and timesteps a second.
 
-    python benchmarks/socket_cluster.py [bytes | sync | costless | speed | ray ...]
+    python benchmarks/socket_cluster.py [bytes | sync | costless | speed ...]
 
 Head and nodes are real processes that talk over the loopback interface. Figures are medians over the generations of one
 run, the first ones left out. Where members cost nothing, what is measured is the head, the wire and the nodes' hands.
-
-`ray` needs root, for a network of its own, and the extra `ray`.
 
 Loopback is faster than any network. As root, the same over a link of 1 Gbit/s that all messages share:
 
@@ -29,11 +27,6 @@ from typing import Any
 import numpy as np
 
 import pyes
-
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from heads import until
-from hosts import Program, start_server
-from ray_machines import environment_of, machine, make_network
 
 PYES = (sys.executable, "-m", "pyes")
 SKIPPED = 3  # generations until all nodes are there and their speed is known
@@ -103,45 +96,11 @@ def measure_speed() -> None:
     print(f"2 nodes with a worker each against 2 local workers: {statistics.median(ratios):.3f}")
 
 
-def measure_ray() -> None:
-    """Two nodes of one worker that Ray starts against two that were started by hand, in turn."""
-    start_server()
-    folder = tempfile.TemporaryDirectory(prefix="pyes-ray-", dir="/tmp")  # paths of sockets have 107 bytes
-    with folder as short, Program(beside_ray, environment=environment_of(short), apart=True) as program:
-        until(lambda: not program.running, "the end of the runs", 900.0)
-        found = [line for line in program.said.splitlines() if line.startswith("Ray: ")]
-        print("\n".join(found) or program.said, flush=True)
-
-
-def beside_ray() -> None:
-    """Start a Ray cluster of two machines with a core each, train on it and beside it, and say what was found."""
-    from ray.cluster_utils import Cluster
-
-    make_network()
-    cluster = Cluster(shutdown_at_exit=False)
-    for number in (1, 2):
-        cluster.add_node(**machine(number))
-    by_ray = {"name": "ray", "workers": 1, "address": cluster.address}
-    for config, what, measure in (
-        (LANDER, "LunarLander, timesteps/s", speed),
-        (function(18, 1000), "1,000 costless members, ms", lambda rows: 1e3 * between(rows)),
-    ):
-        pairs = [
-            (measure(run(config, nodes=2, generations=8)), measure(run(config, cluster=by_ray, generations=8)))
-            for _ in range(3)
-        ]
-        ratio = statistics.median(ours / hand for hand, ours in pairs)
-        hand, ours = (statistics.median(each) for each in zip(*pairs, strict=True))
-        print(f"Ray: {what}: by hand {hand:,.1f}, by Ray {ours:,.1f}; ratio {ratio:.3f}", file=sys.stderr, flush=True)
-    cluster.shutdown()
-
-
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "bytes": measure_bytes,
     "sync": measure_sync,
     "costless": measure_costless,
     "speed": measure_speed,
-    "ray": measure_ray,
 }
 
 
