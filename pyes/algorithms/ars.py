@@ -1,6 +1,6 @@
 """Augmented random search (Mania, Guy & Recht 2018, algorithm 2), versions V1, V1-t, V2 and V2-t.
 
-V2 is V1 with ``task.normalize_observations``; the -t versions are those with ``top``.
+V2 is V1 with ``task.normalize_observations``; the -t versions are those with ``top`` other than None.
 """
 
 from dataclasses import dataclass

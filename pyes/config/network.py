@@ -17,7 +17,8 @@ class NetworkConfig(Section):
     packages: ClassVar[tuple[str, ...]] = ()
 
     name: str = "mlp"
-    #: Theta at the start: as torch's layers begin by default, as a module of the user's own draws it, or all zeros.
+    #: Theta at the start: as torch's layers begin, the same with zeros in the last one, as a module of the user's own
+    #: draws it, or all zeros.
     init: Literal["uniform", "zero_output", "module", "zero"] = "uniform"
 
     @classmethod

@@ -1,4 +1,4 @@
-"""One linear layer: the default network."""
+"""One linear layer."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -277,6 +277,9 @@ class Head:
             self._send_away(peer, str(error))
             return
         if heard is Heard.NOTHING:
+            if self._open is not None and peer.available and peer.number not in self._open.scheduler:
+                self._enter(peer, job, self._open)  # it has loaded a large snapshot
+                self._hand_out()
             return
         if heard is Heard.ASTRAY:
             where = f"theta {ready.theta_hash} in generation {ready.generation}"
@@ -352,6 +355,7 @@ class Head:
     async def _let_back_after(self, copy: StateCopy) -> None:
         """Let the nodes take part that wait for a copy of the state."""
         await copy.packed
+        copy.offered = True
         self._let_back()
         self._hand_out()
 
@@ -456,7 +460,7 @@ class Head:
         batch, self._open = self._open, None
         if batch is None:
             return
-        if self._copy is not None and self._copy.pieces is not None:
+        if self._copy is not None and self._copy.offered:
             self._copy = None
         scheduler = batch.scheduler
         self.lost += scheduler.lost

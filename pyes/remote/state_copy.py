@@ -21,6 +21,8 @@ class StateCopy:
     place : Place
     pieces : tuple of bytes-like or None
         The packed state; None while it is being made.
+    offered : bool
+        Whether the nodes that waited for it have been let in; the head drops it with the batch after that.
     records : list of Generation
         What follows it; kept by the head.
     copied, packed : Task
@@ -30,6 +32,7 @@ class StateCopy:
     def __init__(self, state: RunState) -> None:
         self.place: Place = state.generation, state.theta_hash
         self.pieces: tuple[wire.Piece, ...] | None = None
+        self.offered = False
         self.records: list[Generation] = []
         loop = asyncio.get_running_loop()
         self.copied = loop.create_task(asyncio.to_thread(state.state_dict))

@@ -159,7 +159,6 @@ def test_a_node_that_joins_does_not_stop_the_others_while_the_state_is_packed(he
         if size > 4:  # it needs a while for this, in which nothing waits for it
             assert 2 not in batch.scheduler
             late.ready(0, HASH, snapshot.number)
-            head._let_back()
         assert 2 in batch.scheduler
         await head.settled()
 
