@@ -319,6 +319,8 @@ _CODE = """\
 #pragma STDC FP_CONTRACT OFF
 #elif defined(_MSC_VER)
 #pragma fp_contract(off)
+#elif defined(__GNUC__) /* whose vectoriser fuses a product that is added here and subtracted there, all the same */
+#pragma GCC optimize("no-tree-slp-vectorize")
 #endif"""
 
 _HEADER = """\

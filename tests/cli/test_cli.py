@@ -239,7 +239,7 @@ def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launche
     assert done.stderr.splitlines()[-1].startswith("pyes: error: seed: got -1, expected an integer >= 0")
     assert "pyes: job 1 failed: seed: got -1" in done.stderr
     assert "Error executing job" not in done.stderr
-    assert "\nCartPole-v1\n\n| runs      | seeds |" in done.stderr
+    assert "\nCartPole-v1\n\n| runs | seeds |" in done.stderr
     assert "got -1" in (tmp_path / "sweep" / "1" / "train.log").read_text(encoding="utf-8")
     assert sorted(done.stdout.splitlines()) == [str(tmp_path / "sweep" / job) for job in "02"]
     assert all((tmp_path / "sweep" / job / "policy.safetensors").exists() for job in "02")

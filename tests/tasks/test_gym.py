@@ -64,7 +64,7 @@ def test_command_line_trains_and_keeps_the_screen_clean(python: Path, tmp_path: 
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path / 'run'}\n"
-    assert done.stderr.startswith("CartPole-v1: 10 parameters")
+    assert done.stderr.startswith("CartPole-v1: 114 parameters")
     assert "unmaintained" not in done.stderr
 
 
