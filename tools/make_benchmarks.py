@@ -43,6 +43,8 @@ METHODS = {
     "gymnasium": ("Gymnasium alone", "#999999"),
     "envpool": ("EnvPool alone", "#444444"),
 }
+#: Those that train nothing.
+ALONE = ("gymnasium", "envpool")
 SEARCHES = {
     "cma_es": ("pyes.maximize", "#0072b2"),
     "pycma with restarts": ("pycma with restarts", "#d55e00"),
@@ -205,9 +207,11 @@ def speed(data: Path, pictures: Path) -> Iterator[str]:
 
 
 def lengths(data: Path) -> Iterator[str]:
-    """Yield how long episodes were in each case, from one method to the other."""
+    """Yield how long the episodes of trainings were in each case, from one method to the other."""
     totals: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
     for row in read(data / "speed.csv"):
+        if row["method"] in ALONE:  # these stop in the middle of episodes
+            continue
         total = totals[row["case"]][row["method"]]
         total[0] += int(row["timesteps"])
         total[1] += int(row["episodes"])
@@ -224,7 +228,7 @@ def draw_speed(found: Mapping[str, Mapping[str, list[float]]], figure: "Figure")
         at = [(-line, each[method]) for line, each in enumerate(found.values()) if method in each]
         if at:
             heights, values = zip(*at, strict=True)
-            hollow = {"markerfacecolor": "white"} if method in ("gymnasium", "envpool") else {}
+            hollow = {"markerfacecolor": "white"} if method in ALONE else {}
             lows, highs = [min(each) for each in values], [max(each) for each in values]
             axes.hlines(heights, lows, highs, color=color, linewidth=3, alpha=0.5)
             medians = [statistics.median(each) for each in values]
