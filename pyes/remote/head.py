@@ -343,8 +343,9 @@ class Head:
         """Send a node the state; return False if that has to be copied and packed first."""
         copy = self._copy
         if copy is None:
-            copy = self._copy = StateCopy(job.state)
-            self._spawn(self._let_back_after(copy))
+            copy = self._copy = StateCopy(job.state, job.state_bytes)
+            if copy.pieces is None:
+                self._spawn(self._let_back_after(copy))
         if copy.pieces is None:
             return False
         peer.correct(copy.place, copy.pieces)
