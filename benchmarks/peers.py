@@ -2,13 +2,14 @@
 
     make peers
     make peers ARGS='speed start wire'
-    make peers ARGS='learning --tasks lunar_lander hopper --methods pyes ppo --seeds 5 --minutes 20'
+    make peers ARGS='learning --tasks lunar_lander hopper --methods pyes ppo --seeds 5'
 
 speed      timesteps a second by task, network and workers, and what simulators do without learning; six minutes
 start      seconds to the first update, and memory; two minutes
-wire       bytes of a generation, if members are on other machines; a minute
-blackbox   functions and targets reached by `pyes.maximize`, pycma and Nevergrad; ten minutes on one core
-learning   trainings, evaluated by the same rules: seconds and timesteps to a return; hours
+wire       bytes of a generation, if members are on other machines; three minutes
+blackbox   functions and targets reached by `pyes.maximize`, pycma and Nevergrad; half an hour
+learning   trainings, evaluated by the same rules: seconds and timesteps to a return; half an hour
+           for the lander, five for all tasks
 
 FOLDER receives the raw data, and ``about.json`` with commands, machine, versions and commits; what is there is not
 measured again. `tools/make_benchmarks.py` draws ``docs/benchmarks.md`` from it. Nothing else should run on the machine.
@@ -69,7 +70,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=tasks, default=tasks, metavar="TASK", help="of learning")
     parser.add_argument("--methods", nargs="+", choices=methods, default=methods, metavar="NAME", help="of learning")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="of each task of learning")
-    parser.add_argument("--minutes", type=float, default=10.0, metavar="M", help="of each training of learning")
+    parser.add_argument("--minutes", type=float, metavar="M", help="of each training of learning (default: by task)")
     options = parser.parse_args()
     if unknown := set(options.parts) - PARTS.keys():
         parser.error(f"no part {', '.join(sorted(unknown))}; expected of {', '.join(PARTS)}")

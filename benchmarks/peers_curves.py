@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 
 
 class Task(NamedTuple):
-    """An environment, what random actions come to, the return that counts as solved, and the recipe of pyes."""
+    """An environment, its return of random actions and that of a solution, the recipe of pyes, and the time."""
 
     env_id: str
     random: float  # mean return of random actions over 100 episodes
     target: float
     recipe: str
+    minutes: float  # of each training
 
 
 TASKS = {
-    "lunar_lander": Task("LunarLanderContinuous-v3", -213, 280, "lunar_lander"),
-    "half_cheetah": Task("HalfCheetah-v5", -282, 5000, "half_cheetah_mujoco"),
-    "hopper": Task("Hopper-v5", 17, 3400, "hopper_mujoco"),
-    "bipedal_walker": Task("BipedalWalker-v3", -103, 310, "bipedal_walker"),
+    "lunar_lander": Task("LunarLanderContinuous-v3", -213, 280, "lunar_lander", 2),
+    "half_cheetah": Task("HalfCheetah-v5", -282, 5000, "half_cheetah_mujoco", 5),
+    "hopper": Task("Hopper-v5", 17, 3400, "hopper_mujoco", 6),
+    "bipedal_walker": Task("BipedalWalker-v3", -103, 310, "bipedal_walker", 15),
 }
 #: How a method is called in tables, and its colour.
 METHODS = {
@@ -119,6 +120,11 @@ def losses(ours: Summary, peers: Iterable[Summary]) -> str:
         if what:
             lost.append(f"to {peer.title} in {', '.join(what)}")
     return f"pyes loses {'; '.join(lost)}." if lost else "pyes loses to none of them here."
+
+
+def lasted(curves: dict[str, dict[int, list[Point]]]) -> float:
+    """Return the seconds of the shortest training of a task."""
+    return min(curve[-1].seconds for seeds in curves.values() for curve in seeds.values())
 
 
 def told(task: str, curves: dict[str, dict[int, list[Point]]]) -> str:

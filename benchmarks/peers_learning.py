@@ -1,7 +1,7 @@
 """Trainings of pyes and of its peers, evaluated by the same rules: seconds and timesteps to a return.
 
-Each training has all cores of the machine, one after the other, and lasts as long as all others, whatever budget its
-settings come with. The clock starts with the program: interpreter, imports, simulators and worker processes count.
+Each training has all cores of the machine, one after the other, and lasts as long as all others of its task, whatever
+budget its settings come with. The clock starts with the program: interpreter, imports, simulators and workers count.
 Every 30 seconds of it, and at the end, the deterministic policy (mean action, normalisation frozen) plays 20
 episodes in Gymnasium's own environment, of the same seeds for all. That is outside of the clock: it stops meanwhile for
 the peers; pyes trains without evaluations, and its policies are rebuilt from the journal afterwards. A method's own
@@ -233,22 +233,24 @@ def pgpe(name: str, seed: int, limit: float, curve: Curve) -> None:
 METHODS: dict[str, Callable[[str, int, float, Curve], None]] = {"pyes": pyes, "ppo": ppo, "ars": ars, "pgpe": pgpe}
 
 
-def learn(tasks: Iterable[str], methods: Sequence[str], seeds: int, minutes: float, folder: Path) -> Iterator[str]:
-    """Train what is missing in ``curves.csv``, one after the other; yield what failed."""
-    length = folder / "minutes"
-    if length.exists() and float(length.read_text()) != minutes:
-        sys.exit(f"{folder} has trainings of {length.read_text().strip()} minutes; choose another --folder")
-    length.write_text(f"{minutes:g}\n")
+def learn(
+    tasks: Iterable[str], methods: Sequence[str], seeds: int, minutes: float | None, folder: Path
+) -> Iterator[str]:
+    """Train what is missing in ``curves.csv``, one after the other; without minutes, for the task's. Yield what failed."""
     for task in tasks:
+        limit = 60 * (minutes or TASKS[task].minutes)
         for seed in range(FIRST_SEED, FIRST_SEED + seeds):
             for method in methods:
-                if not there(folder / "curves.csv", task, method, seed, minutes * 60):
+                if not there(folder / "curves.csv", task, method, seed, limit):
                     yield f"{task}, {method}, seed {seed}"
 
 
 def there(file: Path, task: str, method: str, seed: int, limit: float) -> bool:
     """Train in a process of its own, unless that was done; return whether its evaluations are there."""
-    if seed in read(file).get(task, {}).get(method, {}):
+    if curve := read(file).get(task, {}).get(method, {}).get(seed):
+        if curve[-1].seconds < limit:
+            lasted = f"a training of {task} of {curve[-1].seconds:.0f} seconds"
+            sys.exit(f"{file}: got {lasted}, expected at least {limit:.0f}; choose another --folder")
         return True
     arguments = task, method, seed, limit, time.monotonic(), file
     process = multiprocessing.get_context("spawn").Process(target=train, args=arguments)

@@ -93,7 +93,7 @@ actors, pickled as Ray does, without what Ray adds.
 LEARNING = """\
 ## Time to a return
 
-Trainings of {minutes:g} minutes each, with the peers' published settings and the recipes of pyes. The deterministic
+Trainings with the peers' published settings and the recipes of pyes, all of a task for the same time. The deterministic
 policy plays {episodes} episodes every 30 seconds, outside of the clock, which begins with the program. Seconds and
 timesteps to a target are medians over the seeds that reached it.
 """
@@ -298,13 +298,12 @@ def wire(data: Path, pictures: Path) -> Iterator[str]:
 def learning(data: Path, pictures: Path) -> Iterator[str]:
     """Trainings: returns over seconds, and targets reached."""
     found = peers_curves.read(data / "curves.csv")
-    minutes = float((data / "minutes").read_text(encoding="utf-8"))
-    yield LEARNING.format(minutes=minutes, episodes=EPISODES)
+    yield LEARNING.format(episodes=EPISODES)
     height = figures.HEIGHT * 0.65 * math.ceil(len(found) / 2)
     figures.write(pictures / "curves.png", partial(peers_curves.draw_curves, found), height=height)
     yield "![Return over seconds of training, by task and method](benchmarks/curves.png)"
     for task, curves in found.items():
-        yield f"**{peers_curves.TASKS[task].env_id}**"
+        yield f"**{peers_curves.TASKS[task].env_id}**, {peers_curves.lasted(curves) / 60:.2g} minutes each"
         yield peers_curves.told(task, curves)
     if trainings := peers_curves.common(found):
         tasks = defaultdict(int)
@@ -312,7 +311,8 @@ def learning(data: Path, pictures: Path) -> Iterator[str]:
             tasks[peers_curves.TASKS[task].env_id] += 1
         seeds = ", ".join(f"{counted(count)} of {task}" for task, count in tasks.items())
         yield TARGETS.format(parts=", ".join(f"{part:.0%}" for part in peers_curves.WAY), seeds=seeds)
-        figures.write(pictures / "targets.png", partial(draw_targets, found, minutes * 60), height=3.5)
+        longest = max(map(peers_curves.lasted, found.values()))
+        figures.write(pictures / "targets.png", partial(draw_targets, found, longest), height=3.5)
         yield "![Share of the targets reached over seconds of training](benchmarks/targets.png)"
 
 

@@ -85,6 +85,13 @@ def test_clock_stops_during_an_evaluation(learning: Any, monkeypatch: pytest.Mon
     assert [point.seconds for point in found.points] == [40, 90]
 
 
+def test_trainings_of_other_lengths_do_not_mix(learning: Any, tmp_path: Path) -> None:
+    (tmp_path / "curves.csv").write_text("task,method,seed,timesteps,seconds,mean,std\nhopper,ppo,100,1000,90.5,10,1\n")
+    assert list(learning.learn(["hopper"], ["ppo"], 1, 1.5, tmp_path)) == []
+    with pytest.raises(SystemExit, match="got a training of hopper of 90 seconds, expected at least 360"):
+        list(learning.learn(["hopper"], ["ppo"], 1, None, tmp_path))
+
+
 def test_every_task_has_settings_for_every_peer(peers: Any, learning: Any) -> None:
     assert learning.METHODS.keys() == peers.METHODS.keys()
     for task in peers.TASKS:

@@ -1,0 +1,109 @@
+"""How fast `pyes explore` is in a browser: until the map is there, from a click to a video, and while it is panned.
+
+    python benchmarks/explorer.py [RUN ...]
+
+Without a RUN, it trains the two that it looks at: the default run, 8,000 individuals, and one of 200,000 that play
+CartPole. The browser is Chromium without a window, which draws by the processor where there is no graphics card.
+
+map      seconds from the start of the program until the map is on the page; browser and its page are there already
+video    seconds from the choice of an individual until its video can play, for five individuals: median and longest
+frames   drawn in a second while the map is dragged, for five seconds
+"""
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+
+sys.path.append(str(Path(__file__).parent.parent / "tests"))
+from explorers import Explorer
+
+DEFAULT = ("evaluation.every=50",)
+MANY = ("task=native", "task.env_id=CartPole-v1", "algorithm.population_size=1000", "evaluation.every=0")
+MANY = (*MANY, "timesteps=null", "generations=200", "task.max_timesteps=20")
+CHROMIUM = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
+PATIENCE = 120_000  # milliseconds
+#: Drags the map in circles, one event a frame, and returns how many frames there were in a second.
+DRAG = """(seconds) => new Promise((done) => {
+  const canvas = document.getElementById('points'), box = canvas.getBoundingClientRect();
+  canvas.setPointerCapture = () => {};  // the browser refuses it for events that a program makes
+  const send = (type, angle) => canvas.dispatchEvent(new PointerEvent(type, {
+    pointerId: 1, bubbles: true,
+    clientX: box.x + box.width * (0.5 + 0.2 * Math.cos(angle)),
+    clientY: box.y + box.height * (0.5 + 0.2 * Math.sin(angle)),
+  }));
+  send('pointerdown', 0);
+  const begun = performance.now();
+  let frames = 0;
+  const frame = (now) => {
+    if (now - begun > 1000 * seconds) {
+      send('pointercancel', 0);
+      done(frames / seconds);
+    } else {
+      frames += 1;
+      send('pointermove', frames / 10);
+      requestAnimationFrame(frame);
+    }
+  };
+  requestAnimationFrame(frame);
+})"""
+
+
+def main() -> None:
+    """Look at runs, and print what it took."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        runs = options.runs or [train(Path(folder, "default"), DEFAULT), train(Path(folder, "many"), MANY)]
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
+        for run in runs:
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            page.set_default_timeout(PATIENCE)
+            look(page, run)
+            page.close()
+        browser.close()
+
+
+def train(run: Path, overrides: tuple[str, ...]) -> Path:
+    """Train a run to look at."""
+    command = (sys.executable, "-m", "pyes", "train", *overrides, f"run_dir={run}")
+    subprocess.run(command, check=True, capture_output=True)
+    return run
+
+
+def look(page: Page, run: Path) -> None:
+    """Measure one run."""
+    begun = time.monotonic()
+    with Explorer(run) as explorer:
+        page.goto(f"{explorer.url}?token={explorer.token}")
+        page.wait_for_function("() => document.getElementById('axes').textContent.includes('individuals')")
+        there = time.monotonic() - begun
+        print(f"{run.name}: {page.locator('#axes').text_content()}")
+        print(f"  map     {there:.1f} s")
+        videos = [video(page, member) for member in range(5)]
+        print(f"  video   {statistics.median(videos):.1f} s, longest {max(videos):.1f} s")
+        print(f"  frames  {page.evaluate(DRAG, 5):.0f} a second", flush=True)
+
+
+def video(page: Page, member: int) -> float:
+    """Choose a member of generation 0; return the seconds until its video can play."""
+    page.fill("#go_generation", "0")
+    page.fill("#go_member", str(member))
+    begun = time.monotonic()
+    page.get_by_role("button", name="play").click()
+    playing: Any = "(name) => { const it = document.querySelector('#shown'); const video = it.querySelector('video');"
+    playing += " return it.textContent.includes(name) && video && video.readyState === 4; }"
+    page.wait_for_function(playing, arg=f"generation 0, member {member}")
+    return time.monotonic() - begun
+
+
+if __name__ == "__main__":
+    main()
