@@ -236,7 +236,7 @@ METHODS: dict[str, Callable[[str, int, float, Curve], None]] = {"pyes": pyes, "p
 def learn(
     tasks: Iterable[str], methods: Sequence[str], seeds: int, minutes: float | None, folder: Path
 ) -> Iterator[str]:
-    """Train what is missing in ``curves.csv``, one after the other; without minutes, for the task's. Yield what failed."""
+    """Train what is missing in ``curves.csv``, one after the other; without minutes, for the task's; yield failures."""
     for task in tasks:
         limit = 60 * (minutes or TASKS[task].minutes)
         for seed in range(FIRST_SEED, FIRST_SEED + seeds):
