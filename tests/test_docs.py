@@ -5,6 +5,8 @@ Programs and commands run in a folder that has the runs of which the pages speak
 
 import contextlib
 import dataclasses
+import inspect
+import operator
 import os
 import re
 import runpy
@@ -527,6 +529,17 @@ def test_files_page_has_every_key_of_the_journal():
     for record in (Start, Generation, Evaluation):
         for field in dataclasses.fields(record):
             assert field.name == "generation" or f"`{field.name}`" in section, field.name
+
+
+def test_api_page_has_the_arguments_of_functions_and_classes():
+    page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
+    found = re.findall(r"^## (pyes[\w.]*)\((.*)\)(?: -> .*)?$", page, re.MULTILINE)
+    assert len(found) > 8
+    for name, said in found:
+        signature = inspect.signature(operator.attrgetter(name.removeprefix("pyes."))(pyes))
+        bare = [each.replace(annotation=each.empty) for each in signature.parameters.values()]
+        actual = str(inspect.Signature(bare))[1:-1].replace("'", '"')
+        assert said == actual or (said.endswith("...") and actual.startswith(said[:-3])), name
 
 
 def test_api_page_has_every_public_name():

@@ -147,8 +147,16 @@ class Algorithm(ABC):
 
     def member(self, index: int) -> Vector:
         """Return theta of one member of the current generation: float32 (dim,), a new array."""
-        table = self._table.array if self.config.on_table else None
-        return self.ask().member(index, table).write(np.empty_like(self.theta))
+        theta: Vector = self.members((index,))[0]
+        return theta
+
+    def members(self, indices: Sequence[int]) -> NDArray[np.float32]:
+        """Return theta of some members of the current generation: float32 (n, dim), a new array."""
+        population, table = self.ask(), self._table.array if self.config.on_table else None
+        thetas = np.empty((len(indices), len(self.theta)), np.float32)
+        for theta, index in zip(thetas, indices, strict=True):
+            population.member(index, table).write(theta)
+        return thetas
 
     def tell(
         self,

@@ -1,16 +1,17 @@
 """The map of a run: its individuals projected to two dimensions, coloured by return, and the path of the center.
 
 Owns the projection and the figure. Knows nothing of journals: `pyes.reports.replay` rebuilds individuals.
-Invariant: only a few dozen numbers per parameter and per individual are in memory, less than the noise table and never
-all individuals; equal runs give an equal picture.
+Invariant: beside two numbers per individual (twenty for UMAP), only a few dozen per parameter are in memory, or the
+covariance of few parameters, and never all individuals; equal runs give an equal picture.
 
-The projection is principal component analysis by a block Krylov method (Musco & Musco 2015): each pass over the
-individuals multiplies their covariance by a block of directions; the new directions in the product are the next block.
-The components are the best ones in the span of all blocks.
+The projection is principal component analysis. The covariance of few parameters is computed in one pass over the
+individuals. That of many is never there: by a block Krylov method (Musco & Musco 2015), each pass multiplies it by a
+block of directions, and the new directions in the product are the next block; the components are the best ones in the
+span of all blocks.
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -34,12 +35,13 @@ Float64Array = NDArray[np.float64]
 
 #: Principal components that UMAP starts from, and additional directions in a block.
 _COMPONENTS_FOR_UMAP, _OVERSAMPLING = 20, 6
+#: Parameters up to which the covariance is computed.
+_FEW = 512
 #: Maximum number of passes over the individuals, and the error at which to stop earlier: the norm of
 #: (covariance x component - variance x component) relative to the variance.
 _WALKS, _TOLERANCE = 6, 1e-3
 _NEGLIGIBLE = 1e-6  # relative size of rounding errors in float32
-_BUFFER = 2**24  # bytes of individuals that are multiplied at once
-_LARGEST_BUFFER = 1024  # individuals
+_MOST_ROWS, _BUFFER = 1024, 2**24  # individuals that are multiplied at once, at most, and their bytes
 #: UMAP's n_neighbors, min_dist and n_epochs. The clouds around successive centers are so close to each other that with
 #: few neighbors or a small distance they would collapse into a thin line.
 _NEIGHBORS, _ROOM, _STEPS = 30, 0.9, 200
@@ -64,68 +66,57 @@ class _Map:
     metric: bool
 
 
-@dataclass(frozen=True)
-class _Components:
-    """Principal components of the individuals, the greatest variance first.
-
-    scores        float64 (n, k): the individuals minus their mean
-    path          float64 (generations + 1, k): the centers minus the same mean
-    shares        float64 (k,): share of the variance
-    directions    float64 (dim, k)
-    mean          float64 (k,): mean of the individuals minus the first center, along the directions
-    """
-
-    scores: Float64Array
-    path: Float64Array
-    shares: Float64Array
-    directions: Float64Array
-    mean: Float64Array
-
-
-class Plane:
-    """The plane in which the individuals of a run so far vary most: their first two principal components.
+class Components:
+    """The principal components of the individuals of a run so far, the greatest variance first.
 
     Parameters
     ----------
     run : Replay
         At least one generation.
+    count : int
+        How many; the default is a plane. Those beyond the number of parameters are 0.
 
     Attributes
     ----------
     generations : int
-        Generations from which it was found.
-    shares : float64 (2,)
+        Generations from which they were found.
+    shares : float64 (count,)
         Shares of the variance.
     """
 
-    def __init__(self, run: "Replay") -> None:
+    def __init__(self, run: "Replay", count: int = 2) -> None:
         self.generations = run.generations
-        found = _components(run, 2)
-        self.shares = found.shares
-        self._origin, self._directions, self._mean = run.theta(0), found.directions, found.mean
+        values, directions, walk = _principal(run, count)
+        mean = walk.mean @ directions
+        # Signs are arbitrary: the run ends to the upper right of the mean.
+        signs = np.where(walk.end @ directions < mean, -1.0, 1.0)
+        missing = max(0, count - len(values))
+        self.shares = np.pad(np.maximum(values, 0) / walk.variance, (0, missing))
+        self._origin = walk.origin
+        self._directions = np.pad(directions * signs, ((0, 0), (0, missing)))
+        self._mean = np.pad(mean * signs, (0, missing))
 
     def place(self, run: "Replay", first: int = 0) -> tuple[Float64Array, Float64Array]:
-        """Return the positions of a run's individuals, float64 (n, 2), and centers, from generation ``first`` on.
+        """Return the places of a run's individuals, float64 (n, count), and centers, from generation ``first`` on.
 
         Raises
         ------
         ConfigError
-            The run has another number of parameters than the one of the plane.
+            The run has another number of parameters than the one of the components.
         """
         if len(run.theta(0)) != len(self._origin):
             raise ConfigError(
                 f"got a run of {len(run.theta(0))} parameters, expected {len(self._origin)} as in the map"
             )
-        path, individuals = [], [np.empty((0, 2))]
+        path, individuals = [], [np.empty((0, len(self._mean)))]
         for generation in range(first, run.generations):
-            path.append(self._position(run.theta(generation)))
-            members = range(run.population_size(generation))
-            individuals.append(np.array([self._position(run.member(generation, index)) for index in members]))
-        path.append(self._position(run.theta(run.generations)))
+            path.append(self._place(run.theta(generation)))
+            individuals.extend(self._place(rows) for rows in _rows(run, generation, len(self._origin)))
+        path.append(self._place(run.theta(run.generations)))
         return np.concatenate(individuals), np.array(path)
 
-    def _position(self, theta: Float32Array) -> Float64Array:
-        return np.asarray((theta - self._origin) @ self._directions - self._mean)
+    def _place(self, thetas: Float32Array) -> Float64Array:
+        return np.asarray((thetas - self._origin) @ self._directions - self._mean)
 
 
 def draw(run: str | Path, output: str | Path, method: Method = "pca") -> Path:
@@ -164,10 +155,10 @@ def draw(run: str | Path, output: str | Path, method: Method = "pca") -> Path:
 
 
 def _project(run: "Replay") -> _Map:
-    found = _components(run, 2)
+    found = Components(run)
     first, second = (f"{_percent(share)} of the variance" for share in found.shares)
     axes = (f"first component ({first})", f"second component ({second})")
-    return _Map(found.scores, found.path, _returns(run), axes, metric=True)
+    return _Map(*found.place(run), _returns(run), axes, metric=True)
 
 
 def _umap() -> "Callable[[Replay], _Map]":
@@ -178,8 +169,8 @@ def _umap() -> "Callable[[Replay], _Map]":
         raise missing("method umap", "umap-learn", "umap", error, ", or take method pca") from error
 
     def project(run: "Replay") -> _Map:
-        found = _components(run, _COMPONENTS_FOR_UMAP)
-        every = np.vstack([found.scores, found.path])
+        individuals, path = Components(run, _COMPONENTS_FOR_UMAP).place(run)
+        every = np.vstack([individuals, path])
         # One thread and a fixed seed: the same picture every time. Initial positions set the orientation.
         mapper = umap.UMAP(
             min(_NEIGHBORS, len(every) - 1),
@@ -191,8 +182,7 @@ def _umap() -> "Callable[[Replay], _Map]":
         )
         placed = np.asarray(mapper.fit_transform(every), np.float64)
         axes = ("UMAP, first dimension", "UMAP, second dimension")
-        individuals, path = placed[: len(found.scores)], placed[len(found.scores) :]
-        return _Map(individuals, path, _returns(run), axes, metric=False)
+        return _Map(placed[: -len(path)], placed[-len(path) :], _returns(run), axes, metric=False)
 
     return project
 
@@ -201,29 +191,33 @@ def _returns(run: "Replay") -> Float64Array:
     return np.concatenate([run.returns(generation) for generation in range(run.generations)])
 
 
-def _components(run: "Replay", count: int) -> _Components:
-    """Find the components with the greatest variance, ``count`` of them, or as many as theta has parameters."""
+def _principal(run: "Replay", count: int) -> tuple[Float64Array, Float64Array, "_Walk"]:
+    """Find the components with the greatest variance, ``count`` of them, or as many as theta has parameters.
+
+    Returns
+    -------
+    tuple
+        n times the variance along each, float64 (k,); their directions, float64 (dim, k); and the last walk.
+    """
     dim = len(run.theta(0))
-    start = np.random.Generator(np.random.Philox(0)).standard_normal((dim, min(dim, count + _OVERSAMPLING)))
-    basis = np.empty((dim, 0), np.float32)
+    if dim <= _FEW:
+        walk = _walk(run, None)
+        values, vectors = np.linalg.eigh(walk.image)
+        return values[: -count - 1 : -1], vectors[:, : -count - 1 : -1], walk
+    start = np.random.Generator(np.random.Philox(0)).standard_normal((dim, count + _OVERSAMPLING))
+    basis, image = np.empty((dim, 0), np.float32), np.empty((dim, 0))
     block = _new_directions(start, basis)
-    walks: list[_Walk] = []
     for _ in range(_WALKS):
-        walks.append(_walk(run, block))
-        basis = np.hstack([basis, block])
-        image = np.hstack([walk.image for walk in walks])
+        walk = _walk(run, block)
+        basis, image = np.hstack([basis, block]), np.hstack([image, walk.image])
         values, vectors = np.linalg.eigh(basis.T @ image)
         values, vectors = values[: -count - 1 : -1], vectors[:, : -count - 1 : -1]
         # Only the first two are drawn, or initialise UMAP.
         errors = np.linalg.norm(image @ vectors[:, :2] - basis @ (vectors[:, :2] * values[:2]), axis=0)
-        if np.all(errors <= _TOLERANCE * values[:2]):
+        block = _new_directions(walk.image, basis)
+        if np.all(errors <= _TOLERANCE * values[:2]) or not block.size:
             break
-        block = _new_directions(walks[-1].image, basis)
-        if not block.size:
-            break
-    scores = np.hstack([walk.scores for walk in walks]) @ vectors
-    path = np.hstack([walk.path for walk in walks]) @ vectors
-    return _oriented(scores, path, np.maximum(values, 0) / walks[0].variance, basis @ vectors)
+    return values, basis @ vectors, walk
 
 
 def _new_directions(image: Float64Array, basis: Float32Array) -> Float32Array:
@@ -235,87 +229,49 @@ def _new_directions(image: Float64Array, basis: Float32Array) -> Float32Array:
     return directions[:, sizes > _NEGLIGIBLE * size].astype(np.float32)
 
 
-def _oriented(scores: Float64Array, path: Float64Array, shares: Float64Array, directions: Float64Array) -> _Components:
-    """Choose the arbitrary signs of the components so that the run ends to the upper right of the mean."""
-    mean = scores.mean(axis=0)
-    signs = np.where(path[-1] < mean, -1.0, 1.0)
-    missing = max(0, 2 - len(shares))  # theta has a single parameter
-    wide = ((0, 0), (0, missing))
-    return _Components(
-        np.pad((scores - mean) * signs, wide),
-        np.pad((path - mean) * signs, wide),
-        np.pad(shares, (0, missing)),
-        np.pad(directions * signs, wide),
-        np.pad(mean * signs, (0, missing)),
-    )
-
-
 @dataclass(frozen=True)
 class _Walk:
     """Result of one pass over the individuals with a block of directions.
 
+    origin      float32 (dim,): the first center, which all others here are relative to
+    end         float32 (dim,): the last center
+    mean        float64 (dim,): of the individuals
     image       float64 (dim, k): n times the covariance, times the block
-    scores      float32 (n, k): individuals, relative to the first center, along the directions
-    path        float32 (generations + 1, k): centers, likewise
     variance    n times the variance, summed over all parameters
     """
 
+    origin: Float32Array
+    end: Float32Array
+    mean: Float64Array
     image: Float64Array
-    scores: Float32Array
-    path: Float32Array
     variance: float
 
 
-def _walk(run: "Replay", block: Float32Array) -> _Walk:
-    """Multiply all individuals by a block, in order."""
+def _walk(run: "Replay", block: Float32Array | None) -> _Walk:
+    """Multiply the covariance of all individuals by a block; None stands for the identity."""
     # The first center is close enough to the mean for the differences to be accurate.
     origin = run.theta(0)
-    products = _Products(block)
-    path = []
+    image = np.zeros((len(origin), len(origin) if block is None else block.shape[1]))
+    total, squares, count = np.zeros(len(origin)), 0.0, 0
     for generation in range(run.generations):
-        path.append((run.theta(generation) - origin) @ block)
-        for index in range(run.population_size(generation)):
-            np.subtract(run.member(generation, index), origin, out=products.next_row())
-    path.append((run.theta(run.generations) - origin) @ block)
-    image, scores, variance = products.result()
-    return _Walk(image, scores, np.array(path, np.float32), variance)
+        for rows in _rows(run, generation, len(origin)):
+            rows -= origin
+            image += rows.T @ (rows if block is None else rows @ block)
+            total += rows.sum(axis=0)
+            squares += float(np.vdot(rows, rows))
+            count += len(rows)
+    mean = total / count
+    # Subtracting the mean's part at the end is exact and saves the pass that would compute the mean.
+    image -= np.outer(total, mean if block is None else mean @ block)
+    return _Walk(origin, run.theta(run.generations) - origin, mean, image, squares - float(total @ mean))
 
 
-class _Products:
-    """Accumulates products of parameter vectors with a block of directions, several rows at a time."""
-
-    def __init__(self, block: Float32Array) -> None:
-        dim = len(block)
-        self._block = block
-        self._buffer = np.empty((max(1, min(_BUFFER // (4 * dim), _LARGEST_BUFFER)), dim), np.float32)
-        self._filled = 0
-        self._image, self._sum, self._squares = np.zeros(block.shape), np.zeros(dim), 0.0
-        self._scores: list[Float32Array] = []
-
-    def next_row(self) -> Float32Array:
-        """Return a row to fill before the next call."""
-        if self._filled == len(self._buffer):
-            self._multiply()
-        row: Float32Array = self._buffer[self._filled]
-        self._filled += 1
-        return row
-
-    def _multiply(self) -> None:
-        rows = self._buffer[: self._filled]
-        self._filled = 0
-        scores = rows @ self._block
-        self._scores.append(scores)
-        self._image += rows.T @ scores
-        self._sum += rows.sum(axis=0)
-        self._squares += float(np.vdot(rows, rows))
-
-    def result(self) -> tuple[Float64Array, Float32Array, float]:
-        """Return image, scores and variance of all rows, as in `_Walk`."""
-        self._multiply()
-        scores = np.concatenate(self._scores)
-        # Subtracting the mean's part at the end is exact and saves the pass that would compute the mean.
-        image = self._image - np.outer(self._sum, scores.mean(axis=0, dtype=np.float64))
-        return image, scores, self._squares - float(self._sum @ self._sum) / len(scores)
+def _rows(run: "Replay", generation: int, dim: int) -> Iterator[Float32Array]:
+    """Yield the individuals of a generation, float32 (n, dim), no more at once than are multiplied at once."""
+    size = run.population_size(generation)
+    most = max(1, min(_BUFFER // (4 * dim), _MOST_ROWS))
+    for first in range(0, size, most):
+        yield run.members(generation, range(first, min(first + most, size)))
 
 
 # Drawing

@@ -392,6 +392,13 @@ class Replay(Closing):
         self.check_member(generation, index)
         return self._history.seek(generation).algorithm.member(index)
 
+    def members(self, generation: int, indices: Sequence[int] | None = None) -> NDArray[np.float32]:
+        """Return the parameters of some members, or of all: float32 (n, dim)."""
+        indices = range(self.population_size(generation)) if indices is None else indices
+        for index in (min(indices, default=0), max(indices, default=0)):
+            self.check_member(generation, index)
+        return self._history.seek(generation).algorithm.members(indices)
+
     def policy(self, generation: int) -> Policy:
         """Return the center of a generation as a policy."""
         return self._history.seek(generation).policy()

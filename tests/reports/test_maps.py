@@ -43,8 +43,8 @@ class _Individuals:
     def population_size(self, generation):
         return len(self._thetas[generation])
 
-    def member(self, generation, index):
-        return self._thetas[generation][index].copy()
+    def members(self, generation, indices):
+        return self._thetas[generation][indices.start : indices.stop].copy()
 
     def theta(self, generation):
         self.walks += generation == self.generations  # the last that a walk asks for
@@ -55,6 +55,12 @@ def _individuals(opened):
     return np.array(
         [opened.member(g, i) for g in range(opened.generations) for i in range(opened.population_size(g))], np.float64
     )
+
+
+def _placed(run, count=2):
+    """Return the components of a run, and where its individuals and centers lie."""
+    found = maps.Components(run, count)
+    return found, *found.place(run)
 
 
 def _with_spectrum(sizes, n, dim, shift):
@@ -74,9 +80,11 @@ def _svg_texts(file):
 
 
 @pytest.mark.parametrize("count", [2, 10])
-def test_components_of_a_run_are_those_of_the_whole_matrix(run, count):
+@pytest.mark.parametrize("few", [0, 512])  # by walks with a block, and by the covariance
+def test_components_of_a_run_are_those_of_the_whole_matrix(monkeypatch, run, count, few):
+    monkeypatch.setattr(maps, "_FEW", few)
     with replay.open(run) as opened:
-        found = maps._components(opened, count)
+        found, scores, path = _placed(opened, count)
         thetas = _individuals(opened)
         centers = np.array([opened.theta(g) for g in range(GENERATIONS + 1)], np.float64)
     mean = thetas.mean(axis=0)
@@ -84,31 +92,32 @@ def test_components_of_a_run_are_those_of_the_whole_matrix(run, count):
     np.testing.assert_allclose(found.shares[:2], (sizes**2 / np.sum(sizes**2))[:2], rtol=1e-4)
     for i in range(2):
         expected = (thetas - mean) @ axes[i]
-        sign = np.sign(expected @ found.scores[:, i])
-        np.testing.assert_allclose(found.scores[:, i], sign * expected, atol=5e-3 * sizes[0] / np.sqrt(len(thetas)))
+        sign = np.sign(expected @ scores[:, i])
+        np.testing.assert_allclose(scores[:, i], sign * expected, atol=5e-3 * sizes[0] / np.sqrt(len(thetas)))
         expected = (centers - mean) @ axes[i]
-        np.testing.assert_allclose(found.path[:, i], sign * expected, atol=5e-3 * sizes[0] / np.sqrt(len(thetas)))
+        np.testing.assert_allclose(path[:, i], sign * expected, atol=5e-3 * sizes[0] / np.sqrt(len(thetas)))
 
 
 @pytest.mark.parametrize("rows", [1, 7, 1024])
-def test_components_are_exact_to_rounding_where_few_directions_matter(monkeypatch, rows):
-    # The last blocks are smaller, the individuals lie far from the origin, and 500 parameters are more than one block.
-    monkeypatch.setattr(maps, "_LARGEST_BUFFER", rows)
+@pytest.mark.parametrize("dim", [500, 600])  # by the covariance, and by walks with a block
+def test_components_are_exact_to_rounding_where_few_directions_matter(monkeypatch, rows, dim):
+    # The last blocks are smaller, and the individuals lie far from the origin.
+    monkeypatch.setattr(maps, "_MOST_ROWS", rows)
     sizes = np.array([10.0, 9.0, 3.0, *np.geomspace(1, 0.01, 40)])
-    thetas, axes = _with_spectrum(sizes, 300, 500, shift=5.0)
-    found = maps._components(_Individuals(thetas, generations=3), 2)
+    thetas, axes = _with_spectrum(sizes, 300, dim, shift=5.0)
+    found, scores, _ = _placed(_Individuals(thetas, generations=3))
     np.testing.assert_allclose(found.shares, sizes[:2] ** 2 / np.sum(sizes**2), rtol=1e-5)
     expected = (thetas - thetas.mean(axis=0)) @ axes[:, :2]
-    cosines = np.sum(expected * found.scores, axis=0) / np.linalg.norm(expected, axis=0) ** 2
+    cosines = np.sum(expected * scores, axis=0) / np.linalg.norm(expected, axis=0) ** 2
     np.testing.assert_allclose(np.abs(cosines), 1, atol=1e-5)
-    np.testing.assert_allclose(found.scores.T @ found.scores, np.diag(sizes[:2] ** 2), atol=0.01)
+    np.testing.assert_allclose(scores.T @ scores, np.diag(sizes[:2] ** 2), atol=0.01)
 
 
 @pytest.mark.slow
 def test_components_of_a_flat_spectrum_miss_little_of_the_variance():
     # One generation in many dimensions: no direction stands out, and the walks end at their limit.
     thetas = np.random.default_rng(2).standard_normal((300, 600))
-    found = maps._components(_Individuals(thetas), 2)
+    found = maps.Components(_Individuals(thetas))
     sizes = np.linalg.svd(thetas - thetas.mean(axis=0), compute_uv=False)
     best = sizes[:2] ** 2 / np.sum(sizes**2)
     assert np.all(found.shares <= best * 1.0001)
@@ -118,7 +127,7 @@ def test_components_of_a_flat_spectrum_miss_little_of_the_variance():
 def test_few_walks_do_where_two_directions_stand_out():
     sizes = np.array([100.0, 30.0, *np.ones(100)])
     individuals = _Individuals(_with_spectrum(sizes, 400, 600, 0.0)[0])
-    maps._components(individuals, 2)
+    maps.Components(individuals)
     assert individuals.walks <= 3
 
 
@@ -129,7 +138,7 @@ def test_individuals_are_never_all_in_memory(monkeypatch):
     individuals = _Individuals(thetas, generations=10)
     tracemalloc.start()
     try:
-        maps._components(individuals, 2)
+        maps.Components(individuals)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -137,20 +146,20 @@ def test_individuals_are_never_all_in_memory(monkeypatch):
 
 
 def test_components_of_less_than_a_plane_are_padded():
-    line = maps._components(_Individuals(np.arange(6.0)[:, None], generations=2), 2)
-    np.testing.assert_allclose(line.scores, np.c_[np.arange(6) - 2.5, np.zeros(6)], atol=1e-6)
+    line, scores, _ = _placed(_Individuals(np.arange(6.0)[:, None], generations=2))
+    np.testing.assert_allclose(scores, np.c_[np.arange(6) - 2.5, np.zeros(6)], atol=1e-6)
     np.testing.assert_allclose(line.shares, [1, 0])
-    pair = maps._components(_Individuals([[1, 2, 3, 4], [3, 2, 1, 0]]), 2)
-    np.testing.assert_allclose(np.abs(pair.scores), [[np.sqrt(6), 0]] * 2, atol=1e-5)
+    pair, scores, _ = _placed(_Individuals([[1, 2, 3, 4], [3, 2, 1, 0]]))
+    np.testing.assert_allclose(np.abs(scores), [[np.sqrt(6), 0]] * 2, atol=1e-5)
     np.testing.assert_allclose(pair.shares, [1, 0], atol=1e-6)
 
 
 def test_run_ends_to_the_upper_right_of_the_mean(run):
     with replay.open(run) as opened:
-        found = maps._components(opened, 2)
-    assert np.all(found.path[-1] >= 0)
-    np.testing.assert_allclose(found.scores.mean(axis=0), 0, atol=1e-6)
-    assert found.path[-1, 0] > found.path[0, 0]
+        _, scores, path = _placed(opened)
+    assert np.all(path[-1] >= 0)
+    np.testing.assert_allclose(scores.mean(axis=0), 0, atol=1e-6)
+    assert path[-1, 0] > path[0, 0]
 
 
 # Figure

@@ -20,7 +20,7 @@ import numpy as np
 from pyes.errors import ConfigError, PyesError
 from pyes.node.process import prepare
 from pyes.reports import replay, video
-from pyes.reports.maps import Plane
+from pyes.reports.maps import Components
 from pyes.reports.replay import Replay
 from pyes.system.lifetime import Closing
 from pyes.system.text import reason
@@ -138,7 +138,7 @@ def _answer(connection: Connection, parent: int) -> None:
 class _Placed:
     """Where the individuals and centers of the first generations of a run lie in a plane."""
 
-    plane: Plane
+    plane: Components
     generations: int
     individuals: Any
     path: Any
@@ -156,7 +156,7 @@ class _Opened:
 
     individuals: Replay
     size: int
-    plane: Plane | None = None
+    plane: Components | None = None
     placed: _Placed | None = None
 
 
@@ -209,7 +209,7 @@ def points(run: Path, of: Path, first: int, fit: int) -> tuple[dict[str, Any], b
     if not owner.individuals.generations:
         raise ConfigError("no generation yet: the map begins with the first one")
     if owner.plane is None or owner.individuals.generations >= 2 * owner.plane.generations:
-        owner.plane = Plane(owner.individuals)
+        owner.plane = Components(owner.individuals)
     plane = owner.plane
     individuals = opened.individuals
     if opened.placed is None or opened.placed.plane is not plane:
