@@ -122,9 +122,9 @@ def losses(ours: Summary, peers: Iterable[Summary]) -> str:
     return f"pyes loses {'; '.join(lost)}." if lost else "pyes loses to none of them here."
 
 
-def lasted(curves: dict[str, dict[int, list[Point]]]) -> float:
-    """Return the seconds of the shortest training of a task."""
-    return min(curve[-1].seconds for seeds in curves.values() for curve in seeds.values())
+def lasted(curves: dict[str, dict[int, list[Point]]]) -> list[float]:
+    """Return the seconds of each training of a task."""
+    return [curve[-1].seconds for seeds in curves.values() for curve in seeds.values()]
 
 
 def told(task: str, curves: dict[str, dict[int, list[Point]]]) -> str:
