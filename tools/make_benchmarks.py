@@ -95,8 +95,8 @@ LEARNING = """\
 
 Trainings with the peers' published settings and the recipes of pyes, all of a task for the same time. The deterministic
 policy plays {episodes} episodes every 30 seconds, outside of the clock, which begins with the program. Seconds and
-timesteps to a target are medians over the seeds that reached it. The peers' settings are made for a million timesteps and
-more, which is often more than they come to in this time.
+timesteps to a target are medians over the seeds that reached it. The peers' settings are made for a million
+timesteps and more, which is often more than they come to in this time.
 """
 TARGETS = """\
 Targets reached over time: {parts} of the way from the return of random actions to the target above, over
