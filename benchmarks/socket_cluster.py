@@ -86,11 +86,11 @@ LANDER: dict[str, Any] = {
 
 
 def measure_speed() -> None:
-    """Two nodes of one worker against the local cluster's two workers, in turn."""
+    """Two nodes of one worker against the local cluster's two workers, in turn: pairs of some 20 seconds each."""
     ratios = []
-    for _ in range(3):
-        here = run(LANDER, nodes=0, generations=8)
-        there = run(LANDER, nodes=2, generations=8)
+    for _ in range(15):
+        here = run(LANDER, nodes=0, generations=40)
+        there = run(LANDER, nodes=2, generations=40)
         ratios.append(speed(there) / speed(here))
         print(f"  local {speed(here):,.0f}, 2 nodes {speed(there):,.0f} timesteps/s: {ratios[-1]:.3f}", flush=True)
     print(f"2 nodes with a worker each against 2 local workers: {statistics.median(ratios):.3f}")
