@@ -11,25 +11,29 @@ frames   drawn in a second while the map is dragged, for five seconds
 """
 
 import argparse
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from explorers import Explorer
+from explorers import Explorer, chromium
 
 DEFAULT = ("evaluation.every=50",)
 MANY = ("task=native", "task.env_id=CartPole-v1", "algorithm.population_size=1000", "evaluation.every=0")
 MANY = (*MANY, "timesteps=null", "generations=200", "task.max_timesteps=20")
-CHROMIUM = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 PATIENCE = 120_000  # milliseconds
+#: Whether the video of an individual that is named so can play.
+PLAYS = """(name) => {
+  const shown = document.getElementById('shown'), video = shown.querySelector('video');
+  return shown.textContent.includes(name) && video?.readyState === 4;
+}"""
 #: Drags the map in circles, one event a frame, and returns how many frames there were in a second.
 DRAG = """(seconds) => new Promise((done) => {
   const canvas = document.getElementById('points'), box = canvas.getBoundingClientRect();
@@ -63,7 +67,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         runs = options.runs or [train(Path(folder, "default"), DEFAULT), train(Path(folder, "many"), MANY)]
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM)
+        browser = chromium(playwright)
         for run in runs:
             look(browser, run)
         browser.close()
@@ -79,20 +83,27 @@ def train(run: Path, overrides: tuple[str, ...]) -> Path:
 def look(browser: Browser, run: Path) -> None:
     """Measure one run."""
     seconds = []
-    for opened in range(3):
-        begun = time.monotonic()
-        with Explorer(run) as explorer, browser.new_context(viewport={"width": 1280, "height": 900}) as context:
-            page = context.new_page()
-            page.set_default_timeout(PATIENCE)
-            page.goto(f"{explorer.url}?token={explorer.token}")
-            page.wait_for_function("() => document.getElementById('axes').textContent.includes('individuals')")
-            seconds.append(time.monotonic() - begun)
-            if opened == 2:
-                print(f"{run.name}: {page.locator('#axes').text_content()}")
-                print(f"  map     {statistics.median(seconds):.1f} s")
-                videos = [video(page, member) for member in range(5)]
-                print(f"  video   {statistics.median(videos):.1f} s, longest {max(videos):.1f} s")
-                print(f"  frames  {page.evaluate(DRAG, 5):.0f} a second", flush=True)
+    for _ in range(2):
+        with opened(browser, run) as (_, took):
+            seconds.append(took)
+    with opened(browser, run) as (page, took):
+        print(f"{run.name}: {page.locator('#axes').text_content()}")
+        print(f"  map     {statistics.median([*seconds, took]):.1f} s")
+        videos = [video(page, member) for member in range(5)]
+        print(f"  video   {statistics.median(videos):.1f} s, longest {max(videos):.1f} s")
+        print(f"  frames  {page.evaluate(DRAG, 5):.0f} a second", flush=True)
+
+
+@contextmanager
+def opened(browser: Browser, run: Path) -> Iterator[tuple[Page, float]]:
+    """Lend the page of an explorer with its map, and the seconds until that was there."""
+    begun = time.monotonic()
+    with Explorer(run) as explorer, browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{explorer.url}?token={explorer.token}")
+        page.wait_for_function("() => document.getElementById('axes').textContent.includes('individuals')")
+        yield page, time.monotonic() - begun
 
 
 def video(page: Page, member: int) -> float:
@@ -101,9 +112,7 @@ def video(page: Page, member: int) -> float:
     page.fill("#go_member", str(member))
     begun = time.monotonic()
     page.get_by_role("button", name="play").click()
-    playing: Any = "(name) => { const it = document.querySelector('#shown'); const video = it.querySelector('video');"
-    playing += " return it.textContent.includes(name) && video && video.readyState === 4; }"
-    page.wait_for_function(playing, arg=f"generation 0, member {member}")
+    page.wait_for_function(PLAYS, arg=f"generation 0, member {member}")
     return time.monotonic() - begun
 
 

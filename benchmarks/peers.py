@@ -9,7 +9,7 @@ start      seconds to the first update, and memory; two minutes
 wire       bytes of a generation, if members are on other machines; three minutes
 blackbox   functions and targets reached by `pyes.maximize`, pycma and Nevergrad; half an hour
 learning   trainings, evaluated by the same rules: seconds and timesteps to a return; half an hour
-           for the lander, five for all tasks
+           for the lander, six hours for all tasks
 
 FOLDER receives the raw data, and ``about.json`` with commands, machine, versions and commits; what is there is not
 measured again. `tools/make_benchmarks.py` draws ``docs/benchmarks.md`` from it. Nothing else should run on the machine.

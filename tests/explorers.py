@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -29,6 +30,12 @@ def two_runs(folder):
     for seed in (1, 2):
         pyes.train({**SETTINGS, "seed": seed, "run_dir": str(folder / f"seed-{seed}")}, display=False)
     return folder
+
+
+def chromium(playwright):
+    """Start Debian's Chromium, which draws by the processor: test machines have no graphics."""
+    options = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+    return playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
 
 
 class Explorer:

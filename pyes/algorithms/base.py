@@ -150,9 +150,10 @@ class Algorithm(ABC):
         theta: Vector = self.members((index,))[0]
         return theta
 
-    def members(self, indices: Sequence[int]) -> NDArray[np.float32]:
-        """Return theta of some members of the current generation: float32 (n, dim), a new array."""
+    def members(self, indices: Sequence[int] | None = None) -> NDArray[np.float32]:
+        """Return theta of some members of the current generation, or of all: float32 (n, dim), a new array."""
         population, table = self.ask(), self._table.array if self.config.on_table else None
+        indices = range(len(population)) if indices is None else indices
         thetas = np.empty((len(indices), len(self.theta)), np.float32)
         for theta, index in zip(thetas, indices, strict=True):
             population.member(index, table).write(theta)

@@ -214,8 +214,10 @@ def _principal(run: "Replay", count: int) -> tuple[Float64Array, Float64Array, "
         values, vectors = values[: -count - 1 : -1], vectors[:, : -count - 1 : -1]
         # Only the first two are drawn, or initialise UMAP.
         errors = np.linalg.norm(image @ vectors[:, :2] - basis @ (vectors[:, :2] * values[:2]), axis=0)
+        if np.all(errors <= _TOLERANCE * values[:2]):
+            break
         block = _new_directions(walk.image, basis)
-        if np.all(errors <= _TOLERANCE * values[:2]) or not block.size:
+        if not block.size:
             break
     return values, basis @ vectors, walk
 

@@ -394,8 +394,7 @@ class Replay(Closing):
 
     def members(self, generation: int, indices: Sequence[int] | None = None) -> NDArray[np.float32]:
         """Return the parameters of some members, or of all: float32 (n, dim)."""
-        indices = range(self.population_size(generation)) if indices is None else indices
-        for index in (min(indices, default=0), max(indices, default=0)):
+        for index in (0,) if indices is None else (min(indices, default=0), max(indices, default=0)):
             self.check_member(generation, index)
         return self._history.seek(generation).algorithm.members(indices)
 

@@ -265,6 +265,10 @@ def test_theta_and_members_are_those_of_the_run(run):
             center, plus, minus = replay.theta(generation), replay.member(generation, 0), replay.member(generation, 1)
             np.testing.assert_allclose((plus + minus) / 2, center, atol=1e-6)
             assert np.abs(plus - center).max() > 0.1
+            every = [replay.member(generation, index) for index in range(6)]
+            np.testing.assert_array_equal(replay.members(generation), every)
+            np.testing.assert_array_equal(replay.members(generation, [4, 1]), [every[4], every[1]])
+            assert replay.members(generation, []).shape == (0, len(center))
         np.testing.assert_array_equal(replay.theta(4), pyes.load(run).theta)
 
 
@@ -280,6 +284,8 @@ def test_evaluate_a_generation_gives_what_the_run_reported_there(run):
     [
         (lambda replay: replay.play(4, 0), "generation: got 4, expected 0 to 3"),
         (lambda replay: replay.member(0, 6), "member: got 6, expected 0 to 5 in generation 0"),
+        (lambda replay: replay.members(0, [5, 6]), "member: got 6, expected 0 to 5 in generation 0"),
+        (lambda replay: replay.members(4), "generation: got 4, expected 0 to 3"),
         (lambda replay: replay.returns(-1), "generation: got -1, expected 0 to 3"),
         (lambda replay: replay.theta(5), "generation: got 5, expected 0 to 4"),
     ],

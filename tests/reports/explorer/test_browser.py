@@ -5,7 +5,7 @@ import shutil
 import sys
 
 import pytest
-from explorers import Explorer, two_runs
+from explorers import Explorer, chromium, two_runs
 
 pytestmark = [
     pytest.mark.slow,
@@ -25,10 +25,8 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def browser():
     expect.set_options(timeout=PATIENCE)
-    # Drawn by the processor: test machines have no graphics.
-    options = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
+        browser = chromium(playwright)
         yield browser
         browser.close()
 
