@@ -418,6 +418,7 @@ struct pyes_episode {
     float *noisy; /* (2 * components) */
     uint64_t seed, word;
     uint32_t purpose, generation, member, number;
+    double reward_min; /* smaller rewards of a timestep count as this one; -INFINITY: none do */
     /* What there is so far. */
     double total;
     int64_t length;

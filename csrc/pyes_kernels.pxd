@@ -174,6 +174,7 @@ cdef extern from "pyes_kernels.h" nogil:
         float *noisy
         uint64_t seed, word
         uint32_t purpose, generation, member, number
+        double reward_min
         double total
         int64_t length
     int pyes_episode_observe(pyes_episode *episode)

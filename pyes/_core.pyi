@@ -247,7 +247,12 @@ class PolicyRunner:
     @state.setter
     def state(self, state: NDArray[np.float32], /) -> None: ...
     def run(
-        self, environment: CompiledEnvironment, seed: int, limit: int, seen: NDArray[np.int64] | None = None
+        self,
+        environment: CompiledEnvironment,
+        seed: int,
+        limit: int,
+        seen: NDArray[np.int64] | None = None,
+        reward_min: float = ...,
     ) -> tuple[float, int, NDArray[Any]]: ...
     def check(self, observation: ArrayLike) -> None: ...
     def forward(self, observation: ArrayLike) -> NDArray[np.float32]: ...

@@ -186,7 +186,7 @@ cdef class PolicyRunner:
         """Whether `run` can run episodes: a network of instructions, and an action that is one choice or box."""
         return isinstance(self.network, _Compiled) and self.head.mode != MIXED
 
-    def run(self, CompiledEnvironment environment, seed, limit, seen=None):  # IN
+    def run(self, CompiledEnvironment environment, seed, limit, seen=None, double reward_min=-INFINITY):  # IN
         """Run the episode of a seed in an environment in C, without Python and without the GIL.
 
         Parameters
@@ -198,6 +198,8 @@ cdef class PolicyRunner:
             Timesteps after which the episode ends.
         seen : int64 (observation_size,), optional
             Which value of the environment's observation each value that the policy reads is, -1 for 0; all by default.
+        reward_min : float, optional
+            Smaller rewards of a timestep count as this one.
 
         Returns
         -------
@@ -215,6 +217,7 @@ cdef class PolicyRunner:
         cdef int flags
         cdef float choice
         self._prepare(&episode, environment, seen)
+        episode.reward_min = reward_min
         if episode.chosen == NULL:
             episode.chosen = &choice
         environment._begin(seed)

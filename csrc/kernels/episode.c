@@ -149,7 +149,7 @@ int pyes_episode_run(struct pyes_episode *episode, int64_t timesteps)
             break;
         }
         episode->length++;
-        episode->total += reward;
+        episode->total += reward < episode->reward_min ? episode->reward_min : reward; /* NaN stays NaN */
         const int observed = observe(episode); /* also the last one, which the policy does not act on */
         flags = observed < 0 ? observed : flags;
     }

@@ -85,7 +85,8 @@ static struct pyes_episode played(const struct pyes_world *world, int64_t chunk,
         .layer_count = 1, .layers = &layer, .packed = packed, .state = buffer(state_size, sizeof(float)),
         .scratch = buffer(2 * layer.widest, sizeof(float)), .outputs = outputs, .components = components,
         .action = PYES_CLIP, .low = low, .high = high, .chosen = buffer(components + 1, sizeof(float)),
-        .deviation = 0.1, .noisy = buffer(2 * components, sizeof(float)), .seed = 9, .purpose = 3};
+        .deviation = 0.1, .noisy = buffer(2 * components, sizeof(float)), .seed = 9, .purpose = 3,
+        .reward_min = -INFINITY};
     int flags;
     pyes_world_reset(world, 7);
     CHECK(pyes_episode_observe(&episode) == 0);

@@ -3,6 +3,7 @@
 A `Plan` is sent once per run; a `Batch` is sent, and `Results` are returned, once per generation or evaluation.
 """
 
+import math
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -40,6 +41,7 @@ class Plan:
     scaled: bool = False  # whether populations have a deviation
     behaviour_size: int = 0  # size of an episode's behaviour; 0 if none is wanted
     halves: bool = False  # whether the mean return of each half of a member's episodes is wanted
+    reward_min: float = -math.inf  # in training, smaller rewards of a timestep count as this one
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class Batch:
         Maximum timesteps of an episode.
     statistics_stride : int
         Observations are summed for members whose index is a multiple of this; 0: for none.
-    action_noise : bool
-        Whether the policy's action noise is on.
+    training : bool
+        Whether what is for training only applies: action noise and the least reward.
     evaluation : bool
         Whether these are evaluation episodes of the center.
     """
@@ -69,7 +71,7 @@ class Batch:
     mean: NDArray[np.float32] | None = None
     inverse_std: NDArray[np.float32] | None = None
     statistics_stride: int = 0
-    action_noise: bool = False
+    training: bool = False
     evaluation: bool = False
 
     @property

@@ -4,6 +4,7 @@ Owns the choice between this and `pyes.episodes.rollout`. Invariant: both give t
 of observations and behaviours.
 """
 
+import math
 import sys
 from typing import Any
 
@@ -26,6 +27,7 @@ class NativeRollout:
     def __init__(self, task: Task, runner: PolicyRunner) -> None:
         self.task = task
         self.runner = runner
+        self.reward_min = -math.inf  # smaller rewards of a timestep count as this one
         self._seen = _seen(task)
         self._observation: Any = None  # the last one of the environment
 
@@ -35,7 +37,9 @@ class NativeRollout:
         The runner must be loaded and its episode begun.
         """
         assert self.task.native is not None
-        total, length, self._observation = self.runner.run(self.task.native, seed, limit or sys.maxsize, self._seen)
+        total, length, self._observation = self.runner.run(
+            self.task.native, seed, limit or sys.maxsize, self._seen, self.reward_min
+        )
         return total, length
 
     def behaviour(self) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 Owns the loop over timesteps. Knows nothing of populations or processes.
 """
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -29,6 +30,7 @@ class Rollout:
     def __init__(self, task: Task, runner: Runner) -> None:
         self.task = task
         self.runner = runner
+        self.reward_min = -math.inf  # smaller rewards of a timestep count as this one
         self._observation: Any = None  # the last one
 
     def run(self, seed: int, limit: int | None) -> tuple[float, int]:
@@ -36,7 +38,7 @@ class Rollout:
 
         The runner must be loaded and its episode begun.
         """
-        observation = self.task.reset(seed)
+        observation, least = self.task.reset(seed), self.reward_min
         act, step = self.runner.act, self.task.step  # after the reset, which may have made a new environment
         reward: Any = 0.0
         total = 0.0
@@ -45,7 +47,8 @@ class Rollout:
             for length in range(1, (limit or sys.maxsize) + 1):  # noqa: B007
                 observation, reward, terminated, truncated, _ = step(act(observation))
                 # With a float32 reward, NumPy's promotion would make the sum float32.
-                total += float(reward)
+                value = float(reward)
+                total += least if value < least else value  # NaN stays NaN
                 if terminated or truncated:
                     break
         except (TypeError, ValueError):
@@ -113,16 +116,17 @@ class TaskEvaluator:
         assert plan.policy is not None
         self._seed = plan.seed
         self._rollout = rollout_of(task, plan.policy.runner(reference_batch=plan.reference_batch))
-        self._clip = plan.policy.observation_clip
+        self._clip, self._reward_min = plan.policy.observation_clip, plan.reward_min
         self._limit = 0
         self._generation = 0
 
     def begin(self, batch: Batch) -> None:
-        """Set the normalisation, the episode limit and the action noise of a batch."""
+        """Set the normalisation, the episode limit, and what applies in training only."""
         self._limit, self._generation = batch.limit, batch.generation
+        self._rollout.reward_min = self._reward_min if batch.training else -math.inf
         runner = self._rollout.runner
         runner.normalize(batch.mean, batch.inverse_std, self._clip)
-        runner.set_action_noise(batch.action_noise)
+        runner.set_action_noise(batch.training)
 
     def load(self, parameters: Member, sums: NDArray[np.float64] | None) -> None:
         """Load a member's parameters into the policy."""

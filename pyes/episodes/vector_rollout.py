@@ -35,19 +35,21 @@ class VectorEvaluator:
         assert plan.policy is not None
         self._task = task
         self._seed = plan.seed
-        self._clip = plan.policy.observation_clip
+        self._clip, self._reward_min = plan.policy.observation_clip, np.float64(plan.reward_min)
         batch = plan.reference_batch
         self._runners: list[Any] = [plan.policy.runner(reference_batch=batch) for _ in range(plan.vector)]
         self._policies = _core.PolicyBatch(self._runners)
         self._characterised = plan.behaviour_size > 0
         self._limit = self._generation = 0
+        self._least = np.float64(-np.inf)
 
     def begin(self, batch: Batch) -> None:
-        """Set the normalisation, the episode limit and the action noise of a batch."""
+        """Set the normalisation, the episode limit, and what applies in training only."""
         self._limit, self._generation = batch.limit, batch.generation
+        self._least = self._reward_min if batch.training else np.float64(-np.inf)
         for runner in self._runners:
             runner.normalize(batch.mean, batch.inverse_std, self._clip)
-            runner.set_action_noise(batch.action_noise)
+            runner.set_action_noise(batch.training)
 
     def load(self, slot: int, parameters: Member, sums: NDArray[np.float64] | None) -> None:
         """Load a member's parameters into a slot; its observations are added to ``sums``."""
@@ -73,7 +75,7 @@ class VectorEvaluator:
         for length in range(1, (self._limit or sys.maxsize) + 1):
             actions = self._policies.act(observations, slots)
             observations, rewards, ended = self._task.step(slots, actions)
-            totals[slots] += rewards
+            totals[slots] += np.maximum(rewards, self._least)
             if length == self._limit:
                 ended = np.ones_like(ended)
             if ended.any():

@@ -80,7 +80,7 @@ class OpenBatch:
             mean=members.mean,
             inverse_std=members.inverse_std,
             statistics_stride=members.statistics_stride,
-            action_noise=members.action_noise,
+            training=members.training,
         )
 
     def take(self, node: int, done: wire.Done, now: float) -> NDArray[np.int64]:

@@ -347,7 +347,7 @@ class Replica(Closing):
             mean=message.mean,
             inverse_std=message.inverse_std,
             statistics_stride=message.statistics_stride,
-            action_noise=message.action_noise,
+            training=message.training,
         )
         self._open(message, batch, None)
 

@@ -5,6 +5,7 @@ episode limit, the number of episodes, the counters. Knows no process and no fil
 records give equal bytes of theta in the live run and when it is rebuilt, since both use `apply`.
 """
 
+import math
 import platform
 import sys
 from contextlib import AbstractContextManager
@@ -182,6 +183,7 @@ class Setup:
             scaled=config.algorithm.scaled,
             behaviour_size=self.interface.behaviour_size,
             halves=config.averaging.episodes_max is not None,
+            reward_min=-math.inf if config.task.reward_min is None else config.task.reward_min,
         )
 
 
@@ -237,7 +239,7 @@ class RunState:
             mean=mean,
             inverse_std=inverse_std,
             statistics_stride=self.setup.statistics_stride,
-            action_noise=True,
+            training=True,
         )
 
     def center_batch(self, episodes: int) -> Batch:

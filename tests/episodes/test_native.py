@@ -1,5 +1,6 @@
 """Episodes in C have the bits of those that Python steps; whatever an environment does, a member fails, not the run."""
 
+import math
 import shutil
 import sys
 from pathlib import Path
@@ -69,7 +70,7 @@ CASES: dict[str, dict[str, Any]] = {
     "zeroed": {"network": "gru", **BOX, "hide_observations": [1], "hide_by": "zero", "action": "tanh"},
     "skipped": {"network": "mlp", **CHOICE, "frame_skip": 3},
     "bins": {"network": "mlp", **BOX, "action": "bins", "bins": 5},
-    "noise": {"network": "mlp", **BOX, "action": "clip", "action_noise": 0.3},
+    "noise": {"network": "mlp", **BOX, "action": "clip", "action_noise": 0.3, "reward_min": -4.0},
     "wide": {"network": "mlp", "library": "WIDE", "action": "tanh", "action_noise": 0.1},
     "wide, hidden": {"network": "linear", "library": "WIDE", "hide_observations": [0, 7, 39], "action": "identity"},
 }
@@ -113,6 +114,21 @@ def test_rollout_in_c_has_the_bits_of_the_one_in_python(name: str, normalized: b
         results.append((trace, sums.tobytes()))
     assert results[0] == results[1]
     assert len({length for ((_, length), _) in results[1][0]}) > 1
+
+
+@pytest.mark.parametrize("kind", [Rollout, NativeRollout])
+def test_smaller_rewards_count_as_the_least(kind: Any):
+    task, spec, theta = made("mlp", **BOX)
+    runner = spec.runner()
+    runner.load(theta)
+    player = kind(task, runner)
+    totals = {}
+    for least in (-math.inf, -2.0, 3.0):
+        player.reward_min = least
+        totals[least], length = player.run(1, 200)
+    assert totals[-math.inf] < totals[-2.0] < 0
+    assert totals[-2.0] >= -2.0 * length
+    assert totals[3.0] == 3.0 * length
 
 
 TRAIN: dict[str, Any] = {

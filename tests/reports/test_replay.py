@@ -229,6 +229,7 @@ def run(tmp_path_factory):
         "max_timesteps": 30,
         "normalize_observations": True,
         "reward_offset_per_step": 1.0,
+        "reward_min": -4.0,
         "common_random_numbers": "pair",
     }
     more = {"algorithm": {"population_size": 6}, "episode_limit": {"initial": 10, "threshold": 0.5}, "generations": 4}

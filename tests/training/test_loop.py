@@ -11,6 +11,7 @@ from heads import merge
 import pyes
 from pyes.cluster.inline import InlineCluster
 from pyes.errors import ConfigError, TaskError
+from pyes.reports.replay import evaluate
 from pyes.run import journal
 from pyes.run.directory import RunDirectory
 from pyes.run.metrics import read_rows
@@ -115,6 +116,18 @@ def test_reported_returns_are_the_tasks_own_whatever_the_offset(tmp_path):
     _train(tmp_path / "offset", task={"reward_offset_per_step": -3.0})
     first, second = (read_rows(tmp_path / name / "metrics.csv") for name in ("plain", "offset"))
     assert [row["return_mean"] for row in first] == [row["return_mean"] for row in second]
+
+
+def test_least_reward_is_for_training_alone(tmp_path):
+    task = {"env_id": "Pendulum-v1", "max_timesteps": 20}
+    own = _train(tmp_path / "own", task=task, generations=1)
+    least = _train(tmp_path / "least", task={**task, "reward_min": -1.0}, generations=1)
+    first, second = (read_rows(tmp_path / name / "metrics.csv")[0] for name in ("own", "least"))
+    assert float(first["return_mean"]) < -20.0 <= float(second["return_mean"])
+    again = evaluate(tmp_path / "least", episodes=5)
+    assert again.return_mean == pytest.approx(least.objective, rel=1e-12)
+    assert min(again.returns) < -20.0
+    assert own.objective < -20.0
 
 
 @pytest.mark.parametrize(
