@@ -92,7 +92,7 @@ def vectors(draw):
         mean=draw(matrix(np.float32, size)) if statistics else None,
         inverse_std=draw(matrix(np.float32, size)) if statistics else None,
         statistics_stride=draw(WHOLE),
-        training=draw(st.booleans()),
+        evaluation=draw(st.booleans()),
     )
 
 

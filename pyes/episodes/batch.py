@@ -59,10 +59,9 @@ class Batch:
         Maximum timesteps of an episode.
     statistics_stride : int
         Observations are summed for members whose index is a multiple of this; 0: for none.
-    training : bool
-        Whether what is for training only applies: action noise and the least reward.
     evaluation : bool
-        Whether these are evaluation episodes of the center.
+        Whether these are evaluation episodes of the center, without what is for training only: action noise and the
+        least reward.
     """
 
     population: Population
@@ -71,7 +70,6 @@ class Batch:
     mean: NDArray[np.float32] | None = None
     inverse_std: NDArray[np.float32] | None = None
     statistics_stride: int = 0
-    training: bool = False
     evaluation: bool = False
 
     @property

@@ -123,10 +123,10 @@ class TaskEvaluator:
     def begin(self, batch: Batch) -> None:
         """Set the normalisation, the episode limit, and what applies in training only."""
         self._limit, self._generation = batch.limit, batch.generation
-        self._rollout.reward_min = self._reward_min if batch.training else -math.inf
+        self._rollout.reward_min = -math.inf if batch.evaluation else self._reward_min
         runner = self._rollout.runner
         runner.normalize(batch.mean, batch.inverse_std, self._clip)
-        runner.set_action_noise(batch.training)
+        runner.set_action_noise(not batch.evaluation)
 
     def load(self, parameters: Member, sums: NDArray[np.float64] | None) -> None:
         """Load a member's parameters into the policy."""

@@ -46,10 +46,10 @@ class VectorEvaluator:
     def begin(self, batch: Batch) -> None:
         """Set the normalisation, the episode limit, and what applies in training only."""
         self._limit, self._generation = batch.limit, batch.generation
-        self._least = self._reward_min if batch.training else np.float64(-np.inf)
+        self._least = np.float64(-np.inf) if batch.evaluation else self._reward_min
         for runner in self._runners:
             runner.normalize(batch.mean, batch.inverse_std, self._clip)
-            runner.set_action_noise(batch.training)
+            runner.set_action_noise(not batch.evaluation)
 
     def load(self, slot: int, parameters: Member, sums: NDArray[np.float64] | None) -> None:
         """Load a member's parameters into a slot; its observations are added to ``sums``."""

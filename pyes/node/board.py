@@ -19,7 +19,7 @@ from pyes.system.text import counted
 _ERROR_BYTES = 1024
 
 # Places in the header (int64).
-_TICKET, _COUNT, _GENERATION, _EPISODES, _LIMIT, _STRIDE, _NORMALIZED, _TRAINING, _FATAL, _BEAT, _SCALED = range(11)
+_TICKET, _COUNT, _GENERATION, _EPISODES, _LIMIT, _STRIDE, _NORMALIZED, _EVALUATION, _FATAL, _BEAT, _SCALED = range(11)
 
 
 class Board:
@@ -110,7 +110,7 @@ class Board:
         header[_COUNT], header[_GENERATION], header[_EPISODES] = count, batch.generation, batch.seeds.shape[1]
         header[_SCALED] = population.deviation is not None
         header[_LIMIT], header[_STRIDE] = batch.limit, batch.statistics_stride
-        header[_NORMALIZED], header[_TRAINING] = batch.mean is not None, batch.training
+        header[_NORMALIZED], header[_EVALUATION] = batch.mean is not None, batch.evaluation
         header[_TICKET] += 1
         if offered:
             _core.board_open(self._cursor, self._states, count)
@@ -194,7 +194,7 @@ class Board:
             mean=self._mean if normalized else None,
             inverse_std=self._inverse_std if normalized else None,
             statistics_stride=int(header[_STRIDE]),
-            training=bool(header[_TRAINING]),
+            evaluation=bool(header[_EVALUATION]),
         )
 
     def claim(self, worker: int) -> int:

@@ -80,7 +80,7 @@ class OpenBatch:
             mean=members.mean,
             inverse_std=members.inverse_std,
             statistics_stride=members.statistics_stride,
-            training=members.training,
+            evaluation=members.evaluation,
         )
 
     def take(self, node: int, done: wire.Done, now: float) -> NDArray[np.int64]:

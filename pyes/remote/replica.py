@@ -347,7 +347,7 @@ class Replica(Closing):
             mean=message.mean,
             inverse_std=message.inverse_std,
             statistics_stride=message.statistics_stride,
-            training=message.training,
+            evaluation=message.evaluation,
         )
         self._open(message, batch, None)
 

@@ -239,7 +239,6 @@ class RunState:
             mean=mean,
             inverse_std=inverse_std,
             statistics_stride=self.setup.statistics_stride,
-            training=True,
         )
 
     def center_batch(self, episodes: int) -> Batch:

@@ -339,7 +339,7 @@ class Vectors(Message):
     mean: OptionalVector
     inverse_std: OptionalVector
     statistics_stride: UInt32
-    training: Flag
+    evaluation: Flag
 
     def check(self) -> None:
         """Reject arrays that do not describe a population."""

@@ -288,7 +288,7 @@ def vectors(**changes):
         "mean": None,
         "inverse_std": None,
         "statistics_stride": 0,
-        "training": False,
+        "evaluation": False,
     }
     return wire.Vectors(**values | changes)
 
