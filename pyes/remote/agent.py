@@ -246,7 +246,6 @@ def _take_part(membership: Membership, listening: socket.socket | None, parent: 
 async def _session(
     membership: Membership, listening: socket.socket | None, asked: Any, log: Log, to_head: "_ToHead"
 ) -> int:
-
     loop = asyncio.get_running_loop()
     try:
         session = _session_of(membership, listening, log)
