@@ -93,6 +93,7 @@ def vectors(draw):
         inverse_std=draw(matrix(np.float32, size)) if statistics else None,
         statistics_stride=draw(WHOLE),
         evaluation=draw(st.booleans()),
+        reward_min=draw(st.floats(allow_nan=False)),
     )
 
 

@@ -46,6 +46,7 @@ class Range:
 Positive = Range(minimum=0, open_minimum=True)
 NotNegative = Range(minimum=0)
 AtLeastOne = Range(minimum=1)
+AnyNumber = Range()
 Share = Range(minimum=0, maximum=1, open_minimum=True)
 Seed = Range(minimum=0, maximum=2**64 - 1)
 
@@ -74,7 +75,7 @@ class Scheduled:
 
     def describe(self, value: object) -> str:
         """Return what is expected instead of a value."""
-        allowed = f"{'an integer' if self.whole else 'a finite number'} {self.range}"
+        allowed = f"{'an integer' if self.whole else 'a finite number'} {self.range}".rstrip()
         problem = self._problem(value) if isinstance(value, str) else ""
         return f"{allowed}, or {problem or self._notation}"
 

@@ -9,6 +9,7 @@ from pyes.config.registry import TASKS
 from pyes.config.schedule import most
 from pyes.config.section import (
     JSON_MAPPING,
+    AnyNumber,
     AtLeastOne,
     NotNegative,
     Positive,
@@ -65,7 +66,7 @@ class TaskConfig(Section):
     observation_clip = 5.0
     statistics_share = 1.0
     reward_offset_per_step = 0.0
-    reward_min = cast(float | None, None)
+    reward_min = cast(float | str | None, None)
     action = "auto"
     bins = 0
     action_noise = 0.0
@@ -127,7 +128,7 @@ class EnvironmentConfig(TaskConfig):
     statistics_share: Annotated[float, Share] = 1.0  # share of the members whose observations feed the statistics
     reward_offset_per_step: float = 0.0  # added in training only; evaluation reports the task's own returns
     #: Smaller rewards of a timestep count as this one, in training only; None: none do.
-    reward_min: float | None = None
+    reward_min: Annotated[float | str, Scheduled(AnyNumber)] | None = None
     action: Literal["auto", "argmax", "identity", "clip", "tanh", "bins"] = "auto"
     bins: Annotated[int, NotNegative] = 0  # values an action component can take, with action=bins
     action_noise: Annotated[float, NotNegative] = 0.0  # standard deviation, training only

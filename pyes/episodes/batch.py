@@ -41,7 +41,6 @@ class Plan:
     scaled: bool = False  # whether populations have a deviation
     behaviour_size: int = 0  # size of an episode's behaviour; 0 if none is wanted
     halves: bool = False  # whether the mean return of each half of a member's episodes is wanted
-    reward_min: float = -math.inf  # in training, smaller rewards of a timestep count as this one
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,9 @@ class Batch:
     statistics_stride : int
         Observations are summed for members whose index is a multiple of this; 0: for none.
     evaluation : bool
-        Whether these are evaluation episodes of the center, without what is for training only: action noise and the
-        least reward.
+        Whether these are evaluation episodes of the center, without action noise.
+    reward_min : float
+        Smaller rewards of a timestep count as this one.
     """
 
     population: Population
@@ -71,6 +71,7 @@ class Batch:
     inverse_std: NDArray[np.float32] | None = None
     statistics_stride: int = 0
     evaluation: bool = False
+    reward_min: float = -math.inf
 
     @property
     def generation(self) -> int:

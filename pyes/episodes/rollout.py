@@ -116,14 +116,14 @@ class TaskEvaluator:
         assert plan.policy is not None
         self._seed = plan.seed
         self._rollout = rollout_of(task, plan.policy.runner(reference_batch=plan.reference_batch))
-        self._clip, self._reward_min = plan.policy.observation_clip, plan.reward_min
+        self._clip = plan.policy.observation_clip
         self._limit = 0
         self._generation = 0
 
     def begin(self, batch: Batch) -> None:
-        """Set the normalisation, the episode limit, and what applies in training only."""
+        """Set the normalisation, the episode limit, the least reward, and whether actions are noisy."""
         self._limit, self._generation = batch.limit, batch.generation
-        self._rollout.reward_min = -math.inf if batch.evaluation else self._reward_min
+        self._rollout.reward_min = batch.reward_min
         runner = self._rollout.runner
         runner.normalize(batch.mean, batch.inverse_std, self._clip)
         runner.set_action_noise(not batch.evaluation)

@@ -35,7 +35,7 @@ class VectorEvaluator:
         assert plan.policy is not None
         self._task = task
         self._seed = plan.seed
-        self._clip, self._reward_min = plan.policy.observation_clip, np.float64(plan.reward_min)
+        self._clip = plan.policy.observation_clip
         batch = plan.reference_batch
         self._runners: list[Any] = [plan.policy.runner(reference_batch=batch) for _ in range(plan.vector)]
         self._policies = _core.PolicyBatch(self._runners)
@@ -44,9 +44,9 @@ class VectorEvaluator:
         self._least = np.float64(-np.inf)
 
     def begin(self, batch: Batch) -> None:
-        """Set the normalisation, the episode limit, and what applies in training only."""
+        """Set the normalisation, the episode limit, the least reward, and whether actions are noisy."""
         self._limit, self._generation = batch.limit, batch.generation
-        self._least = np.float64(-np.inf) if batch.evaluation else self._reward_min
+        self._least = np.float64(batch.reward_min)
         for runner in self._runners:
             runner.normalize(batch.mean, batch.inverse_std, self._clip)
             runner.set_action_noise(not batch.evaluation)

@@ -42,6 +42,7 @@ class Board:
         self._block = memory.SharedBlock(size) if handle is None else memory.SharedBlock.attach(handle, writable=True)
         view = {name: self._block.array(dtype, shape, places[name]) for name, dtype, shape in fields}
         self._header: NDArray[np.int64] = view["header"]
+        self._reward_min: NDArray[np.float64] = view["reward_min"]
         self._cursor: NDArray[np.int64] = view["cursor"]
         self._states: NDArray[np.int32] = view["states"]
         self._offsets: NDArray[np.int64] = view["offsets"]
@@ -111,6 +112,7 @@ class Board:
         header[_SCALED] = population.deviation is not None
         header[_LIMIT], header[_STRIDE] = batch.limit, batch.statistics_stride
         header[_NORMALIZED], header[_EVALUATION] = batch.mean is not None, batch.evaluation
+        self._reward_min[0] = batch.reward_min
         header[_TICKET] += 1
         if offered:
             _core.board_open(self._cursor, self._states, count)
@@ -195,6 +197,7 @@ class Board:
             inverse_std=self._inverse_std if normalized else None,
             statistics_stride=int(header[_STRIDE]),
             evaluation=bool(header[_EVALUATION]),
+            reward_min=float(self._reward_min[0]),
         )
 
     def claim(self, worker: int) -> int:
@@ -308,6 +311,7 @@ def _fields(plan: Plan, workers: int) -> list[tuple[str, Any, tuple[int, ...]]]:
     members, observations = plan.capacity, plan.observation_size
     return [
         ("header", np.int64, (16,)),
+        ("reward_min", np.float64, (1,)),
         ("cursor", np.int64, (1,)),
         ("states", np.int32, (members,)),
         ("attempts", np.int32, (members,)),

@@ -81,6 +81,7 @@ class OpenBatch:
             inverse_std=members.inverse_std,
             statistics_stride=members.statistics_stride,
             evaluation=members.evaluation,
+            reward_min=members.reward_min,
         )
 
     def take(self, node: int, done: wire.Done, now: float) -> NDArray[np.int64]:

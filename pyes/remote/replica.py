@@ -348,6 +348,7 @@ class Replica(Closing):
             inverse_std=message.inverse_std,
             statistics_stride=message.statistics_stride,
             evaluation=message.evaluation,
+            reward_min=message.reward_min,
         )
         self._open(message, batch, None)
 

@@ -19,6 +19,7 @@ from pyes import algorithms, networks, tasks
 from pyes import config as configuration
 from pyes.algorithms.population import Population
 from pyes.config import TaskConfig, TrainConfig, refusal
+from pyes.config.schedule import Schedule
 from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.reference_batch import draw_reference_batch
 from pyes.episodes.running_stats import RunningStats
@@ -183,7 +184,6 @@ class Setup:
             scaled=config.algorithm.scaled,
             behaviour_size=self.interface.behaviour_size,
             halves=config.averaging.episodes_max is not None,
-            reward_min=-math.inf if config.task.reward_min is None else config.task.reward_min,
         )
 
 
@@ -239,6 +239,7 @@ class RunState:
             mean=mean,
             inverse_std=inverse_std,
             statistics_stride=self.setup.statistics_stride,
+            reward_min=self._reward_min(),
         )
 
     def center_batch(self, episodes: int) -> Batch:
@@ -252,6 +253,10 @@ class RunState:
             inverse_std=inverse_std,
             evaluation=True,
         )
+
+    def _reward_min(self) -> float:
+        value = self.setup.config.task.reward_min
+        return -math.inf if value is None else Schedule.parse(value).at(*self.algorithm.progress)
 
     def _seeds(self, generation: int, size: int) -> NDArray[np.int64]:
         """Environment seeds of a generation, shared according to common_random_numbers: int64 (size, episodes)."""

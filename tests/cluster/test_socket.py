@@ -54,7 +54,11 @@ makes_clocks = pytest.mark.skipif(
 )
 
 SETTINGS = {
-    "task": {"env_id": "faulty:Faulty-v0", "normalize_observations": True},
+    "task": {
+        "env_id": "faulty:Faulty-v0",
+        "normalize_observations": True,
+        "reward_min": "linear -4 to -1 in 12 generations",
+    },
     "algorithm": {"population_size": 8},
     "generations": 12,
     "evaluation": {"every": 5, "episodes": 4},

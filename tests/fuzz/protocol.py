@@ -53,7 +53,7 @@ EXAMPLES = [
     wire.Open(1, 3, 0, "ab12"),
     wire.Vectors(
         *(1, 3, "ab12", np.ones((2, 3), np.float32), np.array([0, 1]), np.array([5, 6]), _vector[:2], _vector),
-        *(np.ones((2, 1), np.int64), 100, _vector, _vector, 10, True),
+        *(np.ones((2, 1), np.int64), 100, _vector, _vector, 10, True, -1.5),
     ),
     wire.Bases(1, _ranges, np.ones((5, 3), np.float32)),
     wire.Grant(1, _ranges),

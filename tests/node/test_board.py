@@ -41,13 +41,15 @@ def test_members_are_claimed_once_each_and_come_back_in_their_order(board):
 
 
 def test_another_process_sees_the_batch_as_it_was_opened(board):
-    board.open(_batch(4, mean=np.ones(2, np.float32), inverse_std=np.full(2, 2, np.float32), evaluation=True))
+    normalizer = {"mean": np.ones(2, np.float32), "inverse_std": np.full(2, 2, np.float32)}
+    board.open(_batch(4, **normalizer, evaluation=True, reward_min=-0.1))
     other = Board(PLAN, 2, board.handle)
     batch = other.batch()
     np.testing.assert_array_equal(batch.population.bases, [[0, 1, 2]])
     np.testing.assert_array_equal(batch.mean, 1)
     np.testing.assert_array_equal(batch.inverse_std, 2)
     assert (batch.generation, batch.limit, batch.evaluation, len(batch.population)) == (7, 100, True, 4)
+    assert batch.reward_min == -0.1
     other.close()
 
 

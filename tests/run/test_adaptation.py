@@ -264,7 +264,7 @@ SCHEDULED = {
     "task": {
         "env_id": "CartPole-v1", "episodes": "steps 1 then 3 at 2 generations",
         "max_timesteps": "exponential 10 to 40 in 4 generations", "reward_offset_per_step": -0.1,
-        "normalize_observations": True,
+        "reward_min": "steps -1 then 1.5 at 3 generations", "normalize_observations": True,
     },
     "algorithm": {
         "population_size": "linear 4 to 11 in 4 generations", "sigma": "cosine 0.3 to 0.05 in 500 timesteps",
@@ -287,6 +287,8 @@ def test_a_run_with_all_settings_scheduled_is_the_same_however_it_is_run(tmp_pat
     assert [int(row["episode_limit"]) for row in rows] == [10, 14, 20, 28, 40, 40]
     assert [int(row["episodes_per_member"]) for row in rows] == [1, 1, 3, 3, 3, 3]
     assert [float(row["sigma"]) for row in rows][::5] == [0.3, 0.05]
+    earned = [float(row["return_mean"]) / float(row["length_mean"]) for row in rows]  # a timestep earns 1
+    np.testing.assert_allclose(earned, [1, 1, 1, 1.5, 1.5, 1.5])
     with pyes.reports.replay.open(tmp_path / "two") as replay:
         sizes = [replay.population_size(generation) for generation in range(6)]
         assert sizes == [4, 6, 8, 10, 12, 12]  # 4, 5.75, 7.5, 9.25, 11: in whole pairs

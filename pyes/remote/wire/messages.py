@@ -340,6 +340,7 @@ class Vectors(Message):
     inverse_std: OptionalVector
     statistics_stride: UInt32
     evaluation: Flag
+    reward_min: Real
 
     def check(self) -> None:
         """Reject arrays that do not describe a population."""

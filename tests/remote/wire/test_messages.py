@@ -289,6 +289,7 @@ def vectors(**changes):
         "inverse_std": None,
         "statistics_stride": 0,
         "evaluation": False,
+        "reward_min": -1.5,
     }
     return wire.Vectors(**values | changes)
 
