@@ -61,7 +61,7 @@ class Batch:
     evaluation : bool
         Whether these are evaluation episodes of the center, without action noise.
     reward_min : float
-        Smaller rewards of a timestep count as this one.
+        Smaller rewards of a timestep count as this one; -inf: none do.
     """
 
     population: Population

@@ -206,6 +206,8 @@ class RunState:
         )
         self.limit = EpisodeLimit(config.episode_limit, setup.interface.max_timesteps, config.task.max_timesteps)
         self.averaging = Averaging(config.averaging, config.task.episodes)
+        least = config.task.reward_min
+        self._reward_min = None if least is None else Schedule.parse(least)
         self.follow_schedules()
         self.statistics = RunningStats(setup.spec.program.observation_size) if setup.statistics_stride else None
         self._hash: str | None = None
@@ -232,6 +234,7 @@ class RunState:
         """Return the members of the next generation."""
         population = self.algorithm.ask()
         mean, inverse_std = self._normalizer()
+        least = self._reward_min
         return Batch(
             population,
             seeds=self._seeds(population.generation, len(population)),
@@ -239,7 +242,7 @@ class RunState:
             mean=mean,
             inverse_std=inverse_std,
             statistics_stride=self.setup.statistics_stride,
-            reward_min=self._reward_min(),
+            reward_min=-math.inf if least is None else least.at(*self.algorithm.progress),
         )
 
     def center_batch(self, episodes: int) -> Batch:
@@ -253,10 +256,6 @@ class RunState:
             inverse_std=inverse_std,
             evaluation=True,
         )
-
-    def _reward_min(self) -> float:
-        value = self.setup.config.task.reward_min
-        return -math.inf if value is None else Schedule.parse(value).at(*self.algorithm.progress)
 
     def _seeds(self, generation: int, size: int) -> NDArray[np.int64]:
         """Environment seeds of a generation, shared according to common_random_numbers: int64 (size, episodes)."""
@@ -352,7 +351,7 @@ class RunState:
         self._hash = None
 
     def follow_schedules(self) -> None:
-        """Give what the run schedules beside the algorithm its value in the next generation."""
+        """Give the limit and the number of episodes, where they are scheduled, their values in the next generation."""
         self.limit.follow(self.algorithm.progress)
         self.averaging.follow(self.algorithm.progress)
 

@@ -20,7 +20,11 @@ from pyes.system import addresses
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc, and has 127.0.0.0/8")
 
 SETTINGS = {
-    "task": {"env_id": "faulty:Faulty-v0", "normalize_observations": True},
+    "task": {
+        "env_id": "faulty:Faulty-v0",
+        "normalize_observations": True,
+        "reward_min": "linear -2 to 0 in 12 generations",
+    },
     "algorithm": {"population_size": 8},
     "generations": 12,
     "evaluation": {"every": 5, "episodes": 4},

@@ -146,6 +146,8 @@ IMPOSSIBLE = [
         "linear 9 to 99",
         "an integer >= 1, or a schedule, as 'linear 20 to 100 in 2e6 timesteps' or nu",
     ),
+    ("task.reward_min", "low", "a finite number, or a schedule, as 'linear 0.3 to 0.05 in 2e6 timesteps' or null"),
+    ("task.reward_min", "norm 0.1 at least 0.1", "only sigma and learning_rate follow a norm"),
     ("algorithm.population_size", 7, "an even number with algorithm.mirrored=true"),
     ("algorithm.sigma", -0.1, "a finite number > 0"),
     ("algorithm.sigma", "0.1", "a finite number > 0"),

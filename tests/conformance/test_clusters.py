@@ -28,13 +28,14 @@ BASE = {
     "evaluation": {"every": 2, "episodes": 4},
     "noise": {"entries": 100_000},
 }
-#: Two episodes a member, observation statistics of a part of the members, evaluations of the center.
+#: Two episodes a member, statistics of some members, evaluations of the center, a least reward that changes.
 EVERYTHING = {
     "task": {
         "normalize_observations": True,
         "episodes": 2,
         "common_random_numbers": "none",
         "statistics_share": 0.3,
+        "reward_min": "steps -0.5 then -1.5 at 2 generations",
     }
 }
 #: What members, batches and generations can carry, and so must survive the way to a worker and back.
