@@ -6,9 +6,11 @@ the end.
 
 import io
 import os
+import signal
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -102,14 +104,21 @@ class Player(Closing):
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-            self._process.kill()
+            self._kill()
             self._process.join()
+
+    def _kill(self) -> None:
+        """Kill the process and what it has started: an environment's programs, and the witness of its own end."""
+        if self._process is not None and self._process.exitcode is None:
+            if hasattr(os, "killpg"):
+                with suppress(ProcessLookupError):  # its group is not there yet
+                    os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
 
     def close(self) -> None:
         """End the process; questions without an answer fail."""
         self._closed = True
-        if self._process is not None:
-            self._process.kill()  # the thread may wait for its answer, and now goes on
+        self._kill()  # the thread may wait for its answer, and now goes on
         self._thread.shutdown(cancel_futures=True)
         self._end()
 
@@ -120,6 +129,8 @@ class Player(Closing):
 def _answer(connection: Connection, parent: int) -> None:
     """Answer questions until the other end is closed."""
     prepare(parent)
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)  # which `Player` kills
     while True:
         try:
             function, arguments = connection.recv()
@@ -175,8 +186,15 @@ def _opened(run: Path) -> _Opened:
     return _runs[run]
 
 
-def prepare_for(run: Path) -> None:
-    """Open a run, so that the first question is answered sooner."""
+def prepare_map(run: Path) -> None:
+    """Place the individuals of a run, so that the first question for them is answered sooner."""
+    opened = _opened(run)
+    if opened.individuals.generations:
+        _place(opened, opened)
+
+
+def prepare_playing(run: Path) -> None:
+    """Open a run, so that the first individual is played sooner."""
     individuals = _opened(run).individuals
     if individuals.generations:
         individuals.theta(0)
@@ -208,13 +226,8 @@ def points(run: Path, of: Path, first: int, fit: int) -> tuple[dict[str, Any], b
         owner = opened
     if not owner.individuals.generations:
         raise ConfigError("no generation yet: the map begins with the first one")
-    if owner.plane is None or owner.individuals.generations >= 2 * owner.plane.generations:
-        owner.plane = Components(owner.individuals)
-    plane = owner.plane
-    individuals = opened.individuals
-    if opened.placed is None or opened.placed.plane is not plane:
-        opened.placed = _Placed(plane, 0, np.empty((0, 2)), np.empty((1, 2)))
-    opened.placed = placed = opened.placed.grown(individuals)
+    placed, individuals = _place(opened, owner), opened.individuals
+    plane = placed.plane
     generations = range(min(first, individuals.generations) if fit == plane.generations else 0, placed.generations)
     counts = [individuals.population_size(each) for each in generations]
     new = placed.individuals[len(placed.individuals) - sum(counts) :]
@@ -236,6 +249,16 @@ def points(run: Path, of: Path, first: int, fit: int) -> tuple[dict[str, Any], b
         "shares": plane.shares.tolist(),
     }
     return described, b"".join(values.astype("<f4").tobytes() for values in columns.values())
+
+
+def _place(opened: _Opened, owner: _Opened) -> _Placed:
+    """Return where the individuals of a run lie in the plane of another one, found anew when that has doubled."""
+    if owner.plane is None or owner.individuals.generations >= 2 * owner.plane.generations:
+        owner.plane = Components(owner.individuals)
+    if opened.placed is None or opened.placed.plane is not owner.plane:
+        opened.placed = _Placed(owner.plane, 0, np.empty((0, 2)), np.empty((1, 2)))
+    opened.placed = opened.placed.grown(opened.individuals)
+    return opened.placed
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -13,6 +13,7 @@ import socket
 import struct
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +102,14 @@ class Explorer:
         self.app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
 
     def prepare(self) -> None:
-        """Let the processes open the first run while the user opens the page."""
-        for each in self.players:
-            each.ask(player.prepare_for, self._runs[0])
+        """Let the processes make the map of the first run, then open it for playing, while the user opens the page."""
+
+        def play(placed: Future[None]) -> None:
+            if not placed.cancelled() and placed.exception() is None:
+                self._play.ask(player.prepare_playing, self._runs[0])
+
+        # One after the other: the page waits for the map, and the browser that draws it needs the other core.
+        self._place.ask(player.prepare_map, self._runs[0]).add_done_callback(play)
 
     async def _page(self, request: Request) -> Response:
         return FileResponse(STATIC / "index.html")

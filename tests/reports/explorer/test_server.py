@@ -249,6 +249,18 @@ def test_an_environment_that_crashes_or_hangs_costs_one_answer(tmp_path):
 
 
 @pytest.mark.slow
+def test_ctrl_c_while_an_environment_is_made_says_nothing(tmp_path, capfd):
+    run = tmp_path / "run"
+    task = {"env_id": "faulty:Faulty-v0"}
+    pyes.train({**SETTINGS, "generations": 2, "task": task, "run_dir": str(run)}, display=False)
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    capfd.readouterr()
+    with Explorer(run, FAULTY=json.dumps({"fault": "slow_at_start"}), PYTHONPATH=path):
+        time.sleep(1)  # a second and a half of which it is being made
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.slow
 def test_the_end_leaves_nothing(runs, tmp_path):
     with Explorer(runs, TMPDIR=str(tmp_path)) as explorer:
         assert explorer.get("api/runs/0/0/0")[0] == 200
