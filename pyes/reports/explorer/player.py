@@ -108,7 +108,7 @@ class Player(Closing):
             self._process.join()
 
     def _kill(self) -> None:
-        """Kill the process and what it has started: an environment's programs, and the witness of its own end."""
+        """Kill the process and its group: an environment's programs, and the witness of its own end."""
         if self._process is not None and self._process.exitcode is None:
             if hasattr(os, "killpg"):
                 with suppress(ProcessLookupError):  # its group is not there yet

@@ -105,7 +105,7 @@ class Explorer:
         """Let the processes make the map of the first run, then open it for playing, while the user opens the page."""
 
         def play(placed: Future[None]) -> None:
-            if not placed.cancelled() and placed.exception() is None:
+            if not placed.cancelled() and placed.exception() is None:  # else the run is damaged, or this is the end
                 self._play.ask(player.prepare_playing, self._runs[0])
 
         # One after the other: the page waits for the map, and the browser that draws it needs the other core.
