@@ -38,7 +38,7 @@ from pyes.cluster.socket import SocketCluster
 from pyes.config import from_mapping
 from pyes.node.selftest import digest
 from pyes.remote import job, wire
-from pyes.remote.pace import GATHER_SECONDS, may_gather, may_wait
+from pyes.remote.pace import gather_seconds, may_gather, may_wait
 from pyes.remote.wire.protocol import NodeSide
 from pyes.run.state import RunState, Setup
 from pyes.system.addresses import Address
@@ -193,6 +193,7 @@ class SimulatedNode:
         self._running = 0
         self._done: list[int] = []
         self._gathering = False
+        self._gather = 0.0
         self._sent = 0.0
         self._batch, self._hash = -1, ""
         self._all_granted = False
@@ -231,6 +232,7 @@ class SimulatedNode:
                 self._write(wire.Ready(self._job, *self._ready, *standing))
             case wire.Open():
                 self._batch, self._hash = message.batch, message.theta_hash
+                self._gather = gather_seconds(message.gather, 1.0)
                 self._seconds = durations(message.generation, self._members)
                 self._waiting.clear()
                 self._done.clear()
@@ -259,13 +261,13 @@ class SimulatedNode:
                 self._flush(batch)
             elif not self._gathering:
                 self._gathering = True
-                asyncio.get_running_loop().call_later(GATHER_SECONDS, self._gathered, batch)
+                asyncio.get_running_loop().call_later(self._gather, self._gathered, batch)
         self._start()
 
     def _gathered(self, batch: int) -> None:
         loop = asyncio.get_running_loop()
         if batch == self._batch and self._may_wait(loop.time() - self._sent):
-            loop.call_later(GATHER_SECONDS, self._gathered, batch)
+            loop.call_later(self._gather, self._gathered, batch)
         else:
             self._gathering = False
             self._flush(batch)
@@ -273,7 +275,7 @@ class SimulatedNode:
     def _may_wait(self, since: float) -> bool:
         if self._all_granted:
             return may_wait(len(self._waiting) + self._running, 1.0, since)
-        return may_gather(len(self._waiting), WORKERS_OF_A_NODE, 1.0, since)
+        return may_gather(len(self._waiting), WORKERS_OF_A_NODE, 1.0, since, self._gather)
 
     def _flush(self, batch: int) -> None:
         if batch != self._batch or not self._done:

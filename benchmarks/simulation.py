@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.remote import wire
-from pyes.remote.pace import GATHER_SECONDS, Pace, may_gather, may_wait
+from pyes.remote.pace import Pace, gather_seconds, least_gather, may_gather, may_wait
 from pyes.remote.scheduler import Scheduler
 from pyes.remote.wire.protocol import HeadSide, NodeSide, State
 
@@ -138,6 +138,7 @@ class Desk:
         self.scheduler = Scheduler(0)
         for number, each in enumerate(below):
             each.above, each.number = self, number
+            each.pace.gather = least_gather(len(below))
         world.at(0.0, self._look)
 
     def begin(self, scheduler: Scheduler) -> None:
@@ -242,7 +243,7 @@ class Gatherer:
         self._ready.append(member)
         if not self._gathering:
             self._gathering = True
-            self.world.at(self.world.now + GATHER_SECONDS, self._send, self.world.batch)
+            self.world.at(self.world.now + self._gather, self._send, self.world.batch)
 
     def clear(self) -> None:
         """Forget the last batch."""
@@ -256,14 +257,18 @@ class Gatherer:
         if self._told == batch:
             waits = may_wait(self.held, usual, since)
         else:
-            waits = may_gather(self.waiting, self.workers, usual, since)
+            waits = may_gather(self.waiting, self.workers, usual, since, self._gather)
         if waits and self.present:
-            world.at(world.now + GATHER_SECONDS, self._send, batch)
+            world.at(world.now + self._gather, self._send, batch)
             return
         self._gathering = False
         if self.present:
             world.deliver(self.above.take, self.number, batch, np.array(sorted(self._ready)))
         self._ready, self._sent = [], world.now
+
+    @property
+    def _gather(self) -> float:
+        return gather_seconds(self.pace.gather, self.world.case.seconds)
 
     @property
     def waiting(self) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.remote.pace import GATHER_SECONDS, Pace, may_gather, may_wait
+from pyes.remote.pace import Pace, gather_seconds, least_gather, may_gather, may_wait
 from pyes.remote.scheduler import Scheduler
 
 TICK_SECONDS = 0.05  # the head looks after its nodes, with results or without
@@ -44,12 +44,24 @@ class VirtualNode:
         self.pace = Pace(self.workers)
         self.pace.round_trip = self.round_trip
 
+    @property
+    def usual(self) -> float:
+        """Usual seconds of a member."""
+        return self.seconds / max(1, self.evaluated)
+
+    @property
+    def gather(self) -> float:
+        """Seconds for which it gathers results."""
+        return gather_seconds(self.pace.gather, self.usual)
+
 
 class VirtualCluster:
     """A head with its nodes; `evaluate` runs one batch after the other."""
 
     def __init__(self, nodes: Iterable[VirtualNode]) -> None:
         self.nodes = list(nodes)
+        for node in self.nodes:
+            node.pace.gather = least_gather(len(self.nodes))
         self.now = 0.0
         self.batch = 0
         self.calls: list[tuple[str, Any]] = []  # of the scheduler in the last batch, for `replay`
@@ -143,7 +155,7 @@ class VirtualCluster:
         node.evaluated += 1
         node.seconds += node.slowness * self.durations[member]
         if not node.ready:
-            self._at(self.now + GATHER_SECONDS, "send", (name,))
+            self._at(self.now + node.gather, "send", (name,))
         node.ready.append((batch, member))
         self._work(name)
 
@@ -151,13 +163,13 @@ class VirtualCluster:
         node = self.nodes[name]
         if self.now >= node.stops or not node.ready:
             return
-        usual, since = node.seconds / max(1, node.evaluated), self.now - node.sent
+        since = self.now - node.sent
         if node.all_granted == self.batch:
-            waits = may_wait(len(node.queue) + node.busy, usual, since)
+            waits = may_wait(len(node.queue) + node.busy, node.usual, since)
         else:
-            waits = may_gather(len(node.queue), node.workers, usual, since)
+            waits = may_gather(len(node.queue), node.workers, node.usual, since, node.gather)
         if waits:
-            self._at(self.now + GATHER_SECONDS, "send", (name,))
+            self._at(self.now + node.gather, "send", (name,))
             return
         self.answers += 1
         self._at(self.now + node.round_trip / 2, "results", (name, node.ready))

@@ -24,6 +24,7 @@ from pyes.remote import wire
 from pyes.remote.door import Door
 from pyes.remote.job import OpenJob
 from pyes.remote.open_batch import OpenBatch
+from pyes.remote.pace import least_gather
 from pyes.remote.peer import Peer, lesson
 from pyes.remote.session import BEAT_SECONDS, SILENT_SECONDS
 from pyes.remote.standing import Heard
@@ -301,6 +302,7 @@ class Head:
         """Let all nodes evaluate a batch, including those that become ready meanwhile."""
         assert self._job is not None, "a job comes before its batches"
         self._open = batch
+        batch.gather = least_gather(sum(peer.available for peer in self._peers.values()))
         if self._failure is not None:
             batch.future.set_exception(self._failure)
             return
@@ -337,6 +339,7 @@ class Head:
             message = batch.opening() if job.learns else batch.vectors()
             batch.opened = message, wire.encode(message)
         peer.send(*batch.opened)
+        peer.pace.gather = batch.gather
         batch.scheduler.join(peer.number, peer.pace)
 
     def _bring_into_step(self, peer: Peer, job: OpenJob) -> bool:

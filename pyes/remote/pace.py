@@ -10,12 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-#: Seconds for which a node gathers results. While its queue lasts, it gathers for a share of a member's time.
-GATHER_SECONDS = 0.04
-_GATHER_SHARE, _MOST_GATHER = 1.0, 1.0
+# Seconds for which each of a few nodes gathers results, and each of many; between, these for each node.
+_FEW_GATHER, _MANY_GATHER, _GATHER_A_NODE = 0.005, 0.04, 0.04 / 64.0
+_DELAY_SHARE = 0.04  # of a member's time: a result that is later by that delays nothing much
+# While its queue lasts, a node gathers for a member's time or for a share of the queue's, but not for longer than this.
+_QUEUE_SHARE, _MOST_GATHER = 0.5, 1.0
+_LASTING = 3.75  # a queue lasts if that takes so many times as long as a node gathers
 _WAIT_SHARE = 0.25  # of a member's time, at the end of a batch
-_LASTING = 0.15  # seconds for which a queue must last
-_TURNAROUND = 0.05  # seconds from a member's end to the head's answer, without the round trip, as nodes gather
+_HANDLING = 0.01  # seconds from a message with results to the head's answer, without the round trip
 #: Additional work in a refill, so that there are few messages: a share of a member's time, in seconds from .. to.
 _CHUNK_SHARE, _LEAST_CHUNK, _MOST_CHUNK = 1.5, 0.1, 3.0
 _LEAST_SECONDS = 1e-7  # smallest time of a member in calculations
@@ -31,8 +33,30 @@ class Queue(NamedTuple):
     bridge: int  # members that its workers finish until the head has answered; kept even at the end of a batch
 
 
-def may_gather(waiting: int, workers: int, seconds: float, since: float) -> bool:
-    """Return whether a node may gather results for longer than `GATHER_SECONDS`: nobody waits for them.
+def least_gather(nodes: int) -> float:
+    """Return the seconds for which each of so many nodes gathers results at least.
+
+    The end of a batch is as uneven as the head's knowledge of it is old; and there is a limit to the messages that a
+    head can read in a second.
+    """
+    return min(max(_FEW_GATHER, _GATHER_A_NODE * nodes), _MANY_GATHER)
+
+
+def gather_seconds(least: float, seconds: float) -> float:
+    """Return the seconds for which a node gathers results: the least ones, or more if a member takes long.
+
+    Parameters
+    ----------
+    least : float
+        As the head wants it; see `least_gather`.
+    seconds : float
+        Usual time of a member; 0 if it is unknown.
+    """
+    return max(least, min(_DELAY_SHARE * seconds, _MANY_GATHER))
+
+
+def may_gather(waiting: int, workers: int, seconds: float, since: float, gather: float) -> bool:
+    """Return whether a node may gather results for longer than `gather_seconds`: nobody waits for them.
 
     Parameters
     ----------
@@ -43,9 +67,11 @@ def may_gather(waiting: int, workers: int, seconds: float, since: float) -> bool
         Usual time of a member; 0 if it is unknown.
     since : float
         Seconds since it has sent results.
+    gather : float
+        Its `gather_seconds`.
     """
     lasts = waiting * seconds / workers
-    return lasts > _LASTING and since < min(_GATHER_SHARE * seconds, _MOST_GATHER)
+    return lasts > _LASTING * gather and since < min(max(seconds, _QUEUE_SHARE * lasts), _MOST_GATHER)
 
 
 def may_wait(left: int, seconds: float, since: float) -> bool:
@@ -75,6 +101,8 @@ class Pace:
     ----------
     round_trip : float
         Seconds for a message to the node and its answer.
+    gather : float
+        Seconds for which it gathers results at least.
     seconds_per_member : float or None
         Smoothed seconds of one worker for a member; None before the first result.
     passed_over : bool
@@ -87,6 +115,7 @@ class Pace:
         self.resize(workers)
         self.relay = relay
         self.round_trip = 0.0
+        self.gather = _MANY_GATHER
         self.seconds_per_member: float | None = None
         self.passed_over = False
         self.on_trial = False
@@ -103,7 +132,7 @@ class Pace:
     @property
     def bridge(self) -> float:
         """Seconds from a member's end until the head's answer has arrived."""
-        return self.round_trip + _TURNAROUND
+        return self.round_trip + gather_seconds(self.gather, self.seconds_per_member or 0.0) + _HANDLING
 
     def record(self, worker_seconds: float, members: int, drained: bool = False) -> None:
         """Add the time that a node's workers have spent and the members that they have returned.

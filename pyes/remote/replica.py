@@ -23,7 +23,7 @@ from pyes.errors import JournalError
 from pyes.node.pool import Pool
 from pyes.numerics.noise import NoiseTable
 from pyes.remote import job, wire
-from pyes.remote.pace import may_gather, may_wait
+from pyes.remote.pace import gather_seconds, may_gather, may_wait
 from pyes.run.journal import Generation
 from pyes.run.logs import Log
 from pyes.run.state import Interface, RunState, Setup
@@ -133,6 +133,7 @@ class Replica(Closing):
         self._busy = 0.0  # worker-seconds of the open batch that have been reported to the head
         self._members, self._seconds = 0, 0.0  # totals of all batches, for the usual time of a member
         self._collected = 0.0  # monotonic time of the last results
+        self._least_gather = 0.0  # seconds, in the open batch
         self._all_granted = False  # in the open batch
         self._told_errors: list[str] = []
         self._interface = Interface.of(self.config.task)
@@ -209,10 +210,20 @@ class Replica(Closing):
         workers, left = self._crew.workers, self._crew.remaining()
         if not workers:
             return False
-        usual, since = self._seconds / max(1, self._members), time.monotonic() - self._collected
+        usual, since = self._usual, time.monotonic() - self._collected
         if self._all_granted:
             return may_wait(left, usual, since)
-        return not idle and may_gather(self._waiting(), workers, usual, since)
+        return not idle and may_gather(self._waiting(), workers, usual, since, self.gather_seconds)
+
+    @property
+    def gather_seconds(self) -> float:
+        """Seconds for which results are gathered at least."""
+        return gather_seconds(self._least_gather, self._usual)
+
+    @property
+    def _usual(self) -> float:
+        """Usual seconds of a member; 0 before the first result."""
+        return self._seconds / max(1, self._members)
 
     def _waiting(self) -> int:
         """Return the number of members that no worker has begun."""
@@ -233,7 +244,7 @@ class Replica(Closing):
         held = self._crew.remaining()
         if not held:
             return True
-        usual = self._seconds / max(1, self._members) * -(-held // self._crew.workers)
+        usual = self._usual * -(-held // self._crew.workers)
         if time.monotonic() - self._closed > max(_LEAST_PATIENCE, _PATIENCE * usual):
             self._crew.end_holders()
         self._crew.check()
@@ -355,6 +366,7 @@ class Replica(Closing):
     def _open(self, message: wire.Open | wire.Vectors, batch: Batch, generation: int | None) -> None:
         self._begin(message, batch)
         self._batch, self._theta_hash = message.batch, message.theta_hash
+        self._least_gather = message.gather
         self._busy, self._told_errors, self._all_granted = 0.0, [], False
         self._reported = _Reported.nothing(generation, len(batch.population), self._setup.interface.behaviour_size)
 

@@ -21,7 +21,6 @@ from pyes.errors import ProtocolError, PyesError, RefusedError
 from pyes.node import selftest
 from pyes.remote import wire
 from pyes.remote.inbox import Inbox
-from pyes.remote.pace import GATHER_SECONDS
 from pyes.remote.replica import Replica
 from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import NodeSide, State
@@ -340,7 +339,10 @@ class Session:
                 case wire.Bases():
                     replica.add_bases(message)
                 case wire.Grant():
+                    resting = not replica.busy
                     replica.grant(message)
+                    if resting:  # results are looked for rarely while there can be none
+                        self._activity.set()
                 case wire.Granted():
                     replica.take_time(message)
                 case wire.Withdraw():
@@ -391,8 +393,8 @@ class Session:
         """Send results: gathered while nobody needs them, else at once, as when a worker has run out of members."""
         while True:
             replica = self._replica
-            busy = replica is not None and replica.busy
-            idle = await self._stirred(GATHER_SECONDS if busy else _LOOK_SECONDS)
+            pause = _LOOK_SECONDS if replica is None or not replica.busy else replica.gather_seconds
+            idle = await self._stirred(pause)
             if replica is None or self._turn.locked():
                 continue
             self._look_after(replica, send)

@@ -50,10 +50,10 @@ EXAMPLES = [
     wire.Job("job", {"seed": 3, "task": {"name": "cart_pole", "kwargs": {"a": [1, 2.5, None]}}}, "replay"),
     wire.Learn(3, "ab12", _ranges, _returns, _lengths, _status, 100, np.ones(6), _behaviours, 0.5),
     wire.Snapshot(1, 3, "ab12", b"state" * 10),
-    wire.Open(1, 3, 0, "ab12"),
+    wire.Open(1, 3, 0, "ab12", 0.005),
     wire.Vectors(
         *(1, 3, "ab12", np.ones((2, 3), np.float32), np.array([0, 1]), np.array([5, 6]), _vector[:2], _vector),
-        *(np.ones((2, 1), np.int64), 100, _vector, _vector, 10, True, -1.5),
+        *(np.ones((2, 1), np.int64), 100, _vector, _vector, 10, True, -1.5, 0.005),
     ),
     wire.Bases(1, _ranges, np.ones((5, 3), np.float32)),
     wire.Grant(1, _ranges),

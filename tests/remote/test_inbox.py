@@ -17,7 +17,7 @@ def learn(generation: int) -> wire.Learn:
 
 
 def batch(number: int) -> list[wire.Message]:
-    return [wire.Open(number, number, 0, "ab12"), wire.Grant(number, RANGES), wire.Withdraw(number, RANGES)]
+    return [wire.Open(number, number, 0, "ab12", 0.005), wire.Grant(number, RANGES), wire.Withdraw(number, RANGES)]
 
 
 def rest(messages: list[wire.Message], *, ended: bool = False) -> list[wire.Message]:
