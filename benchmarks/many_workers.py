@@ -38,7 +38,7 @@ from pyes.cluster.socket import SocketCluster
 from pyes.config import from_mapping
 from pyes.node.selftest import digest
 from pyes.remote import job, wire
-from pyes.remote.pace import gather_seconds, may_gather, may_wait
+from pyes.remote.pace import gathers_for, waits_for
 from pyes.remote.wire.protocol import NodeSide
 from pyes.run.state import RunState, Setup
 from pyes.system.addresses import Address
@@ -193,7 +193,7 @@ class SimulatedNode:
         self._running = 0
         self._done: list[int] = []
         self._gathering = False
-        self._gather = 0.0
+        self._gather, self._refill_at = 0.0, 0
         self._sent = 0.0
         self._batch, self._hash = -1, ""
         self._all_granted = False
@@ -232,7 +232,7 @@ class SimulatedNode:
                 self._write(wire.Ready(self._job, *self._ready, *standing))
             case wire.Open():
                 self._batch, self._hash = message.batch, message.theta_hash
-                self._gather = gather_seconds(message.gather, 1.0)
+                self._sent = asyncio.get_running_loop().time()
                 self._seconds = durations(message.generation, self._members)
                 self._waiting.clear()
                 self._done.clear()
@@ -240,6 +240,7 @@ class SimulatedNode:
             case wire.Granted() if message.batch == self._batch:
                 self._all_granted = True
             case wire.Grant() if message.batch == self._batch:
+                self._refill_at, self._gather = message.refill_at, message.gather
                 self._waiting.extend(wire.members_of(message.ranges).tolist())
                 self._start()
             case wire.Withdraw() if message.batch == self._batch:
@@ -266,16 +267,17 @@ class SimulatedNode:
 
     def _gathered(self, batch: int) -> None:
         loop = asyncio.get_running_loop()
-        if batch == self._batch and self._may_wait(loop.time() - self._sent):
-            loop.call_later(self._gather, self._gathered, batch)
+        longer = self._gathers_for(loop.time() - self._sent) if batch == self._batch else 0.0
+        if longer:
+            loop.call_later(max(longer, self._gather), self._gathered, batch)
         else:
             self._gathering = False
             self._flush(batch)
 
-    def _may_wait(self, since: float) -> bool:
+    def _gathers_for(self, since: float) -> float:
         if self._all_granted:
-            return may_wait(len(self._waiting) + self._running, 1.0, since)
-        return may_gather(len(self._waiting), WORKERS_OF_A_NODE, 1.0, since, self._gather)
+            return waits_for(len(self._waiting) + self._running, WORKERS_OF_A_NODE, 1.0, since)
+        return gathers_for(len(self._waiting), self._refill_at, WORKERS_OF_A_NODE, 1.0, since)
 
     def _flush(self, batch: int) -> None:
         if batch != self._batch or not self._done:

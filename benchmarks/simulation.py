@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.remote import wire
-from pyes.remote.pace import Pace, gather_seconds, least_gather, may_gather, may_wait
+from pyes.remote.pace import Pace, gathers_for, waits_for
 from pyes.remote.scheduler import Scheduler
 from pyes.remote.wire.protocol import HeadSide, NodeSide, State
 
@@ -138,7 +138,6 @@ class Desk:
         self.scheduler = Scheduler(0)
         for number, each in enumerate(below):
             each.above, each.number = self, number
-            each.pace.gather = least_gather(len(below))
         world.at(0.0, self._look)
 
     def begin(self, scheduler: Scheduler) -> None:
@@ -176,6 +175,7 @@ class Desk:
         for number, members in scheduler.grants(world.now):
             cost += GRANT_SECONDS + MEMBER_SECONDS * len(members)
             arrives = world.now + cost + world.case.link / 2
+            self.below[number].refill_at = scheduler.terms(number)[0]
             world.at(arrives, self.below[number].grant, world.batch, self.named(members))
         scheduler.withdrawn(world.now)
         if scheduler.all_granted and self.last and not self._told:
@@ -233,6 +233,7 @@ class Gatherer:
         self.pace.record(4.0 * workers * world.case.seconds, 4 * workers)  # speeds are known
         self._ready: list[int] = []
         self._sent, self._told, self._gathering = -math.inf, 0, False
+        self.refill_at = 0
 
     def all_granted(self, batch: int) -> None:
         """Learn that the head has no more members."""
@@ -243,11 +244,11 @@ class Gatherer:
         self._ready.append(member)
         if not self._gathering:
             self._gathering = True
-            self.world.at(self.world.now + self._gather, self._send, self.world.batch)
+            self.world.at(self.world.now + self.pace.gather, self._send, self.world.batch)
 
     def clear(self) -> None:
         """Forget the last batch."""
-        self._ready, self._gathering = [], False
+        self._ready, self._gathering, self._sent = [], False, self.world.now
 
     def _send(self, batch: int) -> None:
         world = self.world
@@ -255,20 +256,16 @@ class Gatherer:
             return
         since, usual = world.now - self._sent, world.case.seconds
         if self._told == batch:
-            waits = may_wait(self.held, usual, since)
+            waits = waits_for(self.held, self.workers, usual, since)
         else:
-            waits = may_gather(self.waiting, self.workers, usual, since, self._gather)
+            waits = gathers_for(self.waiting, self.refill_at, self.workers, usual, since)
         if waits and self.present:
-            world.at(world.now + self._gather, self._send, batch)
+            world.at(world.now + max(waits, self.pace.gather), self._send, batch)
             return
         self._gathering = False
         if self.present:
             world.deliver(self.above.take, self.number, batch, np.array(sorted(self._ready)))
         self._ready, self._sent = [], world.now
-
-    @property
-    def _gather(self) -> float:
-        return gather_seconds(self.pace.gather, self.world.case.seconds)
 
     @property
     def waiting(self) -> int:
@@ -464,7 +461,7 @@ def costs() -> None:
             head.receive(data)
 
         def grant(members: Members = members, head: HeadSide = head) -> None:
-            head.send(wire.Grant(3, wire.ranges_of(members)))
+            head.send(wire.Grant(3, wire.ranges_of(members), 1, 0.005))
 
         read, granted = (timeit.timeit(each, timer=time.process_time, number=500) / 500 for each in (receive, grant))
         figures = [1e6 * each for each in (read, booked(count), granted)]

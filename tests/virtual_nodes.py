@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.remote.pace import Pace, gather_seconds, least_gather, may_gather, may_wait
+from pyes.remote.pace import Pace, gathers_for, waits_for
 from pyes.remote.scheduler import Scheduler
 
 TICK_SECONDS = 0.05  # the head looks after its nodes, with results or without
@@ -35,9 +35,11 @@ class VirtualNode:
     busy: int = 0
     queue: deque[tuple[int, int]] = field(default_factory=deque)  # (batch, member)
     ready: list[tuple[int, int]] = field(default_factory=list)
+    refill_at: int = 0  # length of the queue with which it gets more
+    gather: float = 0.0  # seconds for which it gathers results at least
     evaluated: int = 0
     seconds: float = 0.0  # of its workers, on these
-    sent: float = -math.inf  # when it last sent results
+    sent: float = -math.inf  # when it last sent results, or the batch was opened
     all_granted: int = 0  # the batch of which it knows that no member is left to grant
 
     def __post_init__(self) -> None:
@@ -49,19 +51,12 @@ class VirtualNode:
         """Usual seconds of a member."""
         return self.seconds / max(1, self.evaluated)
 
-    @property
-    def gather(self) -> float:
-        """Seconds for which it gathers results."""
-        return gather_seconds(self.pace.gather, self.usual)
-
 
 class VirtualCluster:
     """A head with its nodes; `evaluate` runs one batch after the other."""
 
     def __init__(self, nodes: Iterable[VirtualNode]) -> None:
         self.nodes = list(nodes)
-        for node in self.nodes:
-            node.pace.gather = least_gather(len(self.nodes))
         self.now = 0.0
         self.batch = 0
         self.calls: list[tuple[str, Any]] = []  # of the scheduler in the last batch, for `replay`
@@ -81,6 +76,7 @@ class VirtualCluster:
         self.scheduler = Scheduler(len(durations))
         self.calls = []
         for name, node in enumerate(self.nodes):
+            node.sent = self.now
             if node.joins <= self.now:
                 self._join(self.batch, name)
             else:
@@ -105,7 +101,8 @@ class VirtualCluster:
         for name, members in self.scheduler.grants(self.now):
             self.messages += 1
             self.ranges += 1 + int(np.count_nonzero(np.diff(members) != 1))
-            self._at(self.now + self.nodes[name].round_trip / 2, "grant", (self.batch, name, members))
+            terms = self.scheduler.terms(name)
+            self._at(self.now + self.nodes[name].round_trip / 2, "grant", (self.batch, name, members, terms))
         for name, members in self.scheduler.withdrawn(self.now):
             self._at(self.now + self.nodes[name].round_trip / 2, "drop", (self.batch, name, set(members.tolist())))
         if self.scheduler.all_granted and self._told_granted < self.batch:
@@ -132,7 +129,8 @@ class VirtualCluster:
 
     # --- the nodes
 
-    def _grant(self, batch: int, name: int, members: NDArray[np.int64]) -> None:
+    def _grant(self, batch: int, name: int, members: NDArray[np.int64], terms: tuple[int, float]) -> None:
+        self.nodes[name].refill_at, self.nodes[name].gather = terms
         if batch == self.batch and self.now < self.nodes[name].stops:
             self.nodes[name].queue.extend((batch, member) for member in members.tolist())
             self._work(name)
@@ -165,11 +163,11 @@ class VirtualCluster:
             return
         since = self.now - node.sent
         if node.all_granted == self.batch:
-            waits = may_wait(len(node.queue) + node.busy, node.usual, since)
+            waits = waits_for(len(node.queue) + node.busy, node.workers, node.usual, since)
         else:
-            waits = may_gather(len(node.queue), node.workers, node.usual, since, node.gather)
+            waits = gathers_for(len(node.queue), node.refill_at, node.workers, node.usual, since)
         if waits:
-            self._at(self.now + node.gather, "send", (name,))
+            self._at(self.now + max(waits, node.gather), "send", (name,))
             return
         self.answers += 1
         self._at(self.now + node.round_trip / 2, "results", (name, node.ready))

@@ -10,7 +10,6 @@ from pyes.remote import wire
 
 WHOLE = st.one_of(st.sampled_from([0, 1, 2**32 - 1]), st.integers(0, 2**32 - 1))
 BIG = st.one_of(WHOLE, st.integers(0, 2**63 - 1))
-GATHERED = st.floats(0.0, 1.0)
 NAMES = st.one_of(st.just("0123456789abcdef"), st.text(max_size=30).filter(str.isprintable))
 TEXTS = st.text(max_size=60)
 PROSE = st.text(st.characters().filter(str.isprintable), max_size=60)
@@ -95,7 +94,6 @@ def vectors(draw):
         statistics_stride=draw(WHOLE),
         evaluation=draw(st.booleans()),
         reward_min=draw(st.floats(allow_nan=False)),
-        gather=draw(GATHERED),
     )
 
 
@@ -114,10 +112,10 @@ BY_KIND = {
     wire.Job: st.builds(wire.Job, NAMES, st.dictionaries(TEXTS, JSON, max_size=5), NAMES),
     wire.Learn: learn(),
     wire.Snapshot: st.builds(wire.Snapshot, WHOLE, WHOLE, DIGESTS, st.binary(max_size=50)),
-    wire.Open: st.builds(wire.Open, BIG, WHOLE, WHOLE, DIGESTS, GATHERED),
+    wire.Open: st.builds(wire.Open, BIG, WHOLE, WHOLE, DIGESTS),
     wire.Vectors: vectors(),
     wire.Bases: bases(),
-    wire.Grant: st.builds(wire.Grant, BIG, RANGES),
+    wire.Grant: st.builds(wire.Grant, BIG, RANGES, WHOLE, st.floats(0.0, 1.0)),
     wire.Granted: st.builds(wire.Granted, BIG),
     wire.Withdraw: st.builds(wire.Withdraw, BIG, RANGES),
     wire.Close: st.builds(wire.Close, BIG),

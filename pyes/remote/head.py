@@ -24,7 +24,6 @@ from pyes.remote import wire
 from pyes.remote.door import Door
 from pyes.remote.job import OpenJob
 from pyes.remote.open_batch import OpenBatch
-from pyes.remote.pace import least_gather
 from pyes.remote.peer import Peer, lesson
 from pyes.remote.session import BEAT_SECONDS, SILENT_SECONDS
 from pyes.remote.standing import Heard
@@ -302,7 +301,6 @@ class Head:
         """Let all nodes evaluate a batch, including those that become ready meanwhile."""
         assert self._job is not None, "a job comes before its batches"
         self._open = batch
-        batch.gather = least_gather(sum(peer.available for peer in self._peers.values()))
         if self._failure is not None:
             batch.future.set_exception(self._failure)
             return
@@ -339,7 +337,6 @@ class Head:
             message = batch.opening() if job.learns else batch.vectors()
             batch.opened = message, wire.encode(message)
         peer.send(*batch.opened)
-        peer.pace.gather = batch.gather
         batch.scheduler.join(peer.number, peer.pace)
 
     def _bring_into_step(self, peer: Peer, job: OpenJob) -> bool:
@@ -392,7 +389,7 @@ class Head:
             peer = self._peers[number]
             if not job.learns and batch.apart:
                 peer.send(wire.Bases(batch.number, ranges, population.bases[members]))
-            peer.send(wire.Grant(batch.number, ranges))
+            peer.send(wire.Grant(batch.number, ranges, *batch.scheduler.terms(number)))
         for number, members in batch.scheduler.withdrawn(now):
             self._peers[number].send(wire.Withdraw(batch.number, wire.ranges_of(members)))
         if batch.scheduler.all_granted and not batch.scheduler.more and not batch.told_granted:

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from pyes.episodes.batch import Batch, Plan, Results, Status
 from pyes.remote import wire
-from pyes.remote.pace import least_gather
 from pyes.remote.scheduler import Scheduler
 
 _NO_MEMBERS = np.empty(0, np.int64)
@@ -33,8 +32,6 @@ class OpenBatch:
     ----------
     apart : bool
         Whether each member has its own base, which is sent with its grant.
-    gather : float
-        Seconds for which nodes gather results at least, set before it is opened on them.
     """
 
     def __init__(self, number: int, batch: Batch, theta_hash: str, plan: Plan, *, offered: bool = True) -> None:
@@ -43,7 +40,6 @@ class OpenBatch:
         rows = batch.population.rows
         self.apart = len(batch.population.bases) == count > 1 and bool((rows == np.arange(count)).all())
         self.scheduler = Scheduler(count, offered=offered)
-        self.gather = least_gather(0)
         self.future: Future[Results] = Future()
         self.opened: tuple[wire.Message, bytes] | None = None  # what opens it on a node, and that encoded
         self.told_granted = False  # whether nodes know that all members are granted
@@ -65,7 +61,7 @@ class OpenBatch:
         """Return the message that opens the batch on a node that draws the members itself."""
         members = self.batch
         episodes = len(members.population) if members.evaluation else 0
-        return wire.Open(self.number, members.generation, episodes, self.theta_hash, self.gather)
+        return wire.Open(self.number, members.generation, episodes, self.theta_hash)
 
     def vectors(self) -> wire.Vectors:
         """Return the message that opens the batch on a node that is sent the members; grants bring bases if `apart`."""
@@ -86,7 +82,6 @@ class OpenBatch:
             statistics_stride=members.statistics_stride,
             evaluation=members.evaluation,
             reward_min=members.reward_min,
-            gather=self.gather,
         )
 
     def take(self, node: int, done: wire.Done, now: float) -> NDArray[np.int64]:

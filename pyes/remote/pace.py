@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 # Seconds for which each of a few nodes gathers results, and each of many; between, these for each node.
 _FEW_GATHER, _MANY_GATHER, _GATHER_A_NODE = 0.005, 0.04, 0.04 / 64.0
-_DELAY_SHARE = 0.04  # of a member's time: a result that is later by that delays nothing much
-# While its queue lasts, a node gathers for a member's time or for a share of the queue's, but not for longer than this.
-_QUEUE_SHARE, _MOST_GATHER = 0.5, 1.0
-_LASTING = 3.75  # a queue lasts if that takes so many times as long as a node gathers
+_DELAY_SHARE = 0.04  # of a member's time, ...
+_LINK_SHARE = 0.25  # ... and of a round trip: a result that is later by that delays nothing much
+_MOST_GATHER = 1.0  # seconds for which a node gathers while its queue is long enough
 _WAIT_SHARE = 0.25  # of a member's time, at the end of a batch
 _HANDLING = 0.01  # seconds from a message with results to the head's answer, without the round trip
 #: Additional work in a refill, so that there are few messages: a share of a member's time, in seconds from .. to.
@@ -42,49 +41,38 @@ def least_gather(nodes: int) -> float:
     return min(max(_FEW_GATHER, _GATHER_A_NODE * nodes), _MANY_GATHER)
 
 
-def gather_seconds(least: float, seconds: float) -> float:
-    """Return the seconds for which a node gathers results: the least ones, or more if a member takes long.
-
-    Parameters
-    ----------
-    least : float
-        As the head wants it; see `least_gather`.
-    seconds : float
-        Usual time of a member; 0 if it is unknown.
-    """
-    return max(least, min(_DELAY_SHARE * seconds, _MANY_GATHER))
-
-
-def may_gather(waiting: int, workers: int, seconds: float, since: float, gather: float) -> bool:
-    """Return whether a node may gather results for longer than `gather_seconds`: nobody waits for them.
+def gathers_for(waiting: int, refill_at: int, workers: int, seconds: float, since: float) -> float:
+    """Return for how long a node may still gather results, since nobody waits for them; 0: send them.
 
     Parameters
     ----------
     waiting : int
         Members in its queue.
+    refill_at : int
+        The length of the queue with which it gets more.
     workers : int
     seconds : float
         Usual time of a member; 0 if it is unknown.
     since : float
-        Seconds since it has sent results.
-    gather : float
-        Its `gather_seconds`.
+        Seconds since it has sent results, or the batch was opened.
     """
-    lasts = waiting * seconds / workers
-    return lasts > _LASTING * gather and since < min(max(seconds, _QUEUE_SHARE * lasts), _MOST_GATHER)
+    return max(0.0, min((waiting - refill_at) * seconds / workers, _MOST_GATHER - since))
 
 
-def may_wait(left: int, seconds: float, since: float) -> bool:
-    """Return whether a node may gather results at the end of a batch, when all members have been granted.
+def waits_for(left: int, workers: int, seconds: float, since: float) -> float:
+    """Return for how long a node may still gather results when all members have been granted.
 
     Parameters
     ----------
     left : int
         Members that it holds; with the last one it sends at once, for the batch may wait for it.
+    workers : int
     seconds, since : float
-        As for `may_gather`.
+        As for `gathers_for`.
     """
-    return left > 0 and since < min(_WAIT_SHARE * seconds, _MOST_GATHER)
+    if not left:
+        return 0.0
+    return max(0.0, min(_WAIT_SHARE * seconds * max(1.0, left / workers), _MOST_GATHER) - since)
 
 
 class Pace:
@@ -101,8 +89,8 @@ class Pace:
     ----------
     round_trip : float
         Seconds for a message to the node and its answer.
-    gather : float
-        Seconds for which it gathers results at least.
+    least_gather : float
+        Seconds for which nodes gather results at least.
     seconds_per_member : float or None
         Smoothed seconds of one worker for a member; None before the first result.
     passed_over : bool
@@ -115,7 +103,7 @@ class Pace:
         self.resize(workers)
         self.relay = relay
         self.round_trip = 0.0
-        self.gather = _MANY_GATHER
+        self.least_gather = _MANY_GATHER
         self.seconds_per_member: float | None = None
         self.passed_over = False
         self.on_trial = False
@@ -130,9 +118,15 @@ class Pace:
         self._memory = 4.0 * workers + 16.0  # members
 
     @property
+    def gather(self) -> float:
+        """Seconds for which the node gathers results at least."""
+        delay = max(_DELAY_SHARE * (self.seconds_per_member or 0.0), _LINK_SHARE * self.round_trip)
+        return max(self.least_gather, min(delay, _MANY_GATHER))
+
+    @property
     def bridge(self) -> float:
         """Seconds from a member's end until the head's answer has arrived."""
-        return self.round_trip + gather_seconds(self.gather, self.seconds_per_member or 0.0) + _HANDLING
+        return self.round_trip + self.gather + _HANDLING
 
     def record(self, worker_seconds: float, members: int, drained: bool = False) -> None:
         """Add the time that a node's workers have spent and the members that they have returned.
@@ -187,6 +181,8 @@ class Load:
         Members granted and not returned, including those that other nodes have returned.
     grants : list of int64 (n,)
         Members granted, among them all that it holds.
+    refill_at : int
+        Members in its queue with which it gets more.
     retired : bool
         The node is about to leave, and gets no more members.
     """
@@ -195,6 +191,7 @@ class Load:
         self.name, self.index, self.pace = name, index, pace
         self.held = 0
         self.grants: list[NDArray[np.int64]] = []
+        self.refill_at = 0
         self.retired = False
         self._heard = 0.0  # when it last returned a result, or could have begun to
         self._counted = 0.0  # time up to which its workers' time is in `_unrecorded`
@@ -221,4 +218,7 @@ class Load:
     def seconds_per_member(self, now: float, typical: float) -> float:
         """Return the estimated seconds of a member, at least the time that the node has been silent."""
         seconds = self.pace.estimate(typical)
-        return max(seconds, now - self._heard - self.pace.bridge) if self.held else seconds
+        if not self.held:
+            return seconds
+        gathers = gathers_for(self.held - self.pace.workers, self.refill_at, self.pace.workers, seconds, 0.0)
+        return max(seconds, now - self._heard - self.pace.bridge - gathers)

@@ -23,7 +23,7 @@ from pyes.errors import JournalError
 from pyes.node.pool import Pool
 from pyes.numerics.noise import NoiseTable
 from pyes.remote import job, wire
-from pyes.remote.pace import gather_seconds, may_gather, may_wait
+from pyes.remote.pace import gathers_for, waits_for
 from pyes.run.journal import Generation
 from pyes.run.logs import Log
 from pyes.run.state import Interface, RunState, Setup
@@ -127,13 +127,14 @@ class Replica(Closing):
         self.job = told.job
         self.config = job.config_of(told.settings, workers)
         self._learns = told.sync == "replay"
+        self.gather = 0.0  # seconds for which results are gathered at least
         self._batch = -1  # number of the open batch
         self._closed = 0.0  # monotonic time at which the last batch was closed
         self._snapshot = 0  # number of the last snapshot
         self._busy = 0.0  # worker-seconds of the open batch that have been reported to the head
         self._members, self._seconds = 0, 0.0  # totals of all batches, for the usual time of a member
-        self._collected = 0.0  # monotonic time of the last results
-        self._least_gather = 0.0  # seconds, in the open batch
+        self._collected = 0.0  # monotonic time of the last results, or of the opening of the batch
+        self._refill_at = 0  # members that no worker has begun, with which the head grants more
         self._all_granted = False  # in the open batch
         self._told_errors: list[str] = []
         self._interface = Interface.of(self.config.task)
@@ -205,20 +206,15 @@ class Replica(Closing):
         """Whether members are offered or held."""
         return self._crew.remaining() > 0
 
-    def may_gather(self, idle: bool) -> bool:
-        """Return whether results may be kept back; ``idle``: a worker has no more work."""
+    def gathers_for(self, idle: bool) -> float:
+        """Return the seconds for which results may be kept back; ``idle``: a worker has no more work."""
         workers, left = self._crew.workers, self._crew.remaining()
         if not workers:
-            return False
+            return 0.0
         usual, since = self._usual, time.monotonic() - self._collected
         if self._all_granted:
-            return may_wait(left, usual, since)
-        return not idle and may_gather(self._waiting(), workers, usual, since, self.gather_seconds)
-
-    @property
-    def gather_seconds(self) -> float:
-        """Seconds for which results are gathered at least."""
-        return gather_seconds(self._least_gather, self._usual)
+            return waits_for(left, workers, usual, since)
+        return 0.0 if idle else gathers_for(self._waiting(), self._refill_at, workers, usual, since)
 
     @property
     def _usual(self) -> float:
@@ -366,7 +362,7 @@ class Replica(Closing):
     def _open(self, message: wire.Open | wire.Vectors, batch: Batch, generation: int | None) -> None:
         self._begin(message, batch)
         self._batch, self._theta_hash = message.batch, message.theta_hash
-        self._least_gather = message.gather
+        self._collected = time.monotonic()
         self._busy, self._told_errors, self._all_granted = 0.0, [], False
         self._reported = _Reported.nothing(generation, len(batch.population), self._setup.interface.behaviour_size)
 
@@ -383,6 +379,7 @@ class Replica(Closing):
     def grant(self, message: wire.Grant) -> None:
         """Let the workers evaluate members."""
         if message.batch == self._batch:
+            self._refill_at, self.gather = message.refill_at, message.gather
             for begin, end in message.ranges.tolist():
                 self._crew.offer(begin, end)
 

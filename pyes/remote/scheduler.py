@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.remote.pace import Load, Pace
+from pyes.remote.pace import Load, Pace, least_gather
 
 Members = NDArray[np.int64]
 
@@ -188,6 +188,11 @@ class Scheduler:
             return self._run_again(now)
         return []
 
+    def terms(self, node: int) -> tuple[int, float]:
+        """Return the length of its queue with which a node gets more members, and for how long it gathers results."""
+        load = self._nodes[node]
+        return load.refill_at, load.pace.gather
+
     def done(self, node: int, members: Members, now: float) -> NDArray[np.bool_]:
         """Record a node's results; return which of them are new.
 
@@ -291,7 +296,8 @@ class Scheduler:
         queue = pace.queue(seconds)
         waiting = max(0, self.remaining - self._workers)  # members beyond those that all workers together run
         most = min(max(queue.bridge, int(waiting * by_speed / 2.0)), math.ceil(waiting * by_speed))
-        if node.held >= running + min(queue.needed, most):
+        node.refill_at = min(queue.needed, most)
+        if node.held > running + node.refill_at:
             return 0
         return running + min(queue.needed + queue.refill, most) - node.held
 
@@ -314,10 +320,12 @@ class Scheduler:
         if now < self._survey_at:
             return
         self._typical = _mean_seconds(node.pace for node in self._nodes.values())
+        least = least_gather(len(self._nodes))
         self._seconds, self._bridges = np.zeros(self._joined + 1), np.zeros(self._joined + 1)
         self._workers, self._speed, self._fastest = 0, 0.0, math.inf
         for node in self._nodes.values():
             pace, seconds = node.pace, node.seconds_per_member(now, self._typical)
+            pace.least_gather = least
             self._seconds[node.index], self._bridges[node.index] = pace.estimate(self._typical), pace.bridge
             if not node.retired:
                 self._workers += pace.workers

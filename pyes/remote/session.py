@@ -391,14 +391,18 @@ class Session:
 
     async def _collect(self, send: Wire) -> None:
         """Send results: gathered while nobody needs them, else at once, as when a worker has run out of members."""
+        longer = 0.0  # seconds beyond the usual ones for which results may be gathered
         while True:
             replica = self._replica
-            pause = _LOOK_SECONDS if replica is None or not replica.busy else replica.gather_seconds
+            pause = _LOOK_SECONDS
+            if replica is not None and replica.busy:
+                pause = min(pause, max(longer, replica.gather))
             idle = await self._stirred(pause)
             if replica is None or self._turn.locked():
                 continue
             self._look_after(replica, send)
-            if replica.may_gather(idle):
+            longer = replica.gathers_for(idle)
+            if longer:
                 continue
             done = replica.collect()
             if done is not None:

@@ -451,7 +451,7 @@ def test_a_node_that_was_left_out_of_batches_learns_what_they_came_to(reference)
 
 async def _learn(told, records, theta_hash):
     with await Replica.make(told, 1) as node:
-        assert await node.open(wire.Open(1, 0, 4, node.ready().theta_hash, 0.005)) is None
+        assert await node.open(wire.Open(1, 0, 4, node.ready().theta_hash)) is None
         node.close_batch()
         for record in records:
             assert await node.learn(peer_module.lesson(record, np.arange(len(record.returns)))) is None

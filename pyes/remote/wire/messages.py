@@ -303,18 +303,12 @@ class Open(Message):
     """Opens a batch whose members every node can draw itself.
 
     ``episodes`` is 0 for the generation's population, otherwise the number of episodes of an evaluation of its center.
-    ``gather`` are the seconds for which a node gathers results at least.
     """
 
     batch: UInt63
     generation: UInt32
     episodes: UInt32
     theta_hash: ThetaHash
-    gather: Real
-
-    def check(self) -> None:
-        """Reject a time in which a node would send nothing."""
-        _check_gather(self.gather)
 
 
 @dataclass(frozen=True)
@@ -331,8 +325,6 @@ class Vectors(Message):
     seeds : int64 (n, episodes)
     mean, inverse_std : float32 (observation_size,) or None
         Both or none.
-    gather : float
-        Seconds for which a node gathers results at least.
     """
 
     batch: UInt63
@@ -350,7 +342,6 @@ class Vectors(Message):
     statistics_stride: UInt32
     evaluation: Flag
     reward_min: Real
-    gather: Real
 
     def check(self) -> None:
         """Reject arrays that do not describe a population."""
@@ -365,7 +356,6 @@ class Vectors(Message):
             raise ValueError(f"deviation: got {len(self.deviation)} numbers, expected {self.bases.shape[1]}")
         if _size(self.mean) != _size(self.inverse_std):
             raise ValueError("mean, inverse_std: got two lengths, expected both or none, of equal length")
-        _check_gather(self.gather)
 
 
 @dataclass(frozen=True)
@@ -383,10 +373,25 @@ class Bases(Message):
 
 @dataclass(frozen=True)
 class Grant(Message):
-    """Tells the node to evaluate these members of the batch."""
+    """Tells the node to evaluate these members of the batch.
+
+    Attributes
+    ----------
+    refill_at : int
+        Length of the node's queue with which it gets more, once it has sent its results.
+    gather : float
+        Seconds for which it gathers results at least.
+    """
 
     batch: UInt63
     ranges: Ranges
+    refill_at: UInt32
+    gather: Real
+
+    def check(self) -> None:
+        """Reject a time in which a node would send nothing."""
+        if not 0.0 <= self.gather <= _MOST_GATHER:
+            raise ValueError(f"gather: got {self.gather:g} seconds, expected 0 to {_MOST_GATHER:g}")
 
 
 @dataclass(frozen=True)
@@ -483,11 +488,6 @@ def _check_members(message: Done | Learn) -> None:
 def _check_rows(name: str, array: NDArray[Any] | None, n: int) -> None:
     if array is not None and len(array) != n:
         raise ValueError(f"{name}: got {len(array)} rows for the {n} members of its ranges")
-
-
-def _check_gather(seconds: float) -> None:
-    if not 0.0 <= seconds <= _MOST_GATHER:
-        raise ValueError(f"gather: got {seconds:g} seconds, expected 0 to {_MOST_GATHER:g}")
 
 
 def _size(array: NDArray[Any] | None) -> int | None:

@@ -29,8 +29,8 @@ def frame(*values, **options):
     return struct.pack("<I", len(payload)) + payload
 
 
-def grant(ranges):
-    return wire.Grant(3, np.array(ranges, np.int64).reshape(-1, 2))
+def grant(ranges, gather=0.005):
+    return wire.Grant(3, np.array(ranges, np.int64).reshape(-1, 2), 5, gather)
 
 
 def done(**changes):
@@ -218,8 +218,8 @@ def test_frame_made_by_hand_is_the_message():
         (frame(6, 5000, "text"), "Log.level: got 5000"),
         (frame(1, 2, "0.2.0", "something new"), "Hello: got protocol 2, expected 1; install the same version"),
         (frame(1, 1, "0.2.0"), "Hello: got 2 fields, expected 10"),
-        (frame(38, 1, 2, 0, "ab12", 0.005), "Open.theta_hash: got str, expected bytes"),
-        (frame(38, 1, 2, 0, bytes(9), 0.005), "Open.theta_hash: got a digest of 9 bytes, expected at most 8"),
+        (frame(38, 1, 2, 0, "ab12"), "Open.theta_hash: got str, expected bytes"),
+        (frame(38, 1, 2, 0, bytes(9)), "Open.theta_hash: got a digest of 9 bytes, expected at most 8"),
         (done_frame(ranges=[[0, 2]]), "Done.ranges: got list, expected an array"),
         (done_frame(ranges=RETURNS), "got float64 of 1 dimensions, expected <u2 or <u4 of 1"),
         (
@@ -291,7 +291,6 @@ def vectors(**changes):
         "statistics_stride": 0,
         "evaluation": False,
         "reward_min": -1.5,
-        "gather": 0.005,
     }
     return wire.Vectors(**values | changes)
 
@@ -312,13 +311,13 @@ def vectors(**changes):
         (done(returns=np.zeros(2)), "Done.returns: got 2 rows for the 3 members"),
         (done(returns=[1.0, 2.0, 3.0]), "got list, expected an array"),
         (done(returns=np.zeros(3, ">f8")), "Done.returns: got >f8"),
-        (wire.Open(1, 2, 0, "xyz", 0.005), "Open.theta_hash: got 'xyz', expected at most 16 hexadecimal digits"),
-        (wire.Open(1, 2, 0, "AB12", 0.005), "got 'AB12'"),
-        (wire.Open(1, 2, 0, "ab1", 0.005), "got 'ab1'"),
-        (wire.Open(1, 2, 0, "ab12\n", 0.005), "got 'ab12"),
-        (wire.Open(1, 2, 0, "00" * 9, 0.005), "expected at most 16"),
-        (wire.Open(1, 2, 0, "ab12", math.nan), "gather: got nan seconds, expected 0 to 1"),
-        (vectors(gather=-0.1), "gather: got -0.1 seconds"),
+        (wire.Open(1, 2, 0, "xyz"), "Open.theta_hash: got 'xyz', expected at most 16 hexadecimal digits"),
+        (wire.Open(1, 2, 0, "AB12"), "got 'AB12'"),
+        (wire.Open(1, 2, 0, "ab1"), "got 'ab1'"),
+        (wire.Open(1, 2, 0, "ab12\n"), "got 'ab12"),
+        (wire.Open(1, 2, 0, "00" * 9), "expected at most 16"),
+        (grant([[0, 2]], math.nan), "gather: got nan seconds, expected 0 to 1"),
+        (grant([[0, 2]], -0.1), "gather: got -0.1 seconds"),
         (wire.Close(np.int64(3)), "got int64, expected int"),
         (wire.End("\ud800"), "utf-8"),
         (wire.Job("job", {"a": 2**70}, "replay"), "Job.settings: got an integer"),
