@@ -38,7 +38,7 @@ from pyes.cluster.socket import SocketCluster
 from pyes.config import from_mapping
 from pyes.node.selftest import digest
 from pyes.remote import job, wire
-from pyes.remote.pace import gathers_for, waits_for
+from pyes.remote.pace import gathers_at_end, gathers_for
 from pyes.remote.wire.protocol import NodeSide
 from pyes.run.state import RunState, Setup
 from pyes.system.addresses import Address
@@ -276,7 +276,7 @@ class SimulatedNode:
 
     def _gathers_for(self, since: float) -> float:
         if self._all_granted:
-            return waits_for(len(self._waiting) + self._running, WORKERS_OF_A_NODE, 1.0, since)
+            return gathers_at_end(len(self._waiting) + self._running, WORKERS_OF_A_NODE, 1.0, since)
         return gathers_for(len(self._waiting), self._refill_at, WORKERS_OF_A_NODE, 1.0, since)
 
     def _flush(self, batch: int) -> None:

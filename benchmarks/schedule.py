@@ -4,7 +4,7 @@
 
 Real: `pyes.remote.scheduler`, and the CPU seconds of all its calls of a batch, made again with nothing in between.
 Simulated, in virtual time: nodes of 18 workers, their queues and their links; members that take a drawn time
-(log-normal, mean 1 s, standard deviation 0.3 s); results gathered for 40 ms. Nothing goes over a wire: what encoding,
+(log-normal, mean 1 s, standard deviation 0.3 s); results gathered as nodes do. Nothing goes over a wire: what encoding,
 decoding and sockets cost the head is not in here.
 
 Efficiency is what one machine with all these workers would take, as a share of what the batch took: there, a worker

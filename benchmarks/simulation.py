@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.remote import wire
-from pyes.remote.pace import Pace, gathers_for, waits_for
+from pyes.remote.pace import Pace, gathers_at_end, gathers_for
 from pyes.remote.scheduler import Scheduler
 from pyes.remote.wire.protocol import HeadSide, NodeSide, State
 
@@ -244,7 +244,7 @@ class Gatherer:
         self._ready.append(member)
         if not self._gathering:
             self._gathering = True
-            self.world.at(self.world.now + self.pace.gather, self._send, self.world.batch)
+            self.world.at(self.world.now + self.pace.gather_seconds, self._send, self.world.batch)
 
     def clear(self) -> None:
         """Forget the last batch."""
@@ -256,11 +256,11 @@ class Gatherer:
             return
         since, usual = world.now - self._sent, world.case.seconds
         if self._told == batch:
-            waits = waits_for(self.held, self.workers, usual, since)
+            waits = gathers_at_end(self.held, self.workers, usual, since)
         else:
             waits = gathers_for(self.waiting, self.refill_at, self.workers, usual, since)
         if waits and self.present:
-            world.at(world.now + max(waits, self.pace.gather), self._send, batch)
+            world.at(world.now + max(waits, self.pace.gather_seconds), self._send, batch)
             return
         self._gathering = False
         if self.present:

@@ -2,8 +2,9 @@
 
 A virtual node has workers, a queue, and a link; like a real one it gathers results, for longer while its queue lasts
 or nobody waits for them, drops its queue when a batch is over or when told, and lets no running member go: what its
-workers run at the end of a batch they finish, while the next batch waits. A member takes as long wherever and whenever
-it is run, times the slowness of the node.
+workers run at the end of a batch they finish, while the next batch waits. Unlike a real one, it does not report at once
+that a worker has run out of members. A member takes as long wherever and whenever it is run, times the slowness of the
+node.
 """
 
 import copy
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.remote.pace import Pace, gathers_for, waits_for
+from pyes.remote.pace import Pace, gathers_at_end, gathers_for
 from pyes.remote.scheduler import Scheduler
 
 TICK_SECONDS = 0.05  # the head looks after its nodes, with results or without
@@ -38,18 +39,18 @@ class VirtualNode:
     refill_at: int = 0  # length of the queue with which it gets more
     gather: float = 0.0  # seconds for which it gathers results at least
     evaluated: int = 0
-    seconds: float = 0.0  # of its workers, on these
     sent: float = -math.inf  # when it last sent results, or the batch was opened
     all_granted: int = 0  # the batch of which it knows that no member is left to grant
 
     def __post_init__(self) -> None:
         self.pace = Pace(self.workers)
         self.pace.round_trip = self.round_trip
+        self.own_pace = Pace(self.workers)  # as it sees itself
 
     @property
     def usual(self) -> float:
         """Usual seconds of a member."""
-        return self.seconds / max(1, self.evaluated)
+        return self.own_pace.seconds_per_member or 0.0
 
 
 class VirtualCluster:
@@ -151,7 +152,7 @@ class VirtualCluster:
             return
         node.busy -= 1
         node.evaluated += 1
-        node.seconds += node.slowness * self.durations[member]
+        node.own_pace.record(node.slowness * self.durations[member], 1)
         if not node.ready:
             self._at(self.now + node.gather, "send", (name,))
         node.ready.append((batch, member))
@@ -163,7 +164,7 @@ class VirtualCluster:
             return
         since = self.now - node.sent
         if node.all_granted == self.batch:
-            waits = waits_for(len(node.queue) + node.busy, node.workers, node.usual, since)
+            waits = gathers_at_end(len(node.queue) + node.busy, node.workers, node.usual, since)
         else:
             waits = gathers_for(len(node.queue), node.refill_at, node.workers, node.usual, since)
         if waits:

@@ -115,7 +115,7 @@ BY_KIND = {
     wire.Open: st.builds(wire.Open, BIG, WHOLE, WHOLE, DIGESTS),
     wire.Vectors: vectors(),
     wire.Bases: bases(),
-    wire.Grant: st.builds(wire.Grant, BIG, RANGES, WHOLE, st.floats(0.0, 1.0)),
+    wire.Grant: st.builds(wire.Grant, BIG, RANGES, WHOLE, st.floats(0.001, 1.0)),
     wire.Granted: st.builds(wire.Granted, BIG),
     wire.Withdraw: st.builds(wire.Withdraw, BIG, RANGES),
     wire.Close: st.builds(wire.Close, BIG),

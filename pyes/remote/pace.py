@@ -27,7 +27,7 @@ _TRUSTED = 4  # results after which only a node's own speed counts
 class Queue(NamedTuple):
     """Members that a node should hold in addition to those that its workers run."""
 
-    needed: int  # with fewer, the node is refilled
+    needed: int  # with no more, the node is refilled
     refill: int  # additional members of a refill
     bridge: int  # members that its workers finish until the head has answered; kept even at the end of a batch
 
@@ -59,7 +59,7 @@ def gathers_for(waiting: int, refill_at: int, workers: int, seconds: float, sinc
     return max(0.0, min((waiting - refill_at) * seconds / workers, _MOST_GATHER - since))
 
 
-def waits_for(left: int, workers: int, seconds: float, since: float) -> float:
+def gathers_at_end(left: int, workers: int, seconds: float, since: float) -> float:
     """Return for how long a node may still gather results when all members have been granted.
 
     Parameters
@@ -118,7 +118,7 @@ class Pace:
         self._memory = 4.0 * workers + 16.0  # members
 
     @property
-    def gather(self) -> float:
+    def gather_seconds(self) -> float:
         """Seconds for which the node gathers results at least."""
         delay = max(_DELAY_SHARE * (self.seconds_per_member or 0.0), _LINK_SHARE * self.round_trip)
         return max(self.least_gather, min(delay, _MANY_GATHER))
@@ -126,7 +126,7 @@ class Pace:
     @property
     def bridge(self) -> float:
         """Seconds from a member's end until the head's answer has arrived."""
-        return self.round_trip + self.gather + _HANDLING
+        return self.round_trip + self.gather_seconds + _HANDLING
 
     def record(self, worker_seconds: float, members: int, drained: bool = False) -> None:
         """Add the time that a node's workers have spent and the members that they have returned.

@@ -82,7 +82,7 @@ class _Nodes:
         """Do nothing: nodes start by themselves."""
 
     def watch(self, stir: Callable[[], None]) -> None:
-        """Call ``stir`` when members are offered, and when all have been returned."""
+        """Call ``stir`` when all members have been returned."""
         self._stir = stir
 
     def open(self, batch: Batch, theta_hash: str, plan: Plan) -> None:
@@ -107,7 +107,6 @@ class _Nodes:
         if self._share is not None:
             self._share.scheduler.offer(np.arange(begin, end))
             self._head.hand_out_soon()
-            self._stir()
 
     def withdraw(self, begin: int, end: int) -> int:
         """Do without members begin .. end-1; return the number of those that had no result."""
@@ -183,15 +182,12 @@ class Relay(Replica):
         return self._nodes
 
     def watch(self, stir: Callable[[], None]) -> None:
-        """Call ``stir`` when the nodes are given work, and when they have none."""
+        """Call ``stir`` when the nodes have no more work."""
         self._nodes.watch(stir)
 
     def unwatch(self) -> None:
         """End `watch`."""
         self._nodes.watch(lambda: None)
-
-    def _waiting(self) -> int:
-        return max(0, self._nodes.remaining() - self._nodes.workers)
 
     async def load(self, message: wire.Snapshot) -> wire.Ready:
         """Load a state sent by the head, and send it to the nodes with the next batch."""

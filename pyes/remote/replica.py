@@ -23,7 +23,7 @@ from pyes.errors import JournalError
 from pyes.node.pool import Pool
 from pyes.numerics.noise import NoiseTable
 from pyes.remote import job, wire
-from pyes.remote.pace import gathers_for, waits_for
+from pyes.remote.pace import Pace, gathers_at_end, gathers_for
 from pyes.run.journal import Generation
 from pyes.run.logs import Log
 from pyes.run.state import Interface, RunState, Setup
@@ -127,14 +127,14 @@ class Replica(Closing):
         self.job = told.job
         self.config = job.config_of(told.settings, workers)
         self._learns = told.sync == "replay"
-        self.gather = 0.0  # seconds for which results are gathered at least
+        self.gather_seconds = 0.0  # seconds for which results are gathered at least
         self._batch = -1  # number of the open batch
         self._closed = 0.0  # monotonic time at which the last batch was closed
         self._snapshot = 0  # number of the last snapshot
         self._busy = 0.0  # worker-seconds of the open batch that have been reported to the head
-        self._members, self._seconds = 0, 0.0  # totals of all batches, for the usual time of a member
+        self._pace = Pace(max(1, workers))  # of this node, as it sees it
         self._collected = 0.0  # monotonic time of the last results, or of the opening of the batch
-        self._refill_at = 0  # members that no worker has begun, with which the head grants more
+        self._refill_at = 0  # members beyond one for each worker, with which the head grants more
         self._all_granted = False  # in the open batch
         self._told_errors: list[str] = []
         self._interface = Interface.of(self.config.task)
@@ -213,17 +213,13 @@ class Replica(Closing):
             return 0.0
         usual, since = self._usual, time.monotonic() - self._collected
         if self._all_granted:
-            return waits_for(left, workers, usual, since)
-        return 0.0 if idle else gathers_for(self._waiting(), self._refill_at, workers, usual, since)
+            return gathers_at_end(left, workers, usual, since)
+        return 0.0 if idle else gathers_for(left - workers, self._refill_at, workers, usual, since)
 
     @property
     def _usual(self) -> float:
         """Usual seconds of a member; 0 before the first result."""
-        return self._seconds / max(1, self._members)
-
-    def _waiting(self) -> int:
-        """Return the number of members that no worker has begun."""
-        return self._crew.remaining() - len(self._crew.running())
+        return self._pace.seconds_per_member or 0.0
 
     def at_rest(self) -> bool:
         """Whether no worker holds a member of a closed batch; ends workers that hold one for too long.
@@ -379,7 +375,7 @@ class Replica(Closing):
     def grant(self, message: wire.Grant) -> None:
         """Let the workers evaluate members."""
         if message.batch == self._batch:
-            self._refill_at, self.gather = message.refill_at, message.gather
+            self._refill_at, self.gather_seconds = message.refill_at, message.gather
             for begin, end in message.ranges.tolist():
                 self._crew.offer(begin, end)
 
@@ -405,7 +401,7 @@ class Replica(Closing):
         errors = [each for each in results.errors if each not in self._told_errors]
         self._told_errors += errors
         busy, self._busy = results.busy_seconds - self._busy, results.busy_seconds
-        self._members, self._seconds = self._members + len(results.members), self._seconds + busy
+        self._pace.record(busy, len(results.members))
         return wire.Done(
             batch=self._batch,
             theta_hash=self._theta_hash,

@@ -191,7 +191,7 @@ class Scheduler:
     def terms(self, node: int) -> tuple[int, float]:
         """Return the length of its queue with which a node gets more members, and for how long it gathers results."""
         load = self._nodes[node]
-        return load.refill_at, load.pace.gather
+        return load.refill_at, load.pace.gather_seconds
 
     def done(self, node: int, members: Members, now: float) -> NDArray[np.bool_]:
         """Record a node's results; return which of them are new.
@@ -290,7 +290,7 @@ class Scheduler:
                 return 0
             if pace.on_trial:
                 return 1 - min(node.held, 1)
-        by_speed = pace.workers / (seconds * self._speed)  # the node's share of the total speed
+        by_speed = min(1.0, pace.workers / (seconds * self._speed))  # the node's share of the total speed
         # In a batch with fewer members than workers, the larger share by workers or by speed, so that none is left.
         running = min(pace.workers, math.ceil(self.remaining * max(by_speed, pace.workers / self._workers)))
         queue = pace.queue(seconds)

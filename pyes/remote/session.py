@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 1.0  # interval of the head's beats
 SILENT_SECONDS = 10.0  # of silence after which the other end counts as lost
-_LOOK_SECONDS = 0.2  # interval of checks for dead workers while they are idle
+_LOOK_SECONDS = 0.2  # longest interval of checks for results and for dead workers
 _RETRY_SECONDS = (0.1, 2.0)  # first and longest pause between attempts to connect
 _MOST_UNANSWERED = 5  # successive connections closed by the head without a message, after which a node gives up
 _FRAME_LIMIT = 2**32 - 1  # bytes; the head is trusted
@@ -391,13 +391,14 @@ class Session:
 
     async def _collect(self, send: Wire) -> None:
         """Send results: gathered while nobody needs them, else at once, as when a worker has run out of members."""
-        longer = 0.0  # seconds beyond the usual ones for which results may be gathered
+        longer = 0.0  # seconds for which results may be gathered, if these are more than the usual ones
         while True:
             replica = self._replica
             pause = _LOOK_SECONDS
             if replica is not None and replica.busy:
-                pause = min(pause, max(longer, replica.gather))
+                pause = min(pause, max(longer, replica.gather_seconds))
             idle = await self._stirred(pause)
+            longer = 0.0
             if replica is None or self._turn.locked():
                 continue
             self._look_after(replica, send)

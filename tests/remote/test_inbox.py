@@ -17,7 +17,7 @@ def learn(generation: int) -> wire.Learn:
 
 
 def batch(number: int) -> list[wire.Message]:
-    return [wire.Open(number, number, 0, "ab12"), wire.Grant(number, RANGES, 0, 0.0), wire.Withdraw(number, RANGES)]
+    return [wire.Open(number, number, 0, "ab12"), wire.Grant(number, RANGES, 0, 0.005), wire.Withdraw(number, RANGES)]
 
 
 def rest(messages: list[wire.Message], *, ended: bool = False) -> list[wire.Message]:
@@ -45,7 +45,7 @@ def test_a_batch_that_was_closed_before_it_was_opened_here_vanishes():
 
 
 def test_the_end_of_a_batch_that_is_open_here_stays():
-    grant, close, following = wire.Grant(1, RANGES, 0, 0.0), wire.Close(1), batch(2)
+    grant, close, following = wire.Grant(1, RANGES, 0, 0.005), wire.Close(1), batch(2)
     assert rest([grant, close, *following]) == [close, *following]
 
 

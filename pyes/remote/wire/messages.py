@@ -37,7 +37,7 @@ PROTOCOL = 1
 
 _NAME_BYTES = 128  # five of them and some numbers fit into the 1 KiB of a handshake
 _BIG = 2**63 - 1
-_MOST_GATHER = 1.0  # seconds
+_GATHER_SECONDS = (0.001, 1.0)  # from .. to
 
 UInt32 = Annotated[int, Whole()]
 UInt63 = Annotated[int, Whole(_BIG)]
@@ -378,7 +378,7 @@ class Grant(Message):
     Attributes
     ----------
     refill_at : int
-        Length of the node's queue with which it gets more, once it has sent its results.
+        Members, beyond one for each of the node's workers, with which it gets more once it has sent its results.
     gather : float
         Seconds for which it gathers results at least.
     """
@@ -389,9 +389,10 @@ class Grant(Message):
     gather: Real
 
     def check(self) -> None:
-        """Reject a time in which a node would send nothing."""
-        if not 0.0 <= self.gather <= _MOST_GATHER:
-            raise ValueError(f"gather: got {self.gather:g} seconds, expected 0 to {_MOST_GATHER:g}")
+        """Reject a time in which a node would do nothing but look for results."""
+        least, most = _GATHER_SECONDS
+        if not least <= self.gather <= most:
+            raise ValueError(f"gather: got {self.gather:g} seconds, expected {least:g} to {most:g}")
 
 
 @dataclass(frozen=True)
