@@ -4,8 +4,8 @@
 
 Real: `pyes.remote.scheduler`, and the CPU seconds of all its calls of a batch, made again with nothing in between.
 Simulated, in virtual time: nodes of 18 workers, their queues and their links; members that take a drawn time
-(log-normal, mean 1 s, standard deviation 0.3 s); results gathered as nodes do. Nothing goes over a wire: what encoding,
-decoding and sockets cost the head is not in here.
+(log-normal, mean 1 s, standard deviation 0.3 s); results gathered by the rules of `pyes.remote.pace`. Nothing goes over
+a wire: what encoding, decoding and sockets cost the head is not in here.
 
 Efficiency is what one machine with all these workers would take, as a share of what the batch took: there, a worker
 takes the next member at once. Work is the share of the workers' time that went into members that counted: it shows

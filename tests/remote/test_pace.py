@@ -33,7 +33,7 @@ def test_node_gathers_longer_where_members_or_messages_take_long(seconds, round_
     assert pace(seconds, round_trip=round_trip).gather_seconds == pytest.approx(gathered)
 
 
-def test_node_of_unknown_speed_gathers_for_the_least_time():
+def test_node_gathers_as_one_of_many_until_nodes_are_counted():
     assert Pace(4).gather_seconds == 0.04
 
 
