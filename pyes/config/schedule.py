@@ -80,8 +80,11 @@ class Schedule:
     def _ramp(cls, match: re.Match[str]) -> Self:
         kind, unit = match[1], match[5]
         start, stop, end = (_finite(match[group]) for group in (2, 3, 4))
-        if kind == "exponential" and (start <= 0 or stop <= 0):
-            raise ScheduleError("an exponential between numbers > 0, as 'exponential 0.3 to 0.05 in 500 generations'")
+        if kind == "exponential" and not (min(start, stop) > 0 or max(start, stop) < 0):
+            raise ScheduleError(
+                "an exponential between numbers that are both > 0 or both < 0,"
+                " as 'exponential 0.3 to 0.05 in 500 generations'"
+            )
         if end <= 0:
             raise ScheduleError(f"more than 0 {unit}, as 'linear 0.3 to 0.05 in 2e6 timesteps'")
         return cls(kind, (start, stop), (end,), unit)  # type: ignore[arg-type]  # the pattern admits no other words
@@ -129,7 +132,7 @@ class Schedule:
     def _between(self, share: float) -> float:
         start, stop = self.values
         if self.kind == "exponential":
-            return power(start, 1.0 - share) * power(stop, share)
+            return math.copysign(power(abs(start), 1.0 - share) * power(abs(stop), share), start)
         if self.kind == "cosine":
             share = (1.0 - cosine(share)) / 2.0
         return start * (1.0 - share) + stop * share
