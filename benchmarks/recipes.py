@@ -3,8 +3,9 @@
     python benchmarks/recipes.py cart_pole pendulum --seeds 10
 
 A recipe is a file of ``conf/experiment``; it ends with its budget of timesteps, so that a seed has the same policy on
-every machine. Seeds begin at 100: settings are chosen on smaller ones. Each center is evaluated in 100 episodes, the
-same for all seeds and used by no run. ``results/RECIPE`` receives
+every machine. Seeds begin at 100: settings are chosen on smaller ones. A recipe that was changed after it had been
+measured is measured on seeds that none of its results had (``--first-seed``). Each center is evaluated in 100 episodes,
+the same for all seeds and used by no run. ``results/RECIPE`` receives
 
 rows.csv       seed, where it ended, what that took, and the hash of theta; a run that failed has no return
 curves.csv     every evaluation of every run
@@ -59,10 +60,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="+", metavar="RECIPE", choices=names())
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="how many")
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED, metavar="SEED")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     options = parser.parse_args()
     for recipe in options.recipes:
-        rows = [measured(recipe, FIRST_SEED + index) for index in range(options.seeds)]
+        rows = [measured(recipe, options.first_seed + index) for index in range(options.seeds)]
         print(f"{recipe}: {summary(rows)}", flush=True)
         write(options.results / recipe, recipe, rows)
         if options.results == RESULTS:
