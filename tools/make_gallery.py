@@ -22,7 +22,7 @@ SHOWN = (
     "slime_volley",
     "hopper_mujoco",
     "cart_pole_swing_up",
-    "acrobot",
+    "walker2d_mujoco",
     "half_cheetah_mujoco",
 )
 COLUMNS = 3  # of the picture of six
