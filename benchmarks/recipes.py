@@ -60,7 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="+", metavar="RECIPE", choices=names())
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="how many")
-    parser.add_argument("--first-seed", type=int, default=FIRST_SEED, metavar="SEED")
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED, metavar="SEED", help="the others follow it")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     options = parser.parse_args()
     for recipe in options.recipes:

@@ -38,7 +38,8 @@ all seeds, and no run has used them. A run that fails counts as the lowest. Time
 machine named [below](#machine), evaluations included.
 
 `pyes evaluate results/RECIPE` plays the policy of the median seed, `pyes video results/RECIPE -o FILE.mp4` films it.
-`python benchmarks/recipes.py RECIPE` redoes a row, `python tools/make_results.py` this page.
+`python benchmarks/recipes.py RECIPE --seeds N --first-seed SEED` redoes a row, with the seeds of its
+`results/RECIPE/rows.csv`; `python tools/make_results.py` redoes this page.
 """
 CAPTION = "Return of the center over million timesteps of training: every seed a line, its 100 final episodes a dot"
 
