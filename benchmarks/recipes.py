@@ -65,6 +65,8 @@ def main() -> None:
     options = parser.parse_args()
     for recipe in options.recipes:
         rows = [measured(recipe, options.first_seed + index) for index in range(options.seeds)]
+        if not any(row.theta_hash for row in rows):
+            parser.exit(1, f"{recipe}: every seed failed, so nothing is written; their messages are above\n")
         print(f"{recipe}: {summary(rows)}", flush=True)
         write(options.results / recipe, recipe, rows)
         if options.results == RESULTS:

@@ -58,7 +58,8 @@ class Advice:
             bonus = round(mean / limit)
             yield (
                 f"the center's return stays near {bonus} a timestep ({rounded(mean)} in {limit:,}): it may only stand "
-                f"still for a bonus of being alive; try task.reward_offset_per_step=-{bonus}"
+                f"still for a bonus of being alive; try task.reward_offset_per_step=-{bonus}, or half of that if "
+                "episodes then end early"
             )
         initial = math.inf if self._initial is None else self._initial
         if len(self._evaluations) == _WITHOUT_GAIN and max(self._evaluations) <= initial < math.inf:
