@@ -147,12 +147,13 @@ class Head:
         else:
             self._fail(str(context.get("message")), error)
 
-    def _fail(self, what: str, error: BaseException | None) -> None:
-        """End the open or the next batch after an unexpected error: the run must not wait forever."""
+    def _fail(self, what: str, error: BaseException | None) -> ClusterError:
+        """End the open or the next batch with an error, which is returned: the run must not wait forever."""
         logger.error("the head failed: %s", what, exc_info=error)
         self._failure = ClusterError(f"the head failed ({error!r}); see train.log, resume the run")
         if self._open is not None and not self._open.future.done():
             self._open.future.set_exception(self._failure)
+        return self._failure
 
     def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -367,8 +368,11 @@ class Head:
 
     async def _deliver(self, batch: OpenBatch) -> None:
         """Pass on the results of a complete batch."""
-        await self.settled()
-        batch.future.set_result(batch.results())
+        try:
+            await self.settled()
+            batch.future.set_result(batch.results())
+        except Exception as error:
+            batch.future.set_exception(self._fail("results could not be delivered", error))
 
     def hand_out_soon(self) -> None:
         """Hand out once for all messages that have arrived: when the head is busy, that is cheaper than for each."""
@@ -439,11 +443,13 @@ class Head:
         """Grant a node that wants to leave no more members, and hand out those that it has not begun."""
         peer.leaving = True
         if self._open is not None:
-            known = leave.batch == self._open.number
-            running = wire.members_of(leave.ranges) if known else np.empty(0, np.int64)
-            if len(running) and running[-1] >= len(self._open.batch.population):
-                self._send_away(peer, f"it runs member {running[-1]} of {len(self._open.batch.population)}")
+            ranges, count = leave.ranges, len(self._open.batch.population)
+            if leave.batch != self._open.number:
+                ranges = ranges[:0]
+            if len(ranges) and ranges[-1, 1] > count:  # before they are made: there may be billions
+                self._send_away(peer, f"it runs member {ranges[-1, 1] - 1} of {count}")
                 return
+            running = wire.members_of(ranges)
             back = self._open.scheduler.retire(peer.number, running, time.monotonic())
             logger.info("node %s leaves, and hands back %s", peer.name, counted(back, "member"))
         self._let_go(peer)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pyes.errors import ProtocolError, PyesError, RefusedError
+from pyes.errors import ClusterError, ProtocolError, PyesError, RefusedError
 from pyes.node import selftest
 from pyes.remote import wire
 from pyes.remote.inbox import Inbox
@@ -27,6 +27,7 @@ from pyes.remote.wire.protocol import NodeSide, State
 from pyes.run.logs import Log
 from pyes.system import limits
 from pyes.system.addresses import Address
+from pyes.system.files import what_to_try
 from pyes.system.lookup import version
 from pyes.system.text import counted
 
@@ -361,6 +362,9 @@ class Session:
             replica = await self._make(message)
         except PyesError as error:
             return self._cannot(message.job, error)
+        except OSError as error:  # of this machine: the connection is another task's
+            why = "; ".join(filter(None, (error.strerror or str(error), what_to_try(error))))
+            return self._cannot(message.job, ClusterError(why))
         self._replica = replica
         crew = f" with {counted(self.workers, 'worker')}" if self.workers else ""
         self._say(f"at work for {self._address}: {replica.config.task.title}{crew}")

@@ -532,6 +532,24 @@ def _lie(node, change):
     return message.reason
 
 
+def test_a_node_that_leaves_with_more_members_than_there_are_is_sent_away(patient):
+    """Two billion of them take 18 bytes, and must not be made."""
+    address, run = patient
+    with FakeNode(address, node="leaving") as node:
+        _join(node)
+        opened = _next(node, wire.Open)
+        node.send(wire.Leave(opened.batch, np.array([[0, 2**31]])))
+        assert _next(node, wire.Refused).reason == "it runs member 2147483647 of 8"
+    _logged_once(run, "refused leaving: it runs member 2147483647 of 8")
+
+
+def _next(node, kind):
+    """Return the node's next message of a kind."""
+    while not isinstance(message := node.get(), kind):
+        assert message is not None, "the head closed the connection"
+    return message
+
+
 @pytest.mark.parametrize("lie", LIES)
 def test_a_node_that_lies_is_sent_away(patient, lie):
     address, run = patient

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
 import struct
 
@@ -86,6 +88,29 @@ def test_a_head_that_names_code_which_is_not_allowed_is_told_and_nothing_runs(tm
     expected = "task.factory: this worker may not run 'subprocess:Popen'; allow it with: pyes worker --allow subprocess"
     assert reason == expected
     assert not mark.exists()
+
+
+class Poor(Session):
+    """Has no file descriptors left for a crew."""
+
+    async def _make(self, message):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_a_node_without_room_for_a_crew_says_so_once():
+    heard, connections = [], []
+
+    async def play(side, reader, writer):
+        connections.append(side)
+        writer.write(side.send(wire.Welcome("head")) + side.send(JOB))
+        while not heard:
+            heard.extend(each for each in side.receive(await reader.read(2**12)) if isinstance(each, wire.Unable))
+        writer.write(side.send(wire.Refused(WHY)))
+
+    with pytest.raises(RefusedError, match=WHY):
+        meet(play, Poor)
+    assert len(connections) == 1
+    assert heard[0].reason.startswith("Too many open files; raise the limit of open files")
 
 
 class Busy(Session):
