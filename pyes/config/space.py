@@ -3,13 +3,14 @@
 Owns the form of the files of ``conf/tune`` and their checks. Knows neither the keys of the configuration, which are
 checked as those of every run are, nor how values are chosen.
 
-A parameter is the key of a setting, with an interval (``{low: 0.02, high: 0.5, log: true}``) or a list of values; or it
-is a name of its own, with the overrides that each of its choices stands for (``small: network=mlp
-network.hidden=[16]``).
+A parameter is the key of a setting, with an interval (``{low: 0.02, high: 0.5, log: true}``; of whole numbers if both
+ends are written as such) or a list of values; or it is a name of its own, with the overrides that each of its choices
+stands for (``small: network=mlp network.hidden=[16]``), in a shell's quotes where they have spaces.
 """
 
 import json
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,11 @@ class Interval:
     low: float
     high: float
     log: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether only whole numbers are chosen."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ class Space:
     def to_mapping(self) -> dict[str, Any]:
         """Return the space as plain JSON values; `parse` is the inverse."""
         return {
-            name: {label: " ".join(words) for label, words in each.overrides.items()}
+            name: {label: shlex.join(words) for label, words in each.overrides.items()}
             if isinstance(each, Choices)
             else {"low": each.low, "high": each.high, "log": each.log}
             for name, each in self.parameters.items()
@@ -113,26 +119,29 @@ class Space:
 
 
 def shown(value: Value) -> str:
-    """Return a value as it is written: a number with three digits."""
-    return value if isinstance(value, str) else f"{value:.{_DIGITS}g}"
+    """Return a value as it is written: a number with three digits, a whole one with all."""
+    return str(value) if isinstance(value, str | int) else f"{value:.{_DIGITS}g}"
 
 
 def _parameter(where: str, name: str, value: Any) -> Interval | Choices:
     if isinstance(value, Sequence) and not isinstance(value, str):
         labels = [each if isinstance(each, str) else json.dumps(each) for each in value]
-        return _choices(where, {label: f"{name}={label}" for label in labels}, len(labels))
+        return _choices(where, {label: (f"{name}={label}",) for label in labels}, len(labels))
     if isinstance(value, dict) and {"low", "high"} & value.keys():
         return _interval(where, value)
     if isinstance(value, dict) and all(isinstance(words, str) for words in value.values()):
-        return _choices(where, {str(label): words for label, words in value.items()}, len(value))
+        try:
+            return _choices(where, {str(label): tuple(shlex.split(words)) for label, words in value.items()}, len(value))
+        except ValueError as error:
+            raise ConfigError(f"{where}: got {value!r}, expected overrides ({error})") from error
     expected = "a list of values, {low: A, high: B}, or labels with their overrides"
     raise ConfigError(f"{where}: got {value!r}, expected {expected}")
 
 
-def _choices(where: str, words: Mapping[str, str], count: int) -> Choices:
+def _choices(where: str, words: Mapping[str, tuple[str, ...]], count: int) -> Choices:
     if count < 2 or len(words) < count:
         raise ConfigError(f"{where}: got {list(words)}, expected at least two choices, all different")
-    return Choices({label: tuple(each.split()) for label, each in words.items()})
+    return Choices(words)
 
 
 def _interval(where: str, value: Mapping[str, Any]) -> Interval:
@@ -145,4 +154,5 @@ def _interval(where: str, value: Mapping[str, Any]) -> Interval:
     if not low < high or (log and low <= 0):
         expected = "low < high, and low > 0 with log: true"
         raise ConfigError(f"{where}: got low {low} and high {high}, expected {expected}")
-    return Interval(float(low), float(high), log)
+    interval = Interval(low, high, log)
+    return interval if interval.whole else Interval(float(low), float(high), log)

@@ -23,6 +23,8 @@ from pyes.system.repeats import KIND, Repeats
 
 _FORMAT = "%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
 _LARGEST = 65_536  # bytes of a record; a longer text is cut
+#: What is sent of a record. Others are a user's own, of any size and type, and no handler here reads them.
+_SENT = ("name", "msg", "levelno", "levelname", "pathname", "lineno", "created", "msecs", "process", "processName", KIND)
 
 
 class Log:
@@ -99,15 +101,16 @@ class _Datagrams:
 
     def put_nowait(self, record: logging.LogRecord | None) -> None:
         """Send a record, or None, which stops the listener."""
-        data = pickle.dumps(record)
-        if record is not None and len(data) > _LARGEST:
-            record.msg = record.message = f"{record.msg[: _LARGEST // 8]} ... (cut)"
-            data = pickle.dumps(record)
+        fields = None if record is None else {key: vars(record)[key] for key in _SENT if key in vars(record)}
+        data = pickle.dumps(fields)
+        if fields is not None and len(data) > _LARGEST:
+            data = pickle.dumps(fields | {"msg": f"{fields['msg'][: _LARGEST // 8]} ... (cut)"})
         self._sender.send(data)
 
     def get(self, block: bool = True) -> Any:
         """Wait for the next record."""
-        return pickle.loads(self._receiver.recv(2 * _LARGEST))
+        fields = pickle.loads(self._receiver.recv(2 * _LARGEST))
+        return None if fields is None else logging.makeLogRecord(fields)
 
     def close(self) -> None:
         """Close both ends."""

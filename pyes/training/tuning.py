@@ -55,6 +55,8 @@ _BRACKET, _KEPT = 9, 3  # trials, and one of how many goes on
 _RUNGS = 3  # budgets of a bracket: a ninth, a third, all
 _POLL = 0.02  # seconds
 _LOWEST = -math.inf  # value of a trial that fails
+_NO_OTHER_END = ("generations=null", "time_limit=null", "target_return=null")  # of a run than its timesteps
+_ERROR = "pyes: error: "
 
 
 @dataclass(frozen=True)
@@ -302,12 +304,14 @@ class _Search:
 
     def _distributions(self) -> "dict[str, optuna.distributions.BaseDistribution]":
         distributions = self._optuna.distributions
-        return {
-            name: distributions.CategoricalDistribution(list(each.overrides))
-            if isinstance(each, Choices)
-            else distributions.FloatDistribution(each.low, each.high, log=each.log)
-            for name, each in self._space.parameters.items()
-        }
+        found: dict[str, optuna.distributions.BaseDistribution] = {}
+        for name, each in self._space.parameters.items():
+            if isinstance(each, Choices):
+                found[name] = distributions.CategoricalDistribution(list(each.overrides))
+            else:
+                kind = distributions.IntDistribution if each.whole else distributions.FloatDistribution
+                found[name] = kind(each.low, each.high, log=each.log)
+        return found
 
     def _chosen(self, number: int, first: int) -> dict[str, Value]:
         """Return the values of a new trial, from the trials of earlier brackets and those chosen for this one."""
@@ -376,7 +380,7 @@ class _Job:
             words = [f"resume={self.run}"]
         else:
             shutil.rmtree(self.run, ignore_errors=True)
-            words = [*self._words, "generations=null", f"seed={self.seed}", f"run_dir={self.run}"]
+            words = [*self._words, *_NO_OTHER_END, f"seed={self.seed}", f"run_dir={self.run}"]
         command = [sys.executable, "-m", "pyes", "train", *words, f"timesteps={self.timesteps}"]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the run has ended
         self._process = subprocess.Popen(
@@ -394,6 +398,8 @@ class _Job:
         ------
         KeyboardInterrupt
             The user has stopped it.
+        TaskError
+            Another program, or the system, has ended it.
         """
         assert self._process is not None
         assert self._errors is not None
@@ -402,11 +408,15 @@ class _Job:
             return True
         if status == INTERRUPTED:
             raise KeyboardInterrupt
-        if status:
-            self._errors.seek(0)
-            lines = self._errors.read().decode(errors="replace").splitlines()
-            self.failure = lines[-1].removeprefix("pyes: error: ") if lines else f"ended with status {status}"
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").splitlines()
         self._errors.close()
+        if status < 0:  # says nothing about its settings
+            killed = f"{self.run}: its process was ended by {signal.Signals(-status).name}"
+            raise TaskError(f"{killed}, maybe for want of memory; go on with --resume")
+        if status:
+            said = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)] or lines
+            self.failure = said[-1] if said else f"ended with status {status}"
         return False
 
     def stop(self) -> None:

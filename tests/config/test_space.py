@@ -57,6 +57,26 @@ def test_a_number_is_set_as_it_is_shown(value: float):
     assert float(shown(value)) == pytest.approx(value, rel=0.0051)
 
 
+def test_values_with_spaces_stay_whole():
+    schedule = "linear 0.3 to 0.05 in 2e6 timesteps"
+    values = {
+        "network.hidden": [[16], [64, 64]],
+        "algorithm.sigma": [0.1, schedule],
+        "both": {"one": "seed=1", "two": f"seed=2 algorithm.learning_rate='{schedule}'"},
+    }
+    space = Space.parse(values, "mine")
+    _, last = space.corners()
+    expected = ["network.hidden=[64, 64]", f"algorithm.sigma={schedule}", "seed=2", f"algorithm.learning_rate={schedule}"]
+    assert space.overrides(last) == expected
+    assert Space.parse(space.to_mapping(), "itself").parameters == space.parameters
+
+
+def test_an_interval_between_whole_numbers_has_only_these():
+    space = Space.parse({"a": {"low": 20, "high": 12345}, "b": {"low": 1, "high": 2.0}}, "mine")
+    assert {name: each.whole for name, each in space.parameters.items()} == {"a": True, "b": False}
+    assert space.overrides({"a": 12344, "b": 1.23456}) == ["a=12344", "b=1.23"]
+
+
 @pytest.mark.parametrize(
     ("given", "left_out"),
     [
@@ -89,6 +109,7 @@ def test_what_is_given_is_not_searched(space: Space, given: list[str], left_out:
         ("a: {low: 0, high: 1, log: true}", "expected low < high, and low > 0 with log: true"),
         ("a: {low: 0, high: 1, logg: true}", "did you mean"),
         ("a: [1", "not YAML"),
+        ("a: {one: b=1, two: \"b='2\"}", "expected overrides (No closing quotation)"),
     ],
 )
 def test_a_wrong_file_is_one_line_that_names_it(tmp_path: Path, text: str, says: str):

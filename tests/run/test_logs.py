@@ -76,6 +76,24 @@ def test_a_record_that_is_too_long_is_cut(tmp_path):
     assert "... (cut)" in path.read_text()
 
 
+def test_fields_of_a_users_own_are_not_sent_however_large_or_odd(tmp_path):
+    path = tmp_path / "train.log"
+    with run_log(path) as log:
+        log.gather()
+        for extra in ({"picture": bytes(10**6)}, {"callback": lambda: None}, {"odd": Unreadable()}):
+            logging.getLogger("test").info("with something", extra=extra)
+        logging.getLogger("test").info("the last")
+    assert path.read_text().count("with something") == 3
+    assert "the last" in path.read_text()
+
+
+class Unreadable:
+    """Can be pickled, and not read again."""
+
+    def __reduce__(self):
+        return int, ("not a number",)
+
+
 def test_exceptions_are_logged_with_their_traceback(tmp_path):
     path = tmp_path / "train.log"
     with run_log(path):

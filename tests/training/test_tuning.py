@@ -14,7 +14,7 @@ import optuna
 import pytest
 from commands import pyes
 
-from pyes.errors import ConfigError, RunDirectoryError
+from pyes.errors import ConfigError, RunDirectoryError, TaskError
 from pyes.system import locks
 from pyes.system.lifetime import Interrupt
 from pyes.training import tuning
@@ -204,6 +204,38 @@ def test_the_plan_counts_all_timesteps():
 def test_value_of_a_run_is_its_last_evaluation(tmp_path: Path, last: str, value: float):
     (tmp_path / "metrics.csv").write_text(f"timesteps,eval_return_mean\n300,5.0\n{last}\n")
     assert tuning._Job(tmp_path, 1, 0, 900, []).value == value
+
+
+def ended(job: tuning._Job) -> tuning._Job:
+    job.start(1)
+    while job.is_running():
+        time.sleep(0.01)
+    return job
+
+
+@pytest.mark.slow
+def test_a_run_that_reaches_its_target_goes_on_to_its_last_timestep(tmp_path: Path):
+    job = ended(tuning._Job(tmp_path / "run", 1, 0, 900, [*TASK[:2], "evaluation.episodes=2", "target_return=1"]))
+    assert job.failure == ""
+    assert job.value > 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals for one process")
+def test_a_run_that_is_killed_ends_the_search_and_not_its_trial(tmp_path: Path):
+    job = tuning._Job(tmp_path / "run", 1, 0, 10**9, TASK[:2])
+    job.start(1)
+    try:
+        while not (tmp_path / "run" / "journal.bin").exists():
+            assert job.is_running()
+            time.sleep(0.01)
+        assert job._process is not None
+        job._process.kill()
+        job._process.wait()
+        with pytest.raises(TaskError, match=r"run: its process was ended by SIGKILL, .* --resume"):
+            job.is_running()
+    finally:
+        job.stop()
 
 
 def test_the_study_is_in_the_folder_whatever_its_name(tmp_path: Path):
