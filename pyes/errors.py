@@ -7,6 +7,7 @@
     ├── TaskError            exit status 1   the environment failed
     ├── DivergedError        exit status 1   theta is not finite any more
     ├── ClusterError         exit status 1   workers or nodes failed
+    │   └── RefusedError     exit status 3   a head refuses this node, or is not the one of its key
     └── ProtocolError        exit status 1   the other end of a connection sent an invalid message
 
 Every message is one line: what happened, where, the value and the expected one, and what to try. The command line

@@ -1,6 +1,7 @@
 """Environments that fail in every way there is; ``env_id`` is "faulty:Faulty-v0", with this folder on the path."""
 
 import ctypes
+import errno
 import faulthandler
 import json
 import multiprocessing
@@ -143,6 +144,8 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
             ctypes.string_at(0)
         if self._fault == "exit":
             os._exit(3)
+        if self._fault == "exit_as_without_files":
+            os._exit(errno.EMFILE)
         if self._fault == "sys_exit":
             sys.exit("leaving")
         if self._fault == "kill":  # as if from outside

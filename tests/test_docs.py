@@ -30,7 +30,7 @@ from pyes import cli
 from pyes.config import AlgorithmConfig, TrainConfig, from_mapping
 from pyes.config.registry import ALGORITHMS, CLUSTERS, NETWORKS, TASKS, Registry
 from pyes.config.section import Section
-from pyes.config.task import default_task
+from pyes.config.task import TaskConfig
 from pyes.errors import ConfigError
 from pyes.launch import head_arguments
 from pyes.remote.wire.messages import KINDS
@@ -377,7 +377,7 @@ def rows(page: Path) -> dict[str, list[str]]:
 def keys(section: type[Section] = TrainConfig, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield every key of the configuration with its type and its default."""
     hints = typing.get_type_hints(section, include_extras=True)
-    default = TrainConfig(task=default_task()) if section is TrainConfig else section()
+    default = TrainConfig(task=TaskConfig.kind({})()) if section is TrainConfig else section()
     for field in dataclasses.fields(section):
         value = getattr(default, field.name)
         if isinstance(value, Section):

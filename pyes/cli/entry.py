@@ -20,7 +20,7 @@ _THREAD_SECONDS = 5.0  # that threads of an environment may take to end
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0, 1 (failure), 2 (bad input) or 130 (interrupted).
+    """Run one command and return its exit status: 0, 1 (failure), 2 (bad input), 3 (a head refuses it) or 130.
 
     Without arguments those of the process are taken, which then ends within some seconds, whatever threads it has.
     """

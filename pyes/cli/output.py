@@ -57,8 +57,9 @@ def _standard_output() -> Iterator[Callable[[str], None]]:
     try:
         redirect()
         yield print_result
-        sys.stdout.flush()
     finally:
+        with contextlib.suppress(OSError, ValueError):  # it is closed, or what it was redirected to
+            sys.stdout.flush()  # what environments have printed
         os.dup2(kept, 1)
         os.close(kept)
 

@@ -147,8 +147,3 @@ class EnvironmentConfig(TaskConfig):
             raise refusal("task.bins", self.bins, "an integer >= 2 with task.action=bins")
         if self.action != "bins" and self.bins:
             raise refusal("task.bins", self.bins, f"0 with task.action={self.action} (or task.action=bins)")
-
-
-def default_task() -> TaskConfig:
-    """Return the settings of the default task."""
-    return cast(TaskConfig, TaskConfig.kind({})())

@@ -4,6 +4,7 @@ A line is ``[user@]host [workers=N] [python=PATH | pyes=COMMAND] [dir=PATH]``, i
 comment. Opens no connection.
 """
 
+import itertools
 import re
 import shlex
 from dataclasses import dataclass
@@ -68,8 +69,11 @@ def read(path: Path) -> list[Host]:
 
 
 def _host(line: str, where: str) -> Host | None:
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
     try:
-        words = shlex.split(line, comments=True)
+        # As in a shell, a comment begins with a word.
+        words = list(itertools.takewhile(lambda word: not word.startswith("#"), lexer))
     except ValueError as error:
         _refuse(where, line.strip(), str(error))
     if not words:

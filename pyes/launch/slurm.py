@@ -23,9 +23,12 @@ set -u
 pyes=({python} -m pyes)
 folder="$PWD/pyes-$SLURM_JOB_ID"
 key="$folder/cluster.key"
+quoted=${{key//\\'/\\\\\\'}}  # for Hydra
+quoted=${{quoted//'${{'/'\\${{'}}
 host=$(scontrol --oneliner show node "$SLURMD_NODENAME" | grep -o ' NodeAddr=[^ ]*')  # its name may be Slurm's alone
 host="${{host#*=}}"
-[[ $host != *:* ]] || host="[$host]"
+listen=0.0.0.0
+[[ $host != *:* ]] || {{ host="[$host]"; listen="[::]"; }}
 port=$((20000 + SLURM_JOB_ID % 10000))  # two jobs may share a node
 mkdir -p -m 700 "$folder"  # only the owner may read the keys
 rm -f "$key" "$key.node" "$folder/tie"  # of this job before Slurm has started it again
@@ -33,7 +36,7 @@ trap 'rm -f "$key" "$key.node" "$folder/tie"; rmdir "$folder"' EXIT
 "${{pyes[@]}}" keygen -o "$key" > /dev/null || exit
 {training}
 {variable}={again} "${{pyes[@]}}" \\
-    train {before}"cluster.listen=tcp://0.0.0.0:$port" "cluster.key='$key'" "${{training[@]}}" &
+    train {before}"cluster.listen=tcp://$listen:$port" "cluster.key='$quoted'" "${{training[@]}}" &
 head=$!
 told=
 # Sent by Slurm shortly before the time limit: the run ends after its generation. Slurm sends it to the head as well

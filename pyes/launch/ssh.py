@@ -125,7 +125,8 @@ async def _start_head(arguments: list[str], again: str) -> Process:
 
 def _works_itself(arguments: list[str]) -> bool:
     """Whether the head has its own workers."""
-    counts = [text.partition("=")[2] for text in arguments if text.startswith("cluster.workers=")]
+    settings = [text.lstrip("+").partition("=") for text in arguments]
+    counts = [value for key, _, value in settings if key == "cluster.workers"]
     return bool(counts) and counts[-1] != "0"
 
 

@@ -131,7 +131,7 @@ class Supervisor:
             ended = self._end_the_late(now)
         for slot, process in enumerate(self._processes):
             if process.exitcode is not None and not self._board.fatal:
-                self._replace(slot, process, *(ended.get(slot) or self._cause(process.exitcode)))
+                self._replace(slot, process, *(ended.get(slot) or self._cause(slot, process.exitcode)))
 
     def _end_the_late(self, now: float) -> dict[int, tuple[str, bool]]:
         """Kill hung, stopped and unwanted workers; return the reason by slot, and whether a member may be the cause."""
@@ -153,8 +153,9 @@ class Supervisor:
             self._processes[slot].join()
         return ended
 
-    def _cause(self, code: int) -> tuple[str, bool]:
+    def _cause(self, slot: int, code: int) -> tuple[str, bool]:
         """Return why a worker ended, and whether its member may be the cause."""
+        assert self._board is not None
         if sys.platform != "win32" and code == -signal.SIGKILL:
             # Killed by a user, unless the kernel did it because memory ran out.
             if self._out_of_memory.look(time.monotonic(), kernel_memory_kills()):
@@ -162,7 +163,7 @@ class Supervisor:
             return "killed from outside", False
         if code == errno.ENOMEM:
             return "MemoryError", True
-        if code == errno.EMFILE:
+        if code == errno.EMFILE and not self._board.held(slot):  # while it began: later, an environment's own code
             return f"{os.strerror(code)}; {what_to_try(OSError(code, ''))}", False
         if code < 0:
             return f"killed by signal {-code} ({signal.strsignal(-code)})", True

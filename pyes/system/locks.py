@@ -63,9 +63,8 @@ def held(path: Path, name: str) -> Iterator[None]:
                 ) from error
         _held.add(file)
         with suppress(OSError):  # on a full disk the lock holds even without the name
-            file.truncate(0)
-            file.write(f"{os.getpid()}@{socket.gethostname()}\n")
-            file.flush()
+            os.ftruncate(file.fileno(), 0)
+            os.write(file.fileno(), f"{os.getpid()}@{socket.gethostname()}\n".encode())  # closing has nothing to flush
         yield
 
 

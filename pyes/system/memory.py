@@ -20,6 +20,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pyes.errors import ConfigError
+from pyes.system.files import NO_MEMORY
 from pyes.system.lifetime import Closing
 from pyes.system.limits import check_fits
 
@@ -71,21 +73,28 @@ class SharedBlock(Closing):
             if kind == "shared_memory" and sys.platform != "win32" and not _mount_has_room(size):
                 kind = "file"
         self.kind: Kind = kind
-        self._name = self._create()
-        self._map = self._map_bytes(writable=True)
+        self._name, self._map = "", None
+        try:
+            self._create()
+            self._map = self._map_bytes(writable=True)
+        except OSError as error:
+            self.close()
+            raise ConfigError(
+                f"cannot make a block of {size:,} bytes of shared memory ({error.strerror or error}); {NO_MEMORY}"
+            ) from error
 
-    def _create(self) -> str:
+    def _create(self) -> None:
         if self.kind == "memfd":
             self._descriptor = os.memfd_create("pyes", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self._descriptor, self.size)
             # Other processes of the same user can open the descriptor by this name; it is in no directory.
-            return f"/proc/{os.getpid()}/fd/{self._descriptor}"
-        if self.kind == "shared_memory":
+            self._name = f"/proc/{os.getpid()}/fd/{self._descriptor}"
+        elif self.kind == "shared_memory":
             self._memory = shared_memory.SharedMemory(create=True, size=self.size)
-            return self._memory.name
-        self._descriptor, path = tempfile.mkstemp(prefix="pyes-")
-        _allocate(self._descriptor, self.size)
-        return path
+            self._name = self._memory.name
+        else:
+            self._descriptor, self._name = tempfile.mkstemp(prefix="pyes-")
+            _allocate(self._descriptor, self.size)
 
     @classmethod
     def attach(cls, handle: Handle, *, writable: bool) -> Self:
@@ -150,7 +159,7 @@ class SharedBlock(Closing):
             self._owner = False
             if self._memory is not None:
                 self._memory.unlink()
-            elif self.kind == "file":
+            elif self.kind == "file" and self._name:
                 Path(self._name).unlink(missing_ok=True)
 
 

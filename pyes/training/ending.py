@@ -16,7 +16,9 @@ logger = logging.getLogger(__name__)
 
 
 def save(run: Run) -> None:
-    """Write a snapshot, the policy, and the best one if it is new.
+    """Write the best policy if it is new, a snapshot, and the policy.
+
+    In this order: a resumed run begins at the last snapshot, and finds only later centers again.
 
     Raises
     ------
@@ -25,11 +27,11 @@ def save(run: Run) -> None:
     """
     run.metrics.sync()
     run.journal.sync()
-    run.directory.save_snapshot(run.state.generation, run.state.state_dict() | {"journal": run.journal.digest})
-    run.state.policy().save(run.directory.path)
     if run.best is not None:
         run.best.save_as(run.directory.best)
         run.best = None
+    run.directory.save_snapshot(run.state.generation, run.state.state_dict() | {"journal": run.journal.digest})
+    run.state.policy().save(run.directory.path)
 
 
 def try_to_save(run: Run) -> None:
@@ -37,7 +39,7 @@ def try_to_save(run: Run) -> None:
     try:
         save(run)
     except ConfigError as error:
-        logger.error("no snapshot of generation %d: %s; the run continues", run.state.generation, error)
+        logger.error("no snapshot of generation %d: %s; the journal has what it would have", run.state.generation, error)
 
 
 def draw_curve(run: Run) -> None:

@@ -170,7 +170,9 @@ class Preparation:
         if self._metrics.difference:
             self._display.note(f"{directory.metrics.name}: {self._metrics.difference}")
         self._nodes = self._stack.enter_context(NodesWriter(directory.nodes, recording.generations))
-        self._state, self._pending = _rebuilt(directory, recording, self._setup, self._table, self._metrics)
+        self._state, self._pending, self._best = _rebuilt(
+            directory, recording, self._setup, self._table, self._metrics
+        )
         if self._changed:
             self._state = branch(self._state, self._setup)
 
@@ -223,6 +225,7 @@ class Preparation:
             self._interrupt,
             self._pending,
             evaluations.initial(self._recording),
+            self._best,
         )
 
 
@@ -235,25 +238,33 @@ def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainCo
 
 def _rebuilt(
     directory: RunDirectory, recording: Recording, setup: Setup, table: NoiseTable, metrics: MetricsWriter
-) -> tuple[RunState, MetricsRow | None]:
-    """Return the state after all records, and the row of the last generation if it is not written yet.
+) -> tuple[RunState, MetricsRow | None, Policy | None]:
+    """Return the state after all records, the row of the last generation if it is not written yet, and the best center.
 
-    Earlier rows that are missing in the metrics are written.
+    Earlier rows that are missing in the metrics are written. The best center is None if it is older than the snapshot
+    at which this begins: then it was saved before that.
     """
     if not len(recording):
-        return RunState(setup, table), None
+        return RunState(setup, table), None, None
     begun = setup if recording.begins_with(deciding(setup.config)) else setup_of(recording)
     usable = (each for each in directory.whole_snapshots() if each["algorithm"]["generation"] <= metrics.generation)
     history = History(recording, begun, table, usable)
     row: MetricsRow | None = None
+    best = evaluated = None
     while not history.ended:
         used = settings_in_use(history.state)
         record = history.advance()
         if isinstance(record, Generation):
             if row is not None:
+                before = metrics.best_evaluation
                 metrics.write(row)
+                best = best if metrics.best_evaluation == before else evaluated
             known = record.generation < metrics.generation
             row = None if known else row_of(record, used, history.state, metrics.seconds)
-        elif isinstance(record, Evaluation) and row is not None:
-            row.eval_return_mean, row.eval_return_std = record.summary
-    return history.state, row
+        elif isinstance(record, Evaluation):
+            if row is not None:
+                row.eval_return_mean, row.eval_return_std = record.summary
+                evaluated = history.state.policy()
+            elif metrics.best_evaluation is not None and metrics.best_evaluation[0] == history.state.generation:
+                best = history.state.policy()
+    return history.state, row, best

@@ -385,6 +385,20 @@ def test_train_with_an_environment_that_prints_has_the_run_directory_alone_on_st
     assert json.loads(done.stdout)["lengths"]
 
 
+def test_what_an_environment_prints_before_an_error_is_not_on_stdout():
+    code = """
+from pyes.cli.output import running_environments
+with running_environments():
+    print("a step")
+    raise SystemExit(1)
+"""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "a step\n")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])

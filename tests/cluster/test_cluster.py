@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import os
 import random
 import re
@@ -149,6 +150,7 @@ def test_a_failing_environment_fails_its_members_only(name, table):
     [
         ("segfault", "killed by signal "),
         pytest.param("exit", "exit code 3", marks=pytest.mark.slow),
+        pytest.param("exit_as_without_files", f"exit code {errno.EMFILE}", marks=pytest.mark.slow),
     ],
 )
 def test_a_member_that_kills_three_workers_is_recorded_as_failed(fault, reason, table):

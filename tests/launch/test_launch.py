@@ -23,7 +23,7 @@ from heads import count_of, until
 
 from pyes import cli
 from pyes.errors import ConfigError
-from pyes.launch import head_arguments, hosts
+from pyes.launch import head_arguments, hosts, ssh
 from pyes.system.addresses import Address
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +49,19 @@ def test_hosts_read_takes_lines_and_leaves_comments(tmp_path: Path):
         hosts.Host("node1"),
         hosts.Host("me@node2", "'/opt/my env/bin/python' -m pyes", "~/code", 8),
     ]
+
+
+def test_hosts_read_takes_a_number_sign_within_a_word(tmp_path: Path):
+    (host,) = read("node1 dir=/data/a#b workers=4 # it isn't large\n", tmp_path)
+    assert (host.directory, host.workers) == ("/data/a#b", 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [([], False), (["cluster.workers=0"], False), (["++cluster.workers=4"], True), (["+cluster.workers=auto"], True)],
+)
+def test_a_head_with_workers_of_its_own_is_known(arguments: list[str], expected: bool):
+    assert ssh._works_itself(arguments) is expected
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from heads import children, count_of, hurt, until
 from slurm_cluster import Cluster, missing
 
 from pyes.errors import ClusterError, ConfigError
-from pyes.launch import slurm
+from pyes.launch import head_arguments, slurm
+from pyes.system.addresses import Address
 
 #: Many generations that cost little: long enough to be disturbed.
 GENERATIONS = 200
@@ -35,6 +36,15 @@ def test_script_is_one_that_bash_takes_and_asks_for_what_it_should(tmp_path: Pat
     assert "--exclusive" in slurm.script(slurm.Resources(), ["train"])
     with pytest.raises(ConfigError, match="--sbatch: got"):
         slurm.script(slurm.Resources(more=["--x\nrm"]), ["train"])
+
+
+def test_key_in_a_folder_of_any_name_is_quoted_for_the_head(tmp_path: Path):
+    text = slurm.script(slurm.Resources(), ["train"])
+    quoting = [line for line in text.splitlines() if line.startswith("quoted=")]
+    for key in ("/home/me/key", "/home/bob's runs/key", "/home/${x}/'key"):
+        lines = ["key=$1", *quoting, "printf %s \"cluster.key='$quoted'\""]
+        done = subprocess.run(["bash", "-uc", "\n".join(lines), "bash", key], capture_output=True, text=True, check=True)
+        assert done.stdout == head_arguments.overrides(Address("::1", 1), key)[-1]
 
 
 @pytest.mark.parametrize("training", [("-m", "seed=1,2"), ("seed=1", "--multirun"), ("sweep=seeds",)])

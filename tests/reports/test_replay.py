@@ -156,6 +156,20 @@ def test_a_run_that_goes_on_keeps_the_best_center_of_both_parts(declining, tmp_p
         assert f"of the center of generation {best} (best.safetensors; on fresh episodes:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("rows", [0, 8])
+def test_a_best_center_that_a_kill_left_unsaved_is_found_again(declining, tmp_path, rows):
+    run, best = declining
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "best.safetensors").unlink()
+    for snapshot in (copy / "snapshots").iterdir():
+        snapshot.unlink()
+    lines = (copy / "metrics.csv").read_text().splitlines(keepends=True)
+    (copy / "metrics.csv").write_text("".join(lines[: 1 + rows]))
+    pyes.train({"resume": str(copy), "generations": 9}, display=False)
+    means = [float(row["eval_return_mean"]) for row in read_rows(copy / "metrics.csv")]
+    assert pyes.load(copy / "best.safetensors").generation == (best if means[-1] <= max(means[:-1]) else 9)
+
+
 def test_commands_take_the_best_center_or_one_by_its_generation(declining, tmp_path, capsys):
     run, best = declining
     for option in (["--best"], ["--generation", str(best)]):

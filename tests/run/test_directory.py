@@ -2,6 +2,8 @@ import errno
 import multiprocessing
 import os
 import socket
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -115,6 +117,22 @@ def test_a_file_system_without_locks_is_said(directory, monkeypatch):
     monkeypatch.setattr(locks.fcntl, "flock", refuse)
     with pytest.raises(RunDirectoryError, match=r"lock cannot be locked \(No locks available\)"), directory.locked():
         pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit for files")
+def test_a_lock_on_a_full_disk_is_held_and_given_back(tmp_path):
+    code = """
+import resource, signal, sys
+from pathlib import Path
+from pyes.system import locks
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+with locks.held(Path(sys.argv[1]), "a lock"):
+    print("held")
+print("given back")
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "lock"], capture_output=True, text=True, check=False)
+    assert done.stdout.split("\n") == ["held", "given back", ""], done.stderr
 
 
 def test_a_directory_that_holds_a_run_is_not_overwritten(directory):

@@ -1,6 +1,8 @@
+import errno
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from multiprocessing import get_context
 from pathlib import Path
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 
 from pyes.errors import ConfigError
+from pyes.system import memory
 from pyes.system.memory import SharedBlock
 
 KINDS = ["memfd", "shared_memory", "file"] if sys.platform == "linux" else ["shared_memory", "file"]
@@ -94,3 +97,16 @@ def test_a_view_that_is_kept_outlives_the_block(kind):
     view[:] = 7
     block.close()
     assert view.sum() == 70
+
+
+def test_a_block_that_finds_no_room_leaves_nothing(tmp_path, monkeypatch):
+    def refuse(descriptor, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(memory, "_allocate", refuse)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = os.listdir("/dev/fd")
+    with pytest.raises(ConfigError, match=r"cannot make a block of 64 bytes .*No space left on device"):
+        SharedBlock(64, "file")
+    assert not list(tmp_path.iterdir())
+    assert os.listdir("/dev/fd") == before

@@ -18,6 +18,7 @@ from heads import merge
 
 import pyes
 from pyes.errors import ConfigError, PyesError
+from pyes.reports.loggers import companion
 from pyes.reports.loggers.memory import Memory
 from pyes.run.metrics import read_rows
 from pyes.training import loggers
@@ -163,6 +164,29 @@ def test_loggers_do_not_wait_for_each_other(plain: Path, tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_how_a_run_ended_is_heard_while_another_process_has_the_pipe_open(monkeypatch):
+    """A process forked in mid-run, such as the parent of new workers, has inherited the run's end of it."""
+
+    class Heard(Exception):
+        pass
+
+    class Listener:
+        ending = ""
+
+        def end(self):
+            raise Heard
+
+    listener = Listener()
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as standard_input, os.fdopen(writer, "w") as run:
+        monkeypatch.setattr(sys, "stdin", standard_input)
+        run.write("finished\n")
+        run.flush()
+        with pytest.raises(Heard):
+            companion._listen(listener, 0.0)
+    assert listener.ending == "finished"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="kills as POSIX does")
 def test_a_run_that_is_killed_leaves_no_companion_and_goes_on_without_a_row_twice(tmp_path: Path):
     run = tmp_path / "run"

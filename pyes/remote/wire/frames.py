@@ -119,20 +119,6 @@ class Decoder:
         self._buffer = bytearray()
         self._failure = ""
 
-    def feed(self, data: bytes) -> list[Message]:
-        """Append bytes and return the messages that they complete.
-
-        Raises
-        ------
-        ProtocolError
-            These bytes, or earlier ones, are not frames of this protocol.
-        """
-        self.append(data)
-        messages = []
-        while (message := self.next()) is not None:
-            messages.append(message)
-        return messages
-
     def append(self, data: bytes) -> None:
         """Append bytes; then call `next` until it returns None, before appending more."""
         self._buffer += data

@@ -189,9 +189,11 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _listen(companion: Companion, wait: float) -> None:
-    """Wait for the end of the run, and see that this process ends soon after it, whatever the logger does."""
-    for line in sys.stdin:
-        companion.ending = line.strip()
+    """Wait for the end of the run, and see that this process ends soon after it, whatever the logger does.
+
+    The run says how it ended in one line; without that line, standard input is closed when it has been killed.
+    """
+    companion.ending = sys.stdin.readline().strip()  # not until it is closed: processes of the run may have it open
     companion.end()
     time.sleep(_ALONE + wait)  # the run itself ends this process sooner, if it has not been killed
     os._exit(1)

@@ -23,6 +23,12 @@ def decoder(limit=2**21):
     return made
 
 
+def messages_of(one, data):
+    """Return the messages that bytes complete."""
+    one.append(data)
+    return list(iter(one.next, None))
+
+
 def frame(*values, **options):
     """Return a frame of any values."""
     payload = msgpack.packb(list(values), **options)
@@ -59,7 +65,7 @@ def test_every_kind_has_a_number_a_strategy_and_checked_fields():
 @given(data=st.data())
 def test_message_comes_back_as_it_was(kind, data):
     message = data.draw(BY_KIND[kind])
-    (got,) = decoder().feed(wire.encode(message))
+    (got,) = messages_of(decoder(), wire.encode(message))
     assert_same(got, message)
 
 
@@ -69,13 +75,13 @@ def test_stream_cut_after_every_byte_gives_the_same_messages(messages):
     stream = b"".join(map(wire.encode, messages))
     one, got = decoder(), []
     for place in range(len(stream)):
-        got += one.feed(stream[place : place + 1])
+        got += messages_of(one, stream[place : place + 1])
     for each, expected in zip(got, messages, strict=True):
         assert_same(each, expected)
 
 
 def test_arrays_are_aligned_views_that_cannot_be_written():
-    (got,) = decoder().feed(wire.encode(done(returns=np.array([0.1, np.nan, -np.inf]))))
+    (got,) = messages_of(decoder(), wire.encode(done(returns=np.array([0.1, np.nan, -np.inf]))))
     for array in (got.returns, got.lengths):
         assert not array.flags.writeable
         assert array.flags.aligned
@@ -142,11 +148,11 @@ def mutated(draw):
 @given(data=st.one_of(RAW, mutated()))
 def test_anything_else_is_refused_or_is_a_message_that_encodes(data):
     try:
-        messages = decoder().feed(data)
+        messages = messages_of(decoder(), data)
     except ProtocolError:
         return
     for message in messages:
-        (again,) = decoder().feed(wire.encode(message))
+        (again,) = messages_of(decoder(), wire.encode(message))
         assert_same(again, message)
 
 
@@ -172,7 +178,7 @@ def raw(payload):
 
 
 def test_frame_made_by_hand_is_the_message():
-    (got,) = decoder().feed(done_frame())
+    (got,) = messages_of(decoder(), done_frame())
     assert_same(
         got, done(ranges=np.array([[0, 2]]), returns=np.zeros(2), lengths=np.array([5, 6], np.uint8), theta_hash="ab12")
     )
@@ -270,7 +276,7 @@ def test_frame_made_by_hand_is_the_message():
 )
 def test_frame_that_is_not_allowed_is_refused_in_one_line(data, reason):
     with pytest.raises(ProtocolError, match=reason) as caught:
-        decoder().feed(data)
+        messages_of(decoder(), data)
     assert "\n" not in str(caught.value)
 
 
@@ -331,34 +337,34 @@ def test_message_that_the_other_end_would_refuse_is_not_sent(message, reason):
 
 
 def test_texts_for_people_are_cut_to_what_fits():
-    (got,) = decoder().feed(wire.encode(wire.Refused("ü" * 1000)))
+    (got,) = messages_of(decoder(), wire.encode(wire.Refused("ü" * 1000)))
     assert got.reason == "ü" * 256
-    (got,) = decoder().feed(wire.encode(done(errors=["\ud800" + "x" * 5000] * 30)))
+    (got,) = messages_of(decoder(), wire.encode(done(errors=["\ud800" + "x" * 5000] * 30)))
     assert got.errors == ["?" + "x" * 2047] * 16
 
 
 def test_texts_for_people_are_one_line_without_control_characters():
-    (got,) = decoder().feed(wire.encode(wire.Log(30, "a\n12:00 b\r\t\x1b[2J\u2028\u202ec\x00ü")))
+    (got,) = messages_of(decoder(), wire.encode(wire.Log(30, "a\n12:00 b\r\t\x1b[2J\u2028\u202ec\x00ü")))
     assert got.text == "a 12:00 b   [2J  c ü"
 
 
 def test_array_that_is_not_contiguous_is_sent_as_it_reads():
-    (got,) = decoder().feed(wire.encode(done(returns=np.arange(6.0)[::-2])))
+    (got,) = messages_of(decoder(), wire.encode(done(returns=np.arange(6.0)[::-2])))
     np.testing.assert_array_equal(got.returns, [5.0, 3.0, 1.0])
 
 
 def test_frame_over_the_limit_is_refused_by_its_length_alone():
     one = wire.Decoder()
-    assert one.feed(struct.pack("<I", wire.HANDSHAKE_LIMIT)) == []
+    assert messages_of(one, struct.pack("<I", wire.HANDSHAKE_LIMIT)) == []
     with pytest.raises(ProtocolError, match="a length of 1025 bytes, expected at most 1024"):
-        wire.Decoder().feed(struct.pack("<I", wire.HANDSHAKE_LIMIT + 1))
+        messages_of(wire.Decoder(), struct.pack("<I", wire.HANDSHAKE_LIMIT + 1))
 
 
 def test_decoder_is_of_no_use_after_an_error():
     one = decoder()
     for data in (frame(99), wire.encode(wire.Close(1))):
         with pytest.raises(ProtocolError, match="kind 99"):
-            one.feed(data)
+            messages_of(one, data)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +383,7 @@ def test_frame_that_promises_much_costs_little(data):
     tracemalloc.start()
     try:
         with pytest.raises(ProtocolError):
-            one.feed(data)
+            messages_of(one, data)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -400,7 +406,7 @@ def test_returns_take_half_the_bytes_where_float32_holds_them(returns, bytes_eac
         *(3, "ab12", np.array([[0, count]]), returns, np.zeros(count, np.uint8), None, 0, np.zeros(0), None, 0.0)
     )
     encoded = wire.encode(message)
-    (back,) = wire.Decoder().feed(encoded)
+    (back,) = messages_of(wire.Decoder(), encoded)
     assert back.returns.tobytes() == returns.tobytes()
     empty = dataclasses.replace(message, ranges=message.ranges[:0], returns=returns[:0], lengths=message.lengths[:0])
     rest = len(encoded) - len(wire.encode(empty)) - count  # a byte for each length
