@@ -64,7 +64,7 @@ class LibraryAlgorithm(Algorithm):
         """Start afresh."""
         self._start, self._seed = start, seed
         self.theta[:] = start
-        self.generation = 0
+        self.generation = self.timesteps = 0
         self._population = None
         self._told: list[NDArray[np.float64]] = []
         self._failure: Exception | None = None
@@ -130,6 +130,7 @@ class LibraryAlgorithm(Algorithm):
         self._begin(np.array(state["start"], np.float32), int(state["seed"]))
         for returns in state["told"]:
             self.tell(returns)
+        self.timesteps = int(state["timesteps"])
         if not np.array_equal(self.theta, state["theta"], equal_nan=True):
             raise ConfigError(
                 f"{self._name}: the returns of its {self.generation} generations lead to another theta here than "

@@ -7,7 +7,6 @@ that they leave. Knows no command.
 import contextlib
 import errno
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from typing import Any
 from pyes.errors import PyesError
 from pyes.system.descendants import children, end_children
 from pyes.system.files import NO_MEMORY, what_to_try
-from pyes.system.text import one_line
+from pyes.system.text import finite, one_line
 
 
 @contextlib.contextmanager
@@ -85,13 +84,7 @@ def unwritten() -> OSError | None:
 
 def print_json(values: dict[str, Any]) -> None:
     """Print values as JSON, with null for NaN and infinity."""
-    print(json.dumps({key: _finite(value) for key, value in values.items()}, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(json.dumps(finite(values), allow_nan=False))
 
 
 def describe(error: Exception) -> str:

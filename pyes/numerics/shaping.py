@@ -38,6 +38,8 @@ def centered_ranks(returns: NDArray[np.float64]) -> NDArray[np.float32]:
 def z_score(returns: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return (returns - mean) / standard deviation: float32 (n,); zeros if all are equal."""
     filled = fill_failed(returns)
+    if filled.min() == filled.max():  # the rounded mean may differ from them
+        return np.zeros(len(filled), np.float32)
     deviations = filled - ordered_sum(filled) / len(filled)
     spread = standard_deviation(filled)
     return (deviations / spread if spread > 0 else np.zeros_like(deviations)).astype(np.float32)

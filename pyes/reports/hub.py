@@ -4,6 +4,7 @@ Owns the text of the card. Invariant: a result in the card is of the policy in t
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,11 @@ def write(policy: Policy, run: Path, folder: Path) -> None:
 
 
 def _evaluation(policy: Policy, run: RunDirectory) -> tuple[float, float] | None:
-    """Return the mean and standard deviation of the run's evaluation of this policy, if it has been evaluated."""
+    """Return the mean and standard deviation of the run's evaluation of this policy, if it has been, without all episodes failing."""
     for row in read_rows(run.metrics) if run.metrics.exists() else ():
-        if int(row["generation"]) + 1 == policy.generation and row["eval_return_mean"]:
-            return float(row["eval_return_mean"]), float(row["eval_return_std"])
+        mean = float(row["eval_return_mean"] or math.nan)
+        if int(row["generation"]) + 1 == policy.generation and math.isfinite(mean):
+            return mean, float(row["eval_return_std"])
     return None
 
 

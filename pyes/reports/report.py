@@ -118,8 +118,10 @@ def _turning_points(run: Run) -> dict[str, int]:
     if evaluations := run.evaluations:
         returns = [row["eval_return_mean"] for row in evaluations]
         half = ((returns[0] if run.initial is None else run.initial) + max(returns)) / 2
-        reached = next(row for row in evaluations if row["eval_return_mean"] >= half)
-        points["half-way"] = int(reached["generation"]) + 1
+        # None is, if the first center was the best.
+        reached = next((row for row in evaluations if row["eval_return_mean"] >= half), None)
+        if reached is not None:
+            points["half-way"] = int(reached["generation"]) + 1
     return {name: generation for name, generation in points.items() if generation < last} | {"the end": last}
 
 

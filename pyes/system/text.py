@@ -1,4 +1,4 @@
-"""Parts of one-line messages: counts, values, errors, joined lines.
+"""Parts of one-line messages: counts, values, errors, joined lines; values as JSON has them.
 
 Must not know what a message is about.
 """
@@ -126,3 +126,12 @@ def instead_of(path: Path) -> str:
     if close := difflib.get_close_matches(missing, names, n=1):
         return f"; did you mean {shown / close[0]}?"
     return f"; {shown} has {', '.join(names[:_FEW_NAMES])}{', ...' if names[_FEW_NAMES:] else ''}" if names else ""
+
+
+def finite(value: Any) -> Any:
+    """Return a JSON value with None for NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -64,6 +64,17 @@ def test_state_survives_a_save_and_a_load_in_the_middle_exactly(table, settings)
 
 
 @pytest.mark.parametrize("settings", CASES.values(), ids=CASES)
+def test_timesteps_are_those_that_were_told_after_a_load_and_another(table, settings):
+    first, second = _make(table, settings), _make(table, settings)
+    for _ in range(3):
+        first.ask()
+        first.tell(np.arange(8.0), timesteps=1000)
+    for _ in range(2):
+        second.load_state_dict(first.state_dict())
+        assert second.progress == first.progress == (3, 3000)
+
+
+@pytest.mark.parametrize("settings", CASES.values(), ids=CASES)
 def test_global_generators_decide_nothing_and_stay_as_they_are(table, settings):
     thetas = []
     for seed in (1, 2):

@@ -16,8 +16,9 @@ def test_z_score_matches_numpy():
     np.testing.assert_allclose(shaping.z_score(returns), expected, rtol=1e-6)
 
 
-def test_z_score_of_equal_returns_is_zero():
-    np.testing.assert_array_equal(shaping.z_score(np.full(5, 2.0)), 0)
+@pytest.mark.parametrize("value", [2.0, 0.1, 1 / 3, -99.9])
+def test_z_score_of_equal_returns_is_zero(value):
+    np.testing.assert_array_equal(shaping.z_score(np.full(40, value)), 0)
 
 
 @pytest.mark.parametrize("name", shaping.SHAPINGS)

@@ -1,4 +1,6 @@
+import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pyes
 from pyes.errors import ConfigError
 from pyes.reports.export import export
 from pyes.reports.replay import evaluate
+from pyes.run.metrics import read_rows
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +58,18 @@ def test_settings_of_the_folder_repeat_the_training(run, tmp_path):
 
 def test_policy_that_was_not_evaluated_has_no_result(run, tmp_path):
     front, text = _front(export(run, tmp_path / "policy", generation=1))
+    assert "model-index" not in front
+    assert "has not been evaluated" in text
+
+
+def test_policy_whose_evaluation_failed_has_no_result(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "run")
+    rows = read_rows(copy / "metrics.csv")
+    with open(copy / "metrics.csv", "w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(row | {"eval_return_mean": "nan", "eval_return_std": "nan"} for row in rows)
+    front, text = _front(export(copy, tmp_path / "policy"))
     assert "model-index" not in front
     assert "has not been evaluated" in text
 

@@ -1,6 +1,7 @@
 """Reports: one file that needs nothing else, says what the runs did, and redoes them."""
 
 import base64
+import dataclasses
 import html
 import json
 import re
@@ -13,6 +14,7 @@ from explorers import SETTINGS, two_runs
 import pyes
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.reports import report
+from pyes.reports.runs import read
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +78,13 @@ def test_a_report_without_pictures_or_journal_says_why(runs: Path, tmp_path: Pat
     assert re.search(r"No video: no journal at .*; give the run directory", text)
     assert re.search(r"No map: no journal at ", text)
     assert "theta_hash" in text
+
+
+def test_a_run_that_only_got_worse_has_no_half_way(runs: Path):
+    (run,) = read(runs / "seed-1")
+    last = int(run.rows[-1]["generation"]) + 1
+    worse = dataclasses.replace(run, initial=1e6)
+    assert report._turning_points(worse) == {"the beginning": 0, "the end": last}
 
 
 def test_a_function_has_no_video(tmp_path: Path):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from pyes.reports import replay, video
 from pyes.reports.maps import Components
 from pyes.reports.replay import Replay
 from pyes.system.lifetime import Closing
-from pyes.system.text import reason
+from pyes.system.text import finite, reason
 
 _WAITING = 16  # questions, beyond which another one is refused
 _MOST_BEHAVIOURS = 2
@@ -266,10 +266,19 @@ def _joined(parts: list[Any]) -> Any:
 
 
 def _behaviours(individuals: Replay, generations: range) -> dict[str, Any]:
-    """Return the first numbers of the behaviours, one column each, if the run has behaviours."""
-    known = [each for each in map(individuals.behaviours, generations) if each is not None]
-    every = np.concatenate(known)[:, :_MOST_BEHAVIOURS] if known else np.empty((0, 0))
-    return {f"behaviour {index}": every[:, index] for index in range(every.shape[1])}
+    """Return the first numbers of the behaviours, one column each, if the run has behaviours; NaN before it had any."""
+    ends = {0, individuals.generations - 1}  # a run that went on with another configuration may have them in parts
+    known = {each: individuals.behaviours(each) for each in ends.union(generations)}
+    width = min(max(0 if each is None else each.shape[1] for each in known.values()), _MOST_BEHAVIOURS)
+    every = np.full((sum(map(individuals.population_size, generations)), width), np.nan, np.float32)
+    begin = 0
+    for generation in generations:
+        end = begin + individuals.population_size(generation)
+        behaviours = known[generation]
+        if behaviours is not None:
+            every[begin:end, : behaviours.shape[1]] = behaviours[:, :width]
+        begin = end
+    return {f"behaviour {index}": every[:, index] for index in range(width)}
 
 
 def film(run: Path, generation: int, member: int, output: Path) -> dict[str, Any]:
@@ -281,7 +290,7 @@ def film(run: Path, generation: int, member: int, output: Path) -> dict[str, Any
         filmed, why = True, ""
     except PyesError as error:
         playback, filmed, why = individuals.play(generation, member), False, str(error)
-    return {
+    said = {
         **playback.to_dict(),
         "exact": playback.exact,
         "recorded_return": playback.recorded_return,
@@ -289,6 +298,7 @@ def film(run: Path, generation: int, member: int, output: Path) -> dict[str, Any
         "video": filmed,
         "why": why,
     }
+    return cast(dict[str, Any], finite(said))
 
 
 def policy(run: Path, generation: int, member: int, folder: Path) -> bytes:

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from pyes import config as configuration
-from pyes.errors import PyesError
+from pyes.errors import PyesError, RunDirectoryError
 from pyes.reports import aggregates, runs
 from pyes.reports.groups import group
 from pyes.reports.runs import Run, XAxis
 from pyes.run.directory import RunDirectory
 from pyes.run.metrics import read_rows
 from pyes.system import locks
+from pyes.system.text import one_line
 
 _LOG_BYTES = 2**15  # at the end of the log
 _MOST_POINTS = 2000  # of a curve: no screen is wider
@@ -111,14 +112,24 @@ def _group(label: str, members: Sequence[Run], x: XAxis) -> dict[str, Any]:
 
 
 def details(path: Path, others: Sequence[Path]) -> dict[str, Any]:
-    """Return a run's metrics by generation, settings, what differs from other runs, nodes, and the end of its log."""
+    """Return a run's metrics by generation, settings, what differs from other runs, nodes, and the end of its log.
+
+    Raises
+    ------
+    RunDirectoryError
+        One of its tables is damaged.
+    """
     directory = RunDirectory(path)
     settings = _settings(directory)
+    try:
+        metrics, nodes = _metrics(directory), _nodes(directory)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise RunDirectoryError(f"{path}: a table of the run is damaged ({one_line(str(error))})") from error
     return {
-        "metrics": _metrics(directory),
+        "metrics": metrics,
         "settings": settings,
         "differences": _differences(settings, [_settings(RunDirectory(each)) for each in others]),
-        "nodes": _nodes(directory),
+        "nodes": nodes,
         "log": _log(directory),
     }
 

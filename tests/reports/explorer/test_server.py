@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import io
 import json
+import math
 import os
 import shutil
 import socket
@@ -13,6 +14,7 @@ import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from heads import until
 
 import pyes
 from pyes.reports import replay
+from pyes.reports.explorer import player
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ends processes by /proc")
 
@@ -142,6 +145,28 @@ def test_a_run_in_progress_grows_on_the_page(runs, tmp_path):
         assert explorer.json("api/runs")[0]["generations"] == 4
 
 
+def test_a_poll_between_two_generations_has_the_columns_of_the_behaviours(tmp_path):
+    run = tmp_path / "run"
+    task = SETTINGS["task"] | {"behaviour": "final_observation"}
+    pyes.train({**SETTINGS, "task": task, "run_dir": str(run)}, display=False)
+    with Explorer(run) as explorer:
+        _, whole = explorer.points()
+        _, nothing = explorer.points(first=6, fit=6)
+    assert len(whole["behaviour 0"]) == len(whole["x"]) == 48
+    assert nothing.keys() == whole.keys()
+    assert len(nothing["behaviour 0"]) == 0
+
+
+def test_a_return_that_is_not_a_number_is_null(monkeypatch, tmp_path):
+    played = replay.Playback(math.nan, 3, (1,), math.nan, 3)
+    individuals = SimpleNamespace(check_member=lambda generation, member: None)
+    monkeypatch.setattr(player, "_opened", lambda run: SimpleNamespace(individuals=individuals))
+    monkeypatch.setattr(player.video, "record_opened", lambda *_, **__: played)
+    said = player.film(tmp_path, 0, 0, tmp_path / "film.mp4")
+    assert said["return"] is said["recorded_return"] is None
+    assert json.dumps(said, allow_nan=False)
+
+
 # --- bad input
 
 
@@ -228,6 +253,8 @@ def test_damaged_and_vanished_runs_are_said_on_the_page(runs, tmp_path):
         assert explorer.refusal("api/runs/2/points")[0] == 404
         assert len(explorer.json("api/curves")["left_out"]) == 2
         assert explorer.json("api/runs/2")["metrics"] == {}
+        status, line = explorer.refusal("api/runs/0")
+        assert (status, "a table of the run is damaged" in line) == (404, True)
 
 
 @pytest.mark.slow

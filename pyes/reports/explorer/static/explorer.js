@@ -74,7 +74,9 @@ async function refreshCurves() {
 }
 
 async function refreshDetails() {
+  const asked = run;
   const { metrics, settings, differences, nodes, log } = await (await ask(`api/runs/${run}`)).json();
+  if (asked !== run) return;
   if (metrics.generation && metrics.generation.length) drawMetrics($('grid'), metrics, $('x').value);
   const rows = Object.entries(settings).map(([key, value]) => row('td', [key, value === null ? '' : String(value)], differences.includes(key)));
   $('settings').replaceChildren(...rows);
@@ -113,6 +115,10 @@ function take(data) {
   const said = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length)));
   let place = 4 + length;
   const fresh = !columns || said.fit !== told.fit || said.first === 0;
+  if (!fresh && Object.keys(said.columns).some((name) => !(name in columns))) {
+    told = {}; // behaviours are new in this run: all of it is asked for the next time
+    return;
+  }
   const grown = {};
   for (const [name, count] of Object.entries(said.columns)) {
     const values = new Float32Array(data, place, count);
