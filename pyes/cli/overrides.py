@@ -18,6 +18,9 @@ from pyes.errors import ConfigError
 GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
 #: Mappings for which Hydra accepts any key; the class of the kind checks the keys.
 _FREE = ("task.env_kwargs", "network.", "algorithm.", "logger.kwargs", "cluster.resources")
+#: Resolver for values that Hydra's override grammar cannot express.
+AS_WRITTEN = "pyes.written"
+_PLAIN_KEY = re.compile(r"(?!(?:true|false|null|nan|inf)$)[a-z_]\w*", re.IGNORECASE | re.ASCII)
 
 
 def directed(arguments: list[str]) -> list[str]:
@@ -181,12 +184,28 @@ def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
     for key, value in values.items():
         if isinstance(value, dict) and key not in ("env_kwargs", "module_kwargs", "kwargs", "resources"):
             yield from _overrides(value, f"{prefix}{key}.")
+        elif _has_odd_keys(value):
+            yield f"++{prefix}{key}=${{{AS_WRITTEN}:x{json.dumps(value).encode().hex()}}}"
         else:
             yield f"++{prefix}{key}={_hydra_value(value)}"
 
 
+def written(text: str) -> Any:
+    """Return the JSON value of a text in hexadecimal, after an x: what the resolver `AS_WRITTEN` stands for."""
+    return json.loads(bytes.fromhex(text.removeprefix("x")))
+
+
+def _has_odd_keys(value: Any) -> bool:
+    """Whether a mapping has keys that Hydra's override grammar, without quotes around them, takes for something else."""
+    if isinstance(value, list):
+        return any(map(_has_odd_keys, value))
+    if not isinstance(value, dict):
+        return False
+    return any(not _PLAIN_KEY.fullmatch(key) for key in value) or any(map(_has_odd_keys, value.values()))
+
+
 def _hydra_value(value: Any) -> str:
-    """Return a JSON value in Hydra's override grammar (which has no quotes around the keys of a mapping)."""
+    """Return a JSON value, whose mappings have no odd keys, in Hydra's override grammar."""
     if isinstance(value, str):
         # Backslashes need escaping only before a quote, including the closing one; ${ would be resolved.
         value = re.sub(r"(\\+)(?='|$)", r"\1\1", value).replace("'", "\\'").replace("${", "\\${")

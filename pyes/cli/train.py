@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from pyes.cli import recipes
 from pyes.cli.output import describe, running_environments
-from pyes.cli.overrides import GROUPS_WITHOUT_KEYS, directed, path_of
+from pyes.cli.overrides import AS_WRITTEN, GROUPS_WITHOUT_KEYS, directed, path_of, written
 from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
 from pyes.config.registry import kinds_with_key
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
@@ -46,6 +46,7 @@ def run(arguments: list[str]) -> None:
     from omegaconf.errors import OmegaConfBaseException
 
     OmegaConf.register_new_resolver("environment", _environment, replace=True)
+    OmegaConf.register_new_resolver(AS_WRITTEN, written, replace=True)
     failures: list[Exception] = []
 
     def job(config: Any) -> float | None:
@@ -91,6 +92,7 @@ def settings(arguments: list[str]) -> TrainConfig:
     from omegaconf.errors import OmegaConfBaseException
 
     OmegaConf.register_new_resolver("environment", _environment, replace=True)
+    OmegaConf.register_new_resolver(AS_WRITTEN, written, replace=True)
     try:
         with initialize_config_module(_CONF, job_name="train", version_base=_HYDRA):
             config = compose("train", directed(arguments), return_hydra_config=True)

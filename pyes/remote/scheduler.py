@@ -27,6 +27,7 @@ _COPIES = 2  # maximum number of nodes that hold a member
 _COPIES_STUCK = 3  # the same if all holders are late by `_STUCK` times the time that another node needs
 _STUCK = 4.0
 _LEAST_GAIN = 0.01  # seconds that a second run must save, since its messages take time, too
+_MESSAGE_SECONDS = 2e-4  # of the head's processor for a message of a node and the answer
 
 
 class Scheduler:
@@ -295,8 +296,10 @@ class Scheduler:
         running = min(pace.workers, math.ceil(self.remaining * max(by_speed, pace.workers / self._workers)))
         queue = pace.queue(seconds)
         waiting = max(0, self.remaining - self._workers)  # members beyond those that all workers together run
-        most = min(max(queue.bridge, int(waiting * by_speed / 2.0)), math.ceil(waiting * by_speed))
-        node.refill_at = min(queue.needed, most)
+        # What it finishes while the head takes a message of each node: with fewer at a time, many nodes keep it too busy.
+        fewest = int(pace.workers * _MESSAGE_SECONDS * len(self._nodes) / seconds)
+        most = min(max(queue.bridge + fewest, int(waiting * by_speed / 2.0)), math.ceil(waiting * by_speed))
+        node.refill_at = min(queue.needed, max(0, most - fewest))
         if node.held > running + node.refill_at:
             return 0
         return running + min(queue.needed + queue.refill, most) - node.held

@@ -215,6 +215,20 @@ def test_train_resume_goes_on_with_the_configuration_of_the_run(tmp_path: Path):
     assert line.startswith("debug: a resumed run keeps its configuration")
 
 
+@pytest.mark.slow
+def test_train_resume_takes_mappings_with_any_keys(tmp_path: Path):
+    weights = {"1": 5, "1.5": 2, "true": 1, "null": None, "a:b": [1, {"é": "it's ${x}"}], "": 0}
+    code = f"EXPECTED = {weights!r}\ndef f(theta, weights):\n    assert weights == EXPECTED\n    return -float(theta @ theta)"
+    (tmp_path / "mine.py").write_text(code)
+    task = {"name": "function", "factory": "mine:f", "dim": 2, "env_kwargs": {"weights": weights}}
+    settings = {"task": task, "generations": 2, "cluster": {"name": "inline"}, "run_dir": "run"}
+    trained = f"import pyes; pyes.train({settings!r}, display=False)"
+    subprocess.run([sys.executable, "-c", trained], cwd=tmp_path, check=True, timeout=100)
+    done = pyes("train", "resume=run", "generations=3", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "3 generations" in done.stderr
+
+
 def test_table_of_a_sweep_is_markdown_or_json_and_nothing_else(run: Path, tmp_path: Path):
     shutil.copytree(run, tmp_path / "sweep" / "0")
     done = pyes("table", "sweep", "--targets=-1", "--targets=1000", cwd=tmp_path)
