@@ -138,10 +138,10 @@ def text_of(value: float) -> str:
 
 
 REPEAT = """\
-Each command trains the median seed again; `theta_hash` in the last row of its `metrics.csv` is then the one here, with any
-number of workers and, with the versions [below](#machine), on any machine whose simulator and libraries give the same bits
-([conditions](explanation/determinism.md#where-it-ends)): recipes by CMA-ES and `reacher_mujoco` need the same kind of
-processor."""
+Each command trains the median seed again; `theta_hash` in the last row of its `metrics.csv` is then the one here, with
+any number of workers and, with the versions [below](#machine), on any machine whose simulator and libraries give the
+same bits ([conditions](explanation/determinism.md#where-it-ends)): recipes by CMA-ES and `reacher_mujoco` need the same
+kind of processor."""
 
 
 def repeats(results: Iterable[Result]) -> Iterable[str]:

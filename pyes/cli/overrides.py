@@ -196,7 +196,7 @@ def written(text: str) -> Any:
 
 
 def _has_odd_keys(value: Any) -> bool:
-    """Whether a mapping has keys that Hydra's override grammar, without quotes around them, takes for something else."""
+    """Whether a mapping has keys that Hydra's override grammar, which does not quote them, takes for something else."""
     if isinstance(value, list):
         return any(map(_has_odd_keys, value))
     if not isinstance(value, dict):

@@ -131,9 +131,10 @@ def _parameter(where: str, name: str, value: Any) -> Interval | Choices:
         return _interval(where, value)
     if isinstance(value, dict) and all(isinstance(words, str) for words in value.values()):
         try:
-            return _choices(where, {str(label): tuple(shlex.split(words)) for label, words in value.items()}, len(value))
+            overrides = {str(label): tuple(shlex.split(words)) for label, words in value.items()}
         except ValueError as error:
             raise ConfigError(f"{where}: got {value!r}, expected overrides ({error})") from error
+        return _choices(where, overrides, len(value))
     expected = "a list of values, {low: A, high: B}, or labels with their overrides"
     raise ConfigError(f"{where}: got {value!r}, expected {expected}")
 

@@ -296,7 +296,7 @@ class Scheduler:
         running = min(pace.workers, math.ceil(self.remaining * max(by_speed, pace.workers / self._workers)))
         queue = pace.queue(seconds)
         waiting = max(0, self.remaining - self._workers)  # members beyond those that all workers together run
-        # What it finishes while the head takes a message of each node: with fewer at a time, many nodes keep it too busy.
+        # What it finishes while the head takes a message of each node. With fewer at a time, the head is kept too busy.
         fewest = int(pace.workers * _MESSAGE_SECONDS * len(self._nodes) / seconds)
         most = min(max(queue.bridge + fewest, int(waiting * by_speed / 2.0)), math.ceil(waiting * by_speed))
         node.refill_at = min(queue.needed, max(0, most - fewest))

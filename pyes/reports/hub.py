@@ -50,7 +50,7 @@ def write(policy: Policy, run: Path, folder: Path) -> None:
 
 
 def _evaluation(policy: Policy, run: RunDirectory) -> tuple[float, float] | None:
-    """Return the mean and standard deviation of the run's evaluation of this policy, if it has been, without all episodes failing."""
+    """Return the mean and standard deviation of the run's evaluation of this policy, if one has not failed."""
     for row in read_rows(run.metrics) if run.metrics.exists() else ():
         mean = float(row["eval_return_mean"] or math.nan)
         if int(row["generation"]) + 1 == policy.generation and math.isfinite(mean):

@@ -24,7 +24,7 @@ from pyes.system.repeats import KIND, Repeats
 _FORMAT = "%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
 _LARGEST = 65_536  # bytes of a record; a longer text is cut
 #: What is sent of a record. Others are a user's own, of any size and type, and no handler here reads them.
-_SENT = ("name", "msg", "levelno", "levelname", "pathname", "lineno", "created", "msecs", "process", "processName", KIND)
+_SENT = ("name", "msg", "levelno", "levelname", "pathname", "lineno", "created", "msecs", "processName", KIND)
 
 
 class Log:

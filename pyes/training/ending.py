@@ -39,7 +39,7 @@ def try_to_save(run: Run) -> None:
     try:
         save(run)
     except ConfigError as error:
-        logger.error("no snapshot of generation %d: %s; the journal has what it would have", run.state.generation, error)
+        logger.error("no snapshot of generation %d: %s; the journal is enough to go on", run.state.generation, error)
 
 
 def draw_curve(run: Run) -> None:

@@ -170,9 +170,7 @@ class Preparation:
         if self._metrics.difference:
             self._display.note(f"{directory.metrics.name}: {self._metrics.difference}")
         self._nodes = self._stack.enter_context(NodesWriter(directory.nodes, recording.generations))
-        self._state, self._pending, self._best = _rebuilt(
-            directory, recording, self._setup, self._table, self._metrics
-        )
+        self._state, self._pending, self._best = _rebuilt(directory, recording, self._setup, self._table, self._metrics)
         if self._changed:
             self._state = branch(self._state, self._setup)
 

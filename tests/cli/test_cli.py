@@ -218,8 +218,8 @@ def test_train_resume_goes_on_with_the_configuration_of_the_run(tmp_path: Path):
 @pytest.mark.slow
 def test_train_resume_takes_mappings_with_any_keys(tmp_path: Path):
     weights = {"1": 5, "1.5": 2, "true": 1, "null": None, "a:b": [1, {"é": "it's ${x}"}], "": 0}
-    code = f"EXPECTED = {weights!r}\ndef f(theta, weights):\n    assert weights == EXPECTED\n    return -float(theta @ theta)"
-    (tmp_path / "mine.py").write_text(code)
+    code = f"def f(theta, weights):\n    assert weights == {weights!r}\n    return -float(theta @ theta)\n"
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
     task = {"name": "function", "factory": "mine:f", "dim": 2, "env_kwargs": {"weights": weights}}
     settings = {"task": task, "generations": 2, "cluster": {"name": "inline"}, "run_dir": "run"}
     trained = f"import pyes; pyes.train({settings!r}, display=False)"

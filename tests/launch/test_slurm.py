@@ -42,8 +42,8 @@ def test_key_in_a_folder_of_any_name_is_quoted_for_the_head(tmp_path: Path):
     text = slurm.script(slurm.Resources(), ["train"])
     quoting = [line for line in text.splitlines() if line.startswith("quoted=")]
     for key in ("/home/me/key", "/home/bob's runs/key", "/home/${x}/'key"):
-        lines = ["key=$1", *quoting, "printf %s \"cluster.key='$quoted'\""]
-        done = subprocess.run(["bash", "-uc", "\n".join(lines), "bash", key], capture_output=True, text=True, check=True)
+        text = "\n".join(["key=$1", *quoting, "printf %s \"cluster.key='$quoted'\""])
+        done = subprocess.run(["bash", "-uc", text, "bash", key], capture_output=True, text=True, check=True)
         assert done.stdout == head_arguments.overrides(Address("::1", 1), key)[-1]
 
 
