@@ -29,6 +29,7 @@ from pyes.system.text import finite, reason
 
 _WAITING = 16  # questions, beyond which another one is refused
 _MOST_BEHAVIOURS = 2
+_MOST_OPEN = 4  # runs; each has a noise table
 _MOST_FRAMES = 300  # of a video, so that it is there within about two seconds
 
 
@@ -171,19 +172,22 @@ class _Opened:
     placed: _Placed | None = None
 
 
-_runs: dict[Path, _Opened] = {}
+_runs: dict[Path, _Opened] = {}  # the one that was asked for last is the last one
 
 
 def _opened(run: Path) -> _Opened:
-    """Return an open run, anew if it has grown."""
+    """Return an open run, anew if it has grown; close those that were not asked for lately."""
     size = (run / "journal.bin").stat().st_size if (run / "journal.bin").exists() else 0
-    known = _runs.get(run)
+    known = _runs.pop(run, None)
     if known is None or known.size != size:
+        before = (None, None) if known is None else (known.plane, known.placed)
         if known is not None:
             known.individuals.close()
-        before = (None, None) if known is None else (known.plane, known.placed)
-        _runs[run] = _Opened(replay.open(run), size, *before)
-    return _runs[run]
+        known = _Opened(replay.open(run), size, *before)
+    _runs[run] = known
+    for other in list(_runs)[:-_MOST_OPEN]:
+        _runs.pop(other).individuals.close()
+    return known
 
 
 def prepare_map(run: Path) -> None:

@@ -157,6 +157,20 @@ def test_a_poll_between_two_generations_has_the_columns_of_the_behaviours(tmp_pa
     assert len(nothing["behaviour 0"]) == 0
 
 
+def test_only_the_runs_that_were_looked_at_last_are_open(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(player, "_runs", {})
+    monkeypatch.setattr(player, "_MOST_OPEN", 2)
+    copies = [shutil.copytree(runs / "seed-1", tmp_path / str(number)) for number in range(3)]
+    first, second = player._opened(copies[0]), player._opened(copies[1])
+    assert player._opened(copies[0]) is first
+    third = player._opened(copies[2])
+    assert list(player._runs.values()) == [first, third]
+    assert player.points(copies[1], copies[1], 0, 0)[0]["generations"] == 6  # opened again
+    second.individuals.close()  # once more does no harm
+    for each in player._runs.values():
+        each.individuals.close()
+
+
 def test_a_return_that_is_not_a_number_is_null(monkeypatch, tmp_path):
     played = replay.Playback(math.nan, 3, (1,), math.nan, 3)
     individuals = SimpleNamespace(check_member=lambda generation, member: None)
