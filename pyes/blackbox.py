@@ -15,7 +15,7 @@ from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, algorit
 from pyes.config.section import parse
 from pyes.episodes.batch import Batch, Plan
 from pyes.errors import ConfigError, TaskError
-from pyes.numerics.noise import NoiseTable
+from pyes.numerics.noise import NoiseTable, few_entries
 from pyes.system.limits import usable_cores
 
 #: Parameters whose covariances the default algorithm learns: their number and its time grow with the square.
@@ -150,7 +150,7 @@ def _plan(seed: int, dim: int, config: AlgorithmConfig) -> Plan:
 
 
 def _entries(config: AlgorithmConfig, dim: int) -> int:
-    return max(2**20, 256 * dim) if config.on_table else dim
+    return few_entries(dim) if config.on_table else dim
 
 
 def _batch(population: Population) -> Batch:

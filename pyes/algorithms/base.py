@@ -24,7 +24,7 @@ from pyes.config import AlgorithmConfig, OptimizerConfig, schedules
 from pyes.config.section import parse
 from pyes.errors import DivergedError
 from pyes.numerics import shaping, streams
-from pyes.numerics.noise import NoiseTable
+from pyes.numerics.noise import NoiseTable, few_entries
 
 Vector = NDArray[np.float32]
 
@@ -134,7 +134,7 @@ class Algorithm(ABC):
         self._population: Population | None = None
         if self.config.on_table:
             dim = len(self.theta)
-            self._table = NoiseTable(max(2**20, 256 * dim), seed=0) if table is None else table
+            self._table = NoiseTable(few_entries(dim), seed=0) if table is None else table
             self._bound = self._table.offset_bound(dim)
 
     # Generations

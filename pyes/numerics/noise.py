@@ -24,7 +24,7 @@ DtypeName = Literal["float32", "bfloat16", "int8"]
 STORAGE: dict[DtypeName, type[np.generic]] = {"float32": np.float32, "bfloat16": np.uint16, "int8": np.int8}
 
 #: Default table: minimum entries, minimum number of disjoint slices of theta, maximum bytes.
-_DEFAULT_ENTRIES, _SLICES, _DEFAULT_BYTES = 2**22, 256, 2**30
+_DEFAULT_ENTRIES, _FEW_ENTRIES, _SLICES, _DEFAULT_BYTES = 2**22, 2**20, 256, 2**30
 
 
 class NoiseTable(Closing):
@@ -141,6 +141,11 @@ def default_entries(dim: int, dtype: DtypeName = "float32") -> int:
     """
     wanted = max(_DEFAULT_ENTRIES, _power_of_two(_SLICES * dim))
     return max(min(wanted, _DEFAULT_BYTES // np.dtype(STORAGE[dtype]).itemsize), _power_of_two(2 * dim))
+
+
+def few_entries(dim: int) -> int:
+    """Return the length of a float32 table without a configuration: a shorter one, for a search that begins at once."""
+    return max(min(max(_FEW_ENTRIES, _SLICES * dim), _DEFAULT_BYTES // 4), 2 * dim)
 
 
 def _power_of_two(least: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from pyes.errors import ConfigError
 from pyes.numerics import noise
-from pyes.numerics.noise import NoiseTable, default_entries
+from pyes.numerics.noise import NoiseTable, default_entries, few_entries
 from pyes.system import limits
 
 DTYPES = ["float32", "bfloat16", "int8"]
@@ -61,6 +61,13 @@ def test_offset_bound_admits_the_last_slice_and_refuses_a_table_that_is_too_smal
 def test_impossible_table_is_refused(entries, dtype):
     with pytest.raises(ConfigError, match="noise"):
         NoiseTable(entries, 0, dtype)
+
+
+def test_few_entries_grow_with_theta_up_to_a_gibibyte():
+    assert few_entries(18) == 2**20
+    assert few_entries(100_000) == 25_600_000
+    assert few_entries(10_000_000) == 2**28
+    assert few_entries(200_000_000) == 400_000_000
 
 
 @pytest.mark.parametrize("free", [2**20, 2**40])
