@@ -338,6 +338,7 @@ enum pyes_action {
  *     UNCHANGED  the output itself                CLIP  the output, clipped to [low, high]
  *     SQUASH     low + (tanh(output) + 1) / 2 * (high - low)
  *     BINS       low + (high - low) * k / (bins - 1), k the argmax of the component's `bins` outputs
+ * Those of SQUASH and BINS are clipped as well, for a rounded difference may lead beyond the bounds.
  * @pre   bins >= 2 for BINS
  * @param outputs (n), for BINS (n, bins)
  * @note  NaN passes through, except for BINS (see pyes_argmax). */

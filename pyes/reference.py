@@ -542,10 +542,15 @@ def _component(rule: str, outputs: Float32, low: np.float32, high: np.float32) -
             return np.float32(outputs[0] > 0)
         case "bins":
             share = np.float32(best) / np.float32(len(outputs) - 1)
-            return np.float32(low + (high - low) * share)
+            return _clipped(np.float32(low + (high - low) * share), low, high)
         case "tanh":
-            return np.float32(low + (_tanh(outputs) + np.float32(1))[0] * np.float32(0.5) * (high - low))
+            share = (_tanh(outputs) + np.float32(1))[0] * np.float32(0.5)
+            return _clipped(np.float32(low + share * (high - low)), low, high)
         case "clip":
-            above = low if outputs[0] < low else outputs[0]  # NaN passes through
-            return np.float32(high if above > high else above)
+            return _clipped(outputs[0], low, high)
     return np.float32(outputs[0])
+
+
+def _clipped(x: np.float32, low: np.float32, high: np.float32) -> np.float32:
+    above = low if x < low else x  # NaN passes through
+    return np.float32(high if above > high else above)

@@ -58,10 +58,10 @@ static float box_component(enum pyes_action action, int64_t bins, const float *o
     case PYES_CLIP:
         return clip(*outputs, low, high);
     case PYES_SQUASH:
-        return low + (hyperbolic_tangent(*outputs) + 1.0f) * 0.5f * (high - low);
+        return clip(low + (hyperbolic_tangent(*outputs) + 1.0f) * 0.5f * (high - low), low, high);
     case PYES_BINS: {
         const float share = (float)pyes_argmax_unguarded(bins, outputs) / (float)(bins - 1);
-        return low + (high - low) * share;
+        return clip(low + (high - low) * share, low, high);
     }
     default:
         return *outputs;

@@ -134,7 +134,11 @@ class ActionDecoder:
         if self.parts:
             low, high = zip(*(part.bounds for part in self.parts), strict=True)
             sides = sum(low, ()), sum(high, ())
-        return np.array(sides[0], np.float32), np.array(sides[1], np.float32)
+        low, high = (np.array(side, np.float32) for side in sides)
+        # Rounded towards the inside, so that the bounds are in the environment's space.
+        low = np.where(low < np.array(sides[0]), np.nextafter(low, np.float32(np.inf)), low)
+        high = np.where(high > np.array(sides[1]), np.nextafter(high, np.float32(-np.inf)), high)
+        return low, high
 
     def assemble(self, numbers: NDArray[np.float32]) -> Any:
         """Return the environment's action for the components of a mixed one, float32 (components,), newly allocated."""

@@ -220,18 +220,18 @@ static int largest(int count, const float *outputs)
         """\
 static float squashed(float x, float low, float high)
 {
-    return low + (hyperbolic_tangent(x) + 1.0f) * 0.5f * (high - low);
+    return clip(low + (hyperbolic_tangent(x) + 1.0f) * 0.5f * (high - low), low, high);
 }""",
-        ("hyperbolic_tangent",),
+        ("hyperbolic_tangent", "clip"),
     ),
     "binned": _Function(
         """\
 static float binned(int bins, const float *outputs, float low, float high)
 {
     const float share = (float)largest(bins, outputs) / (float)(bins - 1);
-    return low + (high - low) * share;
+    return clip(low + (high - low) * share, low, high);
 }""",
-        ("largest",),
+        ("largest", "clip"),
     ),
     "rounded": _Function("""\
 /* To the next integer, halves to the even one; up to 2^24. */

@@ -340,7 +340,7 @@ class _Graph:
     def _boxed(self, x: str, mode: str, low: NDArray[np.float32], high: NDArray[np.float32], bins: int) -> str:
         """Add the components of a Box: (batch, components)."""
         if mode == "clip":
-            return self._node("Min", self._node("Max", x, self._constant(low)), self._constant(high))
+            return self._clipped(x, low, high)
         if mode == "tanh":
             share = self._node("Mul", self._node("Add", self._node("Tanh", x), self._scalar(1.0)), self._scalar(0.5))
             return self._between(share, low, high)
@@ -357,7 +357,11 @@ class _Graph:
         return self._node("Slice", x, *(self._constant(np.array([each], np.int64)) for each in (start, end, 1)))
 
     def _between(self, share: str, low: NDArray[np.float32], high: NDArray[np.float32]) -> str:
-        return self._node("Add", self._constant(low), self._node("Mul", share, self._constant(high - low)))
+        x = self._node("Add", self._constant(low), self._node("Mul", share, self._constant(high - low)))
+        return self._clipped(x, low, high)
+
+    def _clipped(self, x: str, low: NDArray[np.float32], high: NDArray[np.float32]) -> str:
+        return self._node("Min", self._node("Max", x, self._constant(low)), self._constant(high))
 
     def _reshaped(self, x: str, shape: Sequence[int], output: str = "") -> str:
         return self._node("Reshape", x, self._constant(np.array([-1, *shape], np.int64)), output=output)

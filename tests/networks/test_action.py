@@ -1,5 +1,6 @@
 """The action decoder: which spaces and modes fit each other, and the action of each mode for a network's outputs."""
 
+import itertools
 import json
 
 import numpy as np
@@ -108,6 +109,20 @@ def test_box_actions_match_their_definition(mode):
         action = runner.act(observation)
         assert action.dtype == np.float32
         np.testing.assert_allclose(action, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("action", ["clip", "tanh", "bins"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_actions_at_the_bounds_are_in_their_space(action, dtype):
+    """Of bounds whose difference, or which themselves, have no exact float32."""
+    low, high = zip(*itertools.combinations(np.arange(-20, 21) / 10, 2), strict=True)
+    space = spaces.Box(np.array(low, dtype), np.array(high, dtype), dtype=dtype)
+    decoder = ActionDecoder.for_space(space, action, bins=2 * (action == "bins"))
+    runner = _runner(1, decoder)
+    weights = np.tile(np.float32([-1, 1]), len(low)) if action == "bins" else np.ones(len(low), np.float32)
+    runner.load(100 * weights)
+    for observation in (-1.0, 1.0):
+        assert space.contains(runner.act(np.array([observation], np.float32)).astype(dtype))
 
 
 @pytest.mark.parametrize("action", ["auto", "tanh", "bins", "identity"])
