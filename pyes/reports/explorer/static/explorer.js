@@ -209,7 +209,7 @@ function cardOf({ run: number, generation, member }) {
       }
       const facts = document.createElement('dl');
       const seeds = [said.seed].flat();
-      for (const [name, value] of [['return', said.return], ['length', said.length], ['in the run', said.exact ? 'the same return and length' : `return ${said.recorded_return}, length ${said.recorded_length}: not the same`], [seeds.length > 1 ? 'seeds' : 'seed', seeds.slice(0, 4).join(', ') + (seeds.length > 4 ? ' …' : '')]]) {
+      for (const [name, value] of [['return', said.return ?? 'none: the member failed'], ['length', said.length], ['in the run', said.exact ? 'the same return and length' : `return ${said.recorded_return ?? 'none'}, length ${said.recorded_length}: not the same`], [seeds.length > 1 ? 'seeds' : 'seed', seeds.slice(0, 4).join(', ') + (seeds.length > 4 ? ' …' : '')]]) {
         facts.append(Object.assign(document.createElement('dt'), { textContent: name }), Object.assign(document.createElement('dd'), { textContent: value }));
       }
       const command = Object.assign(document.createElement('code'), { textContent: said.command });
