@@ -411,9 +411,8 @@ class _Job:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").splitlines()
         self._errors.close()
-        if status < 0:  # says nothing about its settings
-            killed = f"{self.run}: its process was ended by {signal.Signals(-status).name}"
-            raise TaskError(f"{killed}, maybe for want of memory; go on with --resume")
+        if sys.platform != "win32" and status == -signal.SIGKILL:  # says nothing about its settings
+            raise TaskError(f"{self.run}: its process was killed, maybe for want of memory; go on with --resume")
         if status:
             said = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)] or lines
             self.failure = said[-1] if said else f"ended with status {status}"

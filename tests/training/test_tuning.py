@@ -232,7 +232,7 @@ def test_a_run_that_is_killed_ends_the_search_and_not_its_trial(tmp_path: Path):
         assert job._process is not None
         job._process.kill()
         job._process.wait()
-        with pytest.raises(TaskError, match=r"run: its process was ended by SIGKILL, .* --resume"):
+        with pytest.raises(TaskError, match=r"run: its process was killed, .* --resume"):
             job.is_running()
     finally:
         job.stop()
