@@ -104,16 +104,16 @@ def table(summaries: Iterable[Summary], target: float) -> str:
 
 
 def losses(ours: Summary, peers: Iterable[Summary]) -> str:
-    """Say where pyes loses; seconds and timesteps are compared between methods that reach the target equally often."""
+    """Say where pyes loses; a method's seconds and timesteps count however few of its seeds reach the target."""
     lost = []
     for peer in peers:
         what = []
         more = peer.reached * ours.seeds - ours.reached * peer.seeds
         if more > 0:
             what.append(f"seeds that reach it ({peer.reached}/{peer.seeds} against {ours.reached}/{ours.seeds})")
-        if more == 0 and peer.seconds < ours.seconds:
+        if peer.seconds < ours.seconds:
             what.append(f"seconds to it ({peer.seconds:,.0f} against {ours.seconds:,.0f})")
-        if more == 0 and peer.timesteps < ours.timesteps:
+        if peer.timesteps < ours.timesteps:
             what.append(f"timesteps to it ({peer.timesteps:,.0f} against {ours.timesteps:,.0f})")
         if peer.best > ours.best:
             what.append(f"best mean ({peer.best:,.1f} against {ours.best:,.1f})")
@@ -168,12 +168,14 @@ def reached(found: Curves, method: str) -> list[float]:
 def draw_curves(found: Curves, figure: "Figure") -> None:
     """Draw returns over seconds, a panel a task."""
     rows = math.ceil(len(found) / 2)
-    panels = figure.subplots(rows, min(len(found), 2), squeeze=False).ravel()
+    panels = figure.subplots(rows, min(len(found), 2), squeeze=False).ravel().tolist()
     for axes, (task, curves) in zip(panels, found.items(), strict=False):
         draw_task(axes, TASKS[task], curves)
     for axes in panels[len(found) :]:
         axes.set_axis_off()
-    panels[0].legend()
+    lines, titles = panels[0].get_legend_handles_labels()
+    free = panels[len(found) :] or panels[:1]
+    free[0].legend(lines, titles, loc="center" if len(panels) > len(found) else "best")
 
 
 def draw_task(axes: "Axes", task: Task, curves: dict[str, dict[int, list[Point]]]) -> None:

@@ -134,11 +134,12 @@ class ActionDecoder:
         if self.parts:
             low, high = zip(*(part.bounds for part in self.parts), strict=True)
             sides = sum(low, ()), sum(high, ())
-        low, high = (np.array(side, np.float32) for side in sides)
+        exact_low, exact_high = (np.array(side, np.float64) for side in sides)
+        least, most = exact_low.astype(np.float32), exact_high.astype(np.float32)
         # Rounded towards the inside, so that the bounds are in the environment's space.
-        low = np.where(low < np.array(sides[0]), np.nextafter(low, np.float32(np.inf)), low)
-        high = np.where(high > np.array(sides[1]), np.nextafter(high, np.float32(-np.inf)), high)
-        return low, high
+        least = np.where(least < exact_low, np.nextafter(least, np.float32(np.inf)), least)
+        most = np.where(most > exact_high, np.nextafter(most, np.float32(-np.inf)), most)
+        return least, most
 
     def assemble(self, numbers: NDArray[np.float32]) -> Any:
         """Return the environment's action for the components of a mixed one, float32 (components,), newly allocated."""
