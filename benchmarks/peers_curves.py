@@ -111,10 +111,11 @@ def losses(ours: Summary, peers: Iterable[Summary]) -> str:
         more = peer.reached * ours.seeds - ours.reached * peer.seeds
         if more > 0:
             what.append(f"seeds that reach it ({peer.reached}/{peer.seeds} against {ours.reached}/{ours.seeds})")
+        seldom = f", in {peer.reached}/{peer.seeds} seeds" if more < 0 else ""
         if peer.seconds < ours.seconds:
-            what.append(f"seconds to it ({peer.seconds:,.0f} against {ours.seconds:,.0f})")
+            what.append(f"seconds to it ({peer.seconds:,.0f} against {ours.seconds:,.0f}{seldom})")
         if peer.timesteps < ours.timesteps:
-            what.append(f"timesteps to it ({peer.timesteps:,.0f} against {ours.timesteps:,.0f})")
+            what.append(f"timesteps to it ({peer.timesteps:,.0f} against {ours.timesteps:,.0f}{seldom})")
         if peer.best > ours.best:
             what.append(f"best mean ({peer.best:,.1f} against {ours.best:,.1f})")
         if what:
