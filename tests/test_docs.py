@@ -328,7 +328,9 @@ def shortened(words: list[str], generations: str, run_dir: str) -> list[str]:
     added = [] if "debug" in keys else [*SHORT, generations]
     if "sweep" in keys:
         added += [each for each in ("seed=0", "task.episodes=1") if each.partition("=")[0] not in keys]
-    if "algorithm=ars" in words:
+    names = [word.partition("=")[2] for word in words if word.startswith("experiment=")]
+    recipes = [path.read_text() for path in ROOT.glob("conf/experiment/*.yaml") if path.stem in names]
+    if "algorithm=ars" in words or any("/algorithm: ars" in text for text in recipes):
         added.append("algorithm.top=2")
     if "task=walk" not in words:  # the example of a family, which has keys of its own
         added.append("task.max_timesteps=8")
