@@ -137,7 +137,10 @@ def test_every_training_of_pyes_has_settings_that_it_takes() -> None:
 def test_a_training_of_pyes_is_measured_from_outside() -> None:
     runs = importlib.import_module("peers_runs")
     peak = runs.Peak()
-    done = runs.run("pyes_native", "cart_pole", 1, 0.3, peak.look)
+    for seconds in (0.3, 5.0):  # on a busy machine, the shorter time is over after one generation
+        done = runs.run("pyes_native", "cart_pole", 1, seconds, peak.look)
+        if done.seconds:
+            break
     assert done.start > 0 < done.seconds
     assert done.timesteps >= done.episodes >= 200
     assert peak.processes >= 2
