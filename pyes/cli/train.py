@@ -42,11 +42,9 @@ def run(arguments: list[str]) -> None:
     """
     gc.disable()  # until the run begins, collections take long and find no garbage
     from hydra.errors import HydraException
-    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    OmegaConf.register_new_resolver("environment", _environment, replace=True)
-    OmegaConf.register_new_resolver(AS_WRITTEN, written, replace=True)
+    _register_resolvers()
     failures: list[Exception] = []
 
     def job(config: Any) -> float | None:
@@ -88,11 +86,10 @@ def settings(arguments: list[str]) -> TrainConfig:
     from hydra import compose, initialize_config_module
     from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
-    from omegaconf import OmegaConf, open_dict
+    from omegaconf import open_dict
     from omegaconf.errors import OmegaConfBaseException
 
-    OmegaConf.register_new_resolver("environment", _environment, replace=True)
-    OmegaConf.register_new_resolver(AS_WRITTEN, written, replace=True)
+    _register_resolvers()
     try:
         with initialize_config_module(_CONF, job_name="train", version_base=_HYDRA):
             config = compose("train", directed(arguments), return_hydra_config=True)
@@ -146,6 +143,14 @@ def _run_by_hydra(words: list[str], job: Callable[[Any], float | None]) -> None:
             hydra.main(config_path=f"pkg://{_CONF}", config_name="train", version_base=_HYDRA)(job)()
     finally:
         _show_table(Sweep.folder)
+
+
+def _register_resolvers() -> None:
+    """Register what the configuration and the overrides of a resumed run name as ``${...}``."""
+    from omegaconf import OmegaConf
+
+    OmegaConf.register_new_resolver("environment", _environment, replace=True)
+    OmegaConf.register_new_resolver(AS_WRITTEN, written, replace=True)
 
 
 def _environment(*, _root_: Any) -> str:

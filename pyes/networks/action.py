@@ -5,7 +5,7 @@ decoder can be run, with finite bounds wherever its mode needs them.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -134,12 +134,7 @@ class ActionDecoder:
         if self.parts:
             low, high = zip(*(part.bounds for part in self.parts), strict=True)
             sides = sum(low, ()), sum(high, ())
-        exact_low, exact_high = (np.array(side, np.float64) for side in sides)
-        least, most = exact_low.astype(np.float32), exact_high.astype(np.float32)
-        # Rounded towards the inside, so that the bounds are in the environment's space.
-        least = np.where(least < exact_low, np.nextafter(least, np.float32(np.inf)), least)
-        most = np.where(most > exact_high, np.nextafter(most, np.float32(-np.inf)), most)
-        return least, most
+        return rounded_inside(*sides)
 
     def assemble(self, numbers: NDArray[np.float32]) -> Any:
         """Return the environment's action for the components of a mixed one, float32 (components,), newly allocated."""
@@ -175,6 +170,15 @@ class ActionDecoder:
             noise=float(values["noise"]),
             parts=tuple(ActionPart.from_dict(part) for part in values.get("parts", ())),
         )
+
+
+def rounded_inside(low: Sequence[float], high: Sequence[float]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return bounds as float32 (n,) each, rounded so that they are in a space with the exact ones."""
+    exact_low, exact_high = np.array(low, np.float64), np.array(high, np.float64)
+    least, most = exact_low.astype(np.float32), exact_high.astype(np.float32)
+    least = np.where(least < exact_low, np.nextafter(least, np.float32(np.inf)), least)
+    most = np.where(most > exact_high, np.nextafter(most, np.float32(-np.inf)), most)
+    return least, most
 
 
 def _for_discrete(space: "Discrete", action: str) -> ActionDecoder:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from pyes.errors import ConfigError, missing
 from pyes.networks import ActionPart, Activation, Instruction, NamedModule, Op, Policy, Program
+from pyes.networks.action import rounded_inside
 from pyes.reference import PolicyNetwork
 from pyes.reports import c_source, hub
 from pyes.reports.replay import load
@@ -327,8 +328,7 @@ class _Graph:
         if part.mode == "sign":
             return self._node("Greater", x, self._scalar(0))
         if part.mode != "argmax":
-            low, high = (np.array(side, np.float32) for side in part.bounds)
-            boxed = self._boxed(x, part.mode, low, high, part.bins)
+            boxed = self._boxed(x, part.mode, *rounded_inside(*part.bounds), part.bins)
             return self._node("Round", boxed) if np.issubdtype(part.dtype, np.integer) else boxed
         best, start = [], 0
         for choices in part.choices:

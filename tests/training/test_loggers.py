@@ -163,7 +163,6 @@ def test_loggers_do_not_wait_for_each_other(plain: Path, tmp_path: Path):
     assert len(lines(tmp_path / "run")) == 2  # where the events are, and what was not sent
 
 
-@pytest.mark.slow
 def test_how_a_run_ended_is_heard_while_another_process_has_the_pipe_open(monkeypatch):
     """A process forked in mid-run, such as the parent of new workers, has inherited the run's end of it."""
 
@@ -187,6 +186,7 @@ def test_how_a_run_ended_is_heard_while_another_process_has_the_pipe_open(monkey
     assert listener.ending == "finished"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="kills as POSIX does")
 def test_a_run_that_is_killed_leaves_no_companion_and_goes_on_without_a_row_twice(tmp_path: Path):
     run = tmp_path / "run"
