@@ -4,11 +4,15 @@ They behave as if started by a shell: arguments, folder, environment, both outpu
 cannot be forked, Python is started.
 """
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 LIMIT = 100.0  # seconds for a command
 
@@ -18,6 +22,17 @@ def started(*arguments: str | Path, cwd: Path, **environment: str) -> "subproces
     command = [sys.executable, "-m", "pyes", *map(str, arguments)]
     options = {"cwd": cwd, "env": os.environ | environment, "capture_output": True, "text": True}
     return subprocess.run(command, timeout=LIMIT, check=False, **options)
+
+
+@contextlib.contextmanager
+def running(command: list[str], **options: Any) -> "Iterator[subprocess.Popen[str]]":
+    """Run a program in a session of its own; leaving the block kills what is left: no failing test waits for it."""
+    with subprocess.Popen(command, text=True, start_new_session=True, **options) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def pyes(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import leftovers
 import pytest
+from commands import running
 from heads import until
 
 from pyes.node.process import state_of
@@ -37,14 +38,12 @@ def test_worker_of_tests_leaves_nothing_when_it_is_interrupted_or_killed(ending:
     shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     command = [sys.executable, "-m", "pytest", "-n1", "--max-worker-restart=0", "-pno:cacheprovider", str(tmp_path)]
-    with subprocess.Popen(
+    with running(
         command,
         cwd=tmp_path,
         env=environment | {"PYTHONPATH": str(Path(__file__).parent)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs have it ignored
     ) as process:
         note = tmp_path / "pids"
@@ -64,12 +63,11 @@ def test_shared_blocks_are_those_of_our_processes_and_of_nobody():
         assert name in leftovers.shared_blocks()
         script = f"import mmap; file = open({name!r}, 'r+b'); kept = mmap.mmap(file.fileno(), 64); print(); input()"
         command = [sys.executable, "-c", script]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        with subprocess.Popen(command, start_new_session=True, **pipes) as other:
+        with running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
             other.stdout.readline()
             block.close()
             assert name not in leftovers.shared_blocks()
-            other.communicate(b"\n", timeout=60)
+            other.communicate("\n", timeout=60)
         assert name in leftovers.shared_blocks()
     finally:
         block.unlink()

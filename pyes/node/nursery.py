@@ -63,7 +63,7 @@ class Nursery(Closing):
         process = context.Process(
             target=_run, args=(self._supervisor, control, self._control, os.getpid()), name="nursery"
         )
-        with holding_signals(), warnings.catch_warnings(), control:
+        with holding_signals("fork"), warnings.catch_warnings(), control:
             # Newer Pythons warn about forks with threads; a nursery uses no lock that a thread of the head may hold.
             warnings.simplefilter("ignore", DeprecationWarning)
             try:

@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 
 from pyes.system.user_code import signal_with_parent
 
@@ -18,11 +19,14 @@ _LEFT_TO_THE_HEAD = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def holding_signals() -> Iterator[None]:
+def holding_signals(start_method: str) -> Iterator[None]:
     """Block Ctrl-C and SIGTERM while a process is started, so that the child can install its handlers first."""
     if sys.platform == "win32":
         yield
         return
+    if start_method != "fork":
+        # Else the start of the first process would start it, which unblocks the signals.
+        resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT_TO_THE_HEAD)
     try:
         yield

@@ -104,7 +104,7 @@ class Supervisor:
             # A daemon may not have children, which some environments need (a simulator's server).
             daemon=False,
         )
-        with holding_signals():
+        with holding_signals(self._context.get_start_method()):
             process.start()
         self._board.count_beat()
         return process

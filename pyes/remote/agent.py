@@ -119,7 +119,7 @@ class Agent(Closing):
         process = self._context.Process(
             target=_take_part, args=(self._membership, self._listening, os.getpid(), asked), name="node"
         )
-        with holding_signals(), asked:
+        with holding_signals(self._context.get_start_method()), asked:
             if self._asking is not None:
                 self._asking.close()
             self._asking = asking

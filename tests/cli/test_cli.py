@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import pyes, started
+from commands import pyes, running, started
 
 from pyes import cli
 from pyes.cli import this_machine
@@ -296,20 +296,14 @@ def test_train_help_lists_the_choices(tmp_path: Path):
 @pytest.mark.parametrize("cluster", [pytest.param("inline", marks=pytest.mark.slow), "local"])
 def test_train_interrupt_saves_and_says_how_to_go_on(cluster: str, tmp_path: Path):
     command = [sys.executable, "-m", "pyes", "train", "task=cart_pole", f"cluster={cluster}", "generations=null"]
-    process = subprocess.Popen(
-        [*command, "noise.entries=1000000", "run_dir=run"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    metrics = tmp_path / "run" / "metrics.csv"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (metrics.exists() and metrics.read_text().count("\n") > 2):
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to the workers as well
-    stdout, stderr = process.communicate(timeout=60)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with running([*command, "noise.entries=1000000", "run_dir=run"], cwd=tmp_path, **pipes) as process:
+        metrics = tmp_path / "run" / "metrics.csv"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (metrics.exists() and metrics.read_text().count("\n") > 2):
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to the workers as well
+        stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in stderr
     assert f"go on with: pyes train resume={tmp_path / 'run'}" in stderr
@@ -335,23 +329,20 @@ class Endless(gymnasium.Env):
 def test_train_without_a_time_limit_warns_and_answers_an_interrupt_at_once(cluster: str, tmp_path: Path):
     (tmp_path / "endless.py").write_text(ENDLESS)
     command = [sys.executable, "-m", "pyes", "train", "task=python", "task.factory=endless:Endless", "run_dir=run"]
-    process = subprocess.Popen(
-        [*command, f"cluster={cluster}"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert process.stderr is not None
-    warning = next(line for line in process.stderr if "no time limit" in line)
-    assert "task.max_timesteps=1000" in warning
-    while not (tmp_path / "run" / "config.json").exists():
-        time.sleep(0.05)
-    time.sleep(0.5)
-    for answer in ("the run ends after this generation; again (Ctrl-C)", "stopped in generation 0"):
-        asked = time.monotonic()
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.stderr.readline().startswith(answer)
-        assert time.monotonic() - asked < 5.0
-    with process:  # closes the pipe, and waits
+    with running([*command, f"cluster={cluster}"], cwd=tmp_path, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        warning = next(line for line in process.stderr if "no time limit" in line)
+        assert "task.max_timesteps=1000" in warning
+        while not (tmp_path / "run" / "config.json").exists():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        for answer in ("the run ends after this generation; again (Ctrl-C)", "stopped in generation 0"):
+            asked = time.monotonic()
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.stderr.readline().startswith(answer)
+            assert time.monotonic() - asked < 5.0
         assert "go on with: pyes train resume=" in process.stderr.read()
-    assert process.returncode == 130
+        assert process.wait(60) == 130
 
 
 @pytest.mark.slow

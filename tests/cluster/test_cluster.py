@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import running
 
 from pyes import tasks
 from pyes.algorithms.population import Population
@@ -437,7 +438,7 @@ def test_nurseries_that_die_without_any_progress_end_the_run(table):
 
 
 def _script(body, **options):
-    """Start a script that imports the names of this module, in its own session."""
+    """Run a script that imports the names of this module, in its own session."""
     code = f"""
 import os, signal, sys, threading, time
 sys.path[:0] = {[str(Path(__file__).parents[n]) for n in (1, 2)]!r}
@@ -447,7 +448,7 @@ table = NoiseTable(50_000, 0, shared=True)
 {body}
 table.close()
 """
-    return subprocess.Popen([sys.executable, "-c", code], start_new_session=True, **options)
+    return running([sys.executable, "-c", code], **options)
 
 
 @pytest.mark.slow
@@ -467,7 +468,7 @@ with open_cluster(ClusterConfig(workers=2), _faulty()) as cluster:
     for thread in threads: thread.join()
 print("the same")
 """
-    with _script(body, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+    with _script(body, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
         output, errors = process.communicate(timeout=120)
     assert output == "the same\n", errors
 
@@ -486,7 +487,7 @@ with open_cluster(ClusterConfig(workers=2, episode_time_limit=3.0, attempts=1), 
     cluster.evaluate(_batch(theta, 4))
     print(workers == _workers())
 """
-    with _script(body, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+    with _script(body, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.4)  # into the middle of an episode: whenever it is, the run must not notice
         os.killpg(process.pid, signal.SIGSTOP)
@@ -522,7 +523,7 @@ with open_cluster(ClusterConfig(workers=2, start_method={start_method!r}), task)
 """
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     before = (lambda: os.close(2)) if stderr == "closed" else None
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with _script(body, cwd=tmp_path, env=environment, preexec_fn=before, **pipes) as process:
         if stderr == "broken":
             process.stderr.close()
@@ -548,7 +549,7 @@ print("over", flush=True)
 sys.stdin.read()
 """
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     over = threading.Event()
     with _script(body, cwd=tmp_path, env=environment, **pipes) as process:
 

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from commands import running
 from heads import until
 from hosts import Host, Trainer, new_address, start_server
 
@@ -90,7 +91,7 @@ def test_a_spot_machine_with_a_notice_hands_its_members_back(tmp_path):
             host.hear("at work")
             where = {"EC2_METADATA": f"http://127.0.0.1:{cloud.server_port}", "EC2_INTERVAL": "0.1"}
             command = ["bash", str(NOTICE), "kill", "-TERM", str(host.pid)]
-            with subprocess.Popen(command, env=os.environ | where, stdout=subprocess.PIPE, text=True) as watch:
+            with running(command, env=os.environ | where, stdout=subprocess.PIPE) as watch:
                 until(lambda: cloud.asked > 2, "questions for the notice")
                 assert host.running
                 cloud.given.set()

@@ -14,6 +14,7 @@ from typing import Any
 
 import leftovers
 import pytest
+from commands import running
 from heads import merge
 
 import pyes
@@ -194,11 +195,11 @@ def test_a_run_that_is_killed_leaves_no_companion_and_goes_on_without_a_row_twic
     config = merge(config, {"logger": {"factory": "user_loggers:Notebook", "video": False}})
     program = f"import json, pyes; pyes.train(json.loads({json.dumps(config)!r}), display=False)"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    head = subprocess.Popen([sys.executable, "-c", program], env=environment)
-    notebook = run / "notebook" / "notes"
-    wait_until(lambda: notebook.exists() and notebook.read_text().count("row") > 3)
-    head.send_signal(signal.SIGKILL)
-    head.wait()
+    with running([sys.executable, "-c", program], env=environment) as head:
+        notebook = run / "notebook" / "notes"
+        wait_until(lambda: notebook.exists() and notebook.read_text().count("row") > 3)
+        head.send_signal(signal.SIGKILL)
+        head.wait()
     wait_until(lambda: not processes())
     rows = len(read_rows(run / "metrics.csv"))
     assert generations(run) == list(range(rows))
