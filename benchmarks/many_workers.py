@@ -12,6 +12,8 @@ share of a core is printed, too.
 efficiency    seconds of the ideal schedule (the same members by the same workers, without any message) over those taken
 head          the head's processor time over the wall clock, in cores
 relays        that of all relays together
+messages      with results that a node sends in a second
+us each       the head's processor time for one of them and what it answers; the constants of simulation.py
 """
 
 import argparse
@@ -55,7 +57,7 @@ def main() -> None:
     parser.add_argument("workers", nargs="*", type=int, default=[18, 90, 360, 1440, 2880, 5760, 10080])
     parser.add_argument("--relays", type=int, default=0)
     options = parser.parse_args()
-    print("workers   nodes  members  efficiency  head  relays  simulation  bytes a member")
+    print("workers   nodes  members  efficiency  head  relays  simulation  bytes a member  messages  us each")
     for count in options.workers:
         print(measure(count, options.relays), flush=True)
 
@@ -136,10 +138,10 @@ def figures(
     """Evaluate generations; return a line about all but the first."""
     workers = WORKERS_OF_A_NODE * nodes
     wall = ideal = head = simulated = relayed = 0.0
-    traffic = 0
+    traffic = messages = 0
     for generation in range(GENERATIONS + 1):
         simulation.send(generation)
-        before = (time.perf_counter(), time.process_time(), simulation.recv(), sum(cluster.traffic))
+        before = (time.perf_counter(), time.process_time(), *simulation.recv(), sum(cluster.traffic))
         relays_before = sum(each.seconds() for each in relays)
         results = cluster.evaluate(state.batch())
         seconds = time.perf_counter() - before[0]
@@ -151,15 +153,18 @@ def figures(
             wall += seconds
             head += time.process_time() - before[1]
             relayed += sum(each.seconds() for each in relays) - relays_before
-            simulated += simulation.recv() - before[2]
-            traffic += sum(cluster.traffic) - before[3]
+            until = simulation.recv()
+            simulated += until[0] - before[2]
+            messages += until[1] - before[3]
+            traffic += sum(cluster.traffic) - before[4]
             ideal += makespan(durations(generation, members), workers)
         else:
             simulation.recv()
     return (
         f"{workers:>7,} {nodes:>7,} {members:>8,} {ideal / wall:>11.3f} {head / wall:>5.2f}"
         f" {relayed / wall:>7.2f} {simulated / wall:>11.2f}"
-        f" {traffic / GENERATIONS / members:>15.1f}"
+        f" {traffic / GENERATIONS / members:>15.1f} {messages / nodes / wall:>9.2f}"
+        f" {'' if relays else f'{1e6 * head / messages:.0f}':>8}"
     )
 
 
@@ -185,6 +190,8 @@ def makespan(seconds: np.ndarray, workers: int) -> float:
 
 class SimulatedNode:
     """A node whose workers sleep."""
+
+    sent = 0  # messages with results, of all nodes
 
     def __init__(self, number: int, address: Address, members: int, ready: tuple[str, str]) -> None:
         self._number, self._address, self._members, self._ready = number, address, members, ready
@@ -283,6 +290,7 @@ class SimulatedNode:
         if batch != self._batch or not self._done:
             return
         self._sent = asyncio.get_running_loop().time()
+        SimulatedNode.sent += 1
         members = np.array(sorted(self._done))
         self._done.clear()
         self._write(
@@ -303,14 +311,14 @@ class SimulatedNode:
 
 
 def simulate(addresses: list[Address], nodes: int, members: int, ready: tuple[str, str], pipe: Any) -> None:
-    """Run the nodes, in a process of their own, and answer each word on the pipe with the processor time so far."""
+    """Run the nodes in their own process; answer a word on the pipe with processor time and messages so far."""
     asyncio.run(_simulate(addresses, nodes, members, ready, pipe))
 
 
 async def _simulate(addresses: list[Address], nodes: int, members: int, ready: tuple[str, str], pipe: Any) -> None:
     def answer() -> None:
         pipe.recv()
-        pipe.send(time.process_time())
+        pipe.send((time.process_time(), SimulatedNode.sent))
 
     asyncio.get_running_loop().add_reader(pipe.fileno(), answer)
     each = (SimulatedNode(k, addresses[k % len(addresses)], members, ready).run() for k in range(nodes))

@@ -46,9 +46,9 @@ from virtual_nodes import ideal_seconds
 
 WORKERS = 18  # of a node
 MEMBERS = 5  # of a worker, in a batch
-#: Processor time of the head on an AMD EPYC, rounded: the slope of its share of a core over messages a second between
-#: 1,440 and 10,080 workers in many_workers.py; and, with some room, what `costs` prints.
-MESSAGE_SECONDS, MEMBER_SECONDS, GRANT_SECONDS = 3.0e-4, 1e-7, 0.5e-4
+#: Processor time of the head on an AMD EPYC: together what many_workers.py prints for a message at 10,080 workers; how
+#: it is divided, and what a member takes, is as `costs` prints, with some room.
+MESSAGE_SECONDS, MEMBER_SECONDS, GRANT_SECONDS = 1.1e-4, 1e-7, 0.4e-4
 LOOK_SECONDS = 0.1  # between two looks for late members
 
 #: What many_workers.py measured with the real head, the nodes being on the other core of the same machine.
