@@ -53,9 +53,11 @@ def pyes(
             target=_main, args=(words, str(cwd), dict(os.environ) | environment, outputs, learning_curve)
         )
         process.start()
-        process.join(LIMIT)
-        process.kill()
-        process.join()
+        try:
+            process.join(LIMIT)
+        finally:
+            process.kill()
+            process.join()
         done = subprocess.CompletedProcess(words, process.exitcode or 0, *(path.read_text() for path in outputs))
         process.close()
         return done

@@ -6,6 +6,7 @@ leave.
 """
 
 import contextlib
+import faulthandler
 import gc
 import multiprocessing
 import os
@@ -23,9 +24,11 @@ from hypothesis import settings
 
 from pyes.training import ending
 
-_GRACE = 5.0  # seconds for what is just ending
+_GRACE = 30.0  # seconds for what is just ending
 #: The variable in the environment of the workers and of all that they start; only the first process has it here.
 _MARK = pytest.StashKey[str]()
+_STDERR = pytest.StashKey[int]()
+_AGAIN = 30.0  # seconds after which a test that has passed its time limit is interrupted again
 
 settings.register_profile("any_pace", settings.get_profile(settings.get_current_profile_name()), deadline=None)
 settings.load_profile("any_pace")  # no test judges time
@@ -100,6 +103,23 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
     return _not_skipped((yield), collector.config)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, Any, Any]:
+    """Interrupt a test again, if it has caught the first exception, or waits in cleaning up after it."""
+    done = yield
+    if settings.method == "signal":
+        signal.setitimer(signal.ITIMER_REAL, settings.timeout, _AGAIN)
+    return done
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Guard the rest of a test that has failed: at a failure pytest gives its limit up, for the sake of debuggers."""
+    limit = float(node.config.getini("faulthandler_timeout") or 0.0)
+    if limit and isinstance(node, pytest.Item):
+        faulthandler.dump_traceback_later(limit, file=node.config.stash[_STDERR], exit=True)
+
+
 def _not_skipped(report: Any, config: pytest.Config) -> Any:
     if report.outcome == "skipped" and config.getoption("no_skips") and not hasattr(report, "wasxfail"):
         report.outcome, report.longrepr = "failed", f"must not be skipped: {report.longrepr}"
@@ -108,6 +128,7 @@ def _not_skipped(report: Any, config: pytest.Config) -> Any:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Set a worker apart from the others; mark what the first process will start."""
+    config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)  # not yet captured
     if sys.platform != "linux":
         return
     if hasattr(config, "workerinput"):

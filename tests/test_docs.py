@@ -261,6 +261,7 @@ SHORT = (
 
 @posix
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", sorted(LINES))
 def test_commands_of_a_page_run_in_its_order(page: str, server: None, home: Path, tmp_path: Path):
     """In one folder, which has the page's files and what its commands before have made. Other machines are left out."""

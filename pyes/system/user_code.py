@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -68,7 +69,7 @@ def close_within(name: str, close: Callable[[], None]) -> None:
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the block once it has taken so long."""
+    """Raise TimeoutError in the block once it has taken so long; the program's own alarm comes after the block."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -76,14 +77,16 @@ def _at_most(seconds: float) -> Iterator[None]:
     def end(number: int, frame: object) -> None:
         raise TimeoutError(f"it has taken more than {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before, began = signal.signal(signal.SIGALRM, end), time.monotonic()
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         with contextlib.suppress(TypeError):  # a handler that was not set from Python cannot be put back
             signal.signal(signal.SIGALRM, before)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3), interval)
 
 
 def signal_with_parent(number: int, parent: int) -> bool:

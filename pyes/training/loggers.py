@@ -245,4 +245,5 @@ class _Feed:
             self._process.wait()
         self._thread.join(1.0)
         assert self._process.stdout is not None
-        self._process.stdout.close()
+        if not self._thread.is_alive():  # else a program of the logger's has the pipe open, and closing waits for it
+            self._process.stdout.close()

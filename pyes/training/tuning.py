@@ -54,6 +54,7 @@ FIRST_CONFIRMING_SEED = 100  # those of a search begin at 0
 _BRACKET, _KEPT = 9, 3  # trials, and one of how many goes on
 _RUNGS = 3  # budgets of a bracket: a ninth, a third, all
 _POLL = 0.02  # seconds
+_LAST_GENERATION = 60.0  # seconds that a run may take to end after its generation
 _LOWEST = -math.inf  # value of a trial that fails
 _NO_OTHER_END = ("generations=null", "time_limit=null", "target_return=null")  # of a run than its timesteps
 _ERROR = "pyes: error: "
@@ -422,7 +423,11 @@ class _Job:
         """End the run if it goes on; it can be resumed."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
-            self._process.wait()
+            try:
+                self._process.wait(_LAST_GENERATION)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
         if self._errors is not None:
             self._errors.close()
 

@@ -340,7 +340,7 @@ def test_train_without_a_time_limit_warns_and_answers_an_interrupt_at_once(clust
             asked = time.monotonic()
             os.killpg(process.pid, signal.SIGINT)
             assert process.stderr.readline().startswith(answer)
-            assert time.monotonic() - asked < 5.0
+            assert time.monotonic() - asked < 20.0
         assert "go on with: pyes train resume=" in process.stderr.read()
         assert process.wait(60) == 130
 
@@ -547,7 +547,7 @@ def test_train_a_third_interrupt_ends_a_run_that_does_not_stop(tmp_path: Path):
                 if select.select([reader], [], [], 1)[0]:
                     shown += os.read(reader, 65536)
             assert answer in shown, shown
-        assert process.wait(10) == 130
+        assert process.wait(60) == 130
         assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")  # the cursor is there again
     finally:
         process.kill()

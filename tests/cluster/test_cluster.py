@@ -347,10 +347,11 @@ def test_nurseries_killed_again_and_again_change_nothing(workers_too, table):
     plan, theta = _plan(task, 64)
     (expected,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table, members=64)
     killed = []
+    stop = threading.Event()
 
     def kill():
         chance = random.Random(1)
-        for _ in range(5):
+        while len(killed) < 5 and not stop.is_set():
             nursery = _until(lambda: ({_nursery()} - set(killed)).pop(), "a new nursery has workers")
             time.sleep(chance.uniform(0, 0.1))
             for process in [*(_children(nursery) if workers_too else []), nursery]:
@@ -363,9 +364,12 @@ def test_nurseries_killed_again_and_again_change_nothing(workers_too, table):
         cluster.start(plan, table)
         killer = threading.Thread(target=kill)
         killer.start()
-        while killer.is_alive() or not results:
-            results.append(cluster.evaluate(_batch(theta, 64, 0)))
-        killer.join()
+        try:
+            while killer.is_alive() or not results:
+                results.append(cluster.evaluate(_batch(theta, 64, 0)))
+        finally:
+            stop.set()
+            killer.join()
     assert len(set(killed)) == 5
     for result in results:
         _same(result, expected)

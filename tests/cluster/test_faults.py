@@ -218,7 +218,7 @@ def test_what_environments_have_started_ends_with_the_run(tmp_path, marked, faul
         if "parent" in end:
             hurt(*head.nurseries, signal.SIGSTOP)
         head.stop() if end == "stopped" else head.kill()
-        until(lambda: not started(), "the end of all that was started", 5.0)
+        until(lambda: not started(), "the end of all that was started", 20.0)
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clocks import backwards
+from commands import running
 from heads import DEADLINE, children, count_of, hurt, merge, until
 from hosts import FakeNode, Host, Link, Program, Proxy, Trainer, connect, crowd, new_address, new_cable, start_server
 
@@ -175,14 +176,14 @@ def test_what_many_machines_are_sent_leads_to_the_same(tmp_path, reference, daem
 def test_machines_join_in_the_middle_and_in_a_resumed_run(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     _train(run, {"generations": 3})
-    with _trainer(address, run, environment=SLOW) as head:
+    with _trainer(address, run, ENDLESS, environment=SLOW) as head:
         head.hear(f"there is no node yet; start one with: pyes worker {address}")
         with Host(address, environment=SLOW):
             _more_rows(head, run, 2)
             with Host(address, 2, environment=SLOW):
                 head.until(lambda: len(_nodes(run)) == 2, "a row of the second node")
-                head.succeed()
-    _same(reference(), run)
+                _end(head)
+    _same(reference({"generations": count_of(run)}), run)
 
 
 # --- faults
@@ -275,7 +276,7 @@ def test_a_silent_link_costs_time_alone(tmp_path, reference):
     with contextlib.ExitStack() as stack:
         proxy = stack.enter_context(Proxy(address))
         near, _ = (stack.enter_context(Host(each, environment=SLOW)) for each in (address, proxy.address))
-        with _trainer(address, run, environment=SLOW) as head:
+        with _trainer(address, run, ENDLESS, environment=SLOW) as head:
             head.until(lambda: len(_nodes(run)) == 2, "rows of both")
             proxy.stop()
             _more_rows(head, run, 2)
@@ -285,8 +286,9 @@ def test_a_silent_link_costs_time_alone(tmp_path, reference):
             near.kill()
             head.until(lambda: _logged(run, "has been silent for"), "the end of patience")
             proxy.heal()
-            head.succeed()
-    _same(reference(), run)
+            _more_rows(head, run, 1)
+            _end(head)
+    _same(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
@@ -328,14 +330,15 @@ def test_results_of_a_node_that_was_stopped_are_duplicates(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with contextlib.ExitStack() as stack:
         one, _ = (stack.enter_context(Host(address, environment=SLOW)) for _ in range(2))
-        with _trainer(address, run, environment=SLOW) as head:
+        with _trainer(address, run, ENDLESS, environment=SLOW) as head:
             head.until(lambda: len(_nodes(run)) == 2, "rows of both")
             one.send_all(signal.SIGSTOP)
             _more_rows(head, run, 2)
             one.send_all(signal.SIGCONT)
-            head.succeed()
+            _more_rows(head, run, 1)
+            _end(head)
             assert re.search(r"\d+ members? (was|were) run again because their node was slow", head.said)
-    _same(reference(), run)
+    _same(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
@@ -429,14 +432,11 @@ def test_a_node_whose_wall_clock_runs_backwards_changes_nothing(tmp_path, refere
     run, address = tmp_path / "run", new_address()
     variables = {**os.environ, **backwards(tmp_path), "PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, "-m", "pyes", "worker", address, "--workers", "1", "--allow", "faulty"]
-    with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True) as node:
-        try:
-            _train(run, over(address, run))
-            assert any("the job has ended" in line for line in node.stderr)
-            node.terminate()
-            assert node.wait(DEADLINE) == 130
-        finally:
-            node.kill()
+    with running(command, env=variables, stderr=subprocess.PIPE) as node:
+        _train(run, over(address, run))
+        assert any("the job has ended" in line for line in node.stderr)
+        node.terminate()
+        assert node.wait(DEADLINE) == 130
     _same(reference(), run)
 
 
@@ -1008,10 +1008,9 @@ def test_a_node_that_leaves_loses_no_member(tmp_path, reference, moment):
 def test_a_node_that_is_told_twice_to_leave_waits_for_no_member(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with _trainer(address, run, ENDLESS) as head:
-        with Host(address, environment={"FAULTY": '{"sleep": 1000}'}) as host:
-            host.hear("at work")
-            until(lambda: status.ask(addresses.parse(address), None)["generation"] is not None, "a batch")
-            time.sleep(0.2)
+        hanging = {"FAULTY": json.dumps({"fault": "hang", "every": 1, "once": str(tmp_path)})}
+        with Host(address, environment=hanging) as host:
+            until(lambda: [each for each in tmp_path.iterdir() if each.name.isdigit()], "a member that runs")
             host.send(signal.SIGTERM)
             host.hear("leaving, after 1 running member")
             host.send(signal.SIGTERM)

@@ -206,7 +206,7 @@ def test_error_of_an_environment_is_the_same(kind: Any, step: str, more: str, me
 @pytest.mark.skipif(sys.platform != "linux", reason="kills processes")
 def test_environment_that_crashes_hangs_or_lies_costs_members(step: str, tmp_path: Path):
     task = {"name": "native", "library": native_sources.point(step), "symbol": "point", "common_random_numbers": "none"}
-    cluster = {"name": "local", "workers": 2, "attempts": 1, "episode_time_limit": 1.0}
+    cluster = {"name": "local", "workers": 2, "attempts": 1, "episode_time_limit": 3.0}
     changes: dict[str, Any] = {"task": task, "cluster": cluster, "generations": 1, "evaluation": {"every": 0}}
     pyes.train({**TRAIN, "run_dir": str(tmp_path / "run"), **changes}, display=False)
     lines = (tmp_path / "run" / "metrics.csv").read_text().splitlines()

@@ -6,6 +6,7 @@ import textwrap
 import leftovers
 import numpy as np
 import pytest
+from commands import running
 
 from pyes.errors import ConfigError
 from pyes.numerics import noise
@@ -138,14 +139,12 @@ def test_nothing_is_left_behind_however_the_owner_ends(ending):
             pass  # reading at once could miss a signal that comes just before
         """
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    with process:
-        assert process.stdout.readline() == b"ready\n"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with running([sys.executable, "-c", script], **pipes) as process:
+        assert process.stdout.readline() == "ready\n"
         if ending == "exit":
             process.stdin.close()
         else:
             process.send_signal(signal.SIGINT if ending == "interrupt" else signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
     assert leftovers.shared_blocks() == before

@@ -196,7 +196,7 @@ def test_a_member_that_kills_or_hangs_its_worker_fails_alone(fault, table):
     config = _config("Pendulum-v1")
     network, guilty, batch = _fatal(fault, table, 6)
     plan, _ = _plan(config, 6, network)
-    cluster = ClusterConfig(workers=1, attempts=1, episode_time_limit=8.0 if fault == "exit" else 0.5)
+    cluster = ClusterConfig(workers=1, attempts=1, episode_time_limit=8.0 if fault == "exit" else 3.0)
     results = _evaluate(table, config, plan, batch, cluster)
     np.testing.assert_array_equal(results.status, np.where(guilty, Status.KILLED, Status.OK))
     assert f"member {guilty.argmax()}, which has cost 1 worker" in results.errors[0]
@@ -214,10 +214,11 @@ def test_workers_killed_in_the_middle_of_their_waves_change_nothing(table):
     batch = _batch(theta, 64)
     expected = _evaluate(table, config, plan, batch)
     killed: set[int] = set()
+    stop = threading.Event()
 
     def kill() -> None:
         chance = random.Random(0)
-        while len(killed) < 5:
+        while len(killed) < 5 and not stop.is_set():
             time.sleep(chance.uniform(0, 0.1))
             victim = _until(lambda: (set(_workers()) - killed).pop(), "a new worker")
             os.kill(victim, signal.SIGKILL)
@@ -228,9 +229,12 @@ def test_workers_killed_in_the_middle_of_their_waves_change_nothing(table):
         cluster.start(plan, table)
         killer = threading.Thread(target=kill)
         killer.start()
-        while killer.is_alive() or not results:
-            results.append(cluster.evaluate(batch))
-        killer.join()
+        try:
+            while killer.is_alive() or not results:
+                results.append(cluster.evaluate(batch))
+        finally:
+            stop.set()
+            killer.join()
     for result in results:
         _same(result, expected)
 

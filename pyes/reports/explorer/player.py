@@ -99,6 +99,8 @@ class Player(Closing):
             self._process = self._context.Process(target=_answer, args=(theirs, os.getpid()), daemon=True)
             with theirs:
                 self._process.start()
+            if self._closed:  # meanwhile, when there was no process yet to kill
+                self._kill()
         return self._connection
 
     def _end(self) -> None:
@@ -110,7 +112,7 @@ class Player(Closing):
 
     def _kill(self) -> None:
         """Kill the process and its group: an environment's programs, and the witness of its own end."""
-        if self._process is not None and self._process.exitcode is None:
+        if self._process is not None and self._process.pid is not None and self._process.exitcode is None:
             if hasattr(os, "killpg"):
                 with suppress(ProcessLookupError):  # its group is not there yet
                     os.killpg(self._process.pid, signal.SIGKILL)
