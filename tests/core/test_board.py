@@ -150,6 +150,7 @@ def fork(function: Callable[..., Any], *arguments: Any) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @needs_fork
 def test_board_survives_workers_killed_at_random_moments() -> None:
     """Workers are killed and replaced; nothing is lost, and a finished member is never handed out again."""

@@ -305,6 +305,7 @@ def test_function_that_is_no_class_is_refused() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_change_of_a_constant_or_a_helper_elsewhere_compiles_again(tmp_path: Path):
     (tmp_path / "env.py").write_text(
         "from pyes import native\nimport package.helper\n\n\n@native.environment\nclass Mine:\n"
