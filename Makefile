@@ -36,7 +36,7 @@ peers: $(PEERS)/.installed ## measure pyes, EvoTorch, Stable-Baselines3 and othe
 # --- develop ---
 
 # More processes than cores: a fifth of the tests' time is waiting for sockets, processes and faults to be noticed.
-# A test's own time limit interrupts it once; if what it then cleans up hangs, its process ends, and says where it was.
+# A test that its own time limit cannot end, since C code or a fixture hangs, ends its process, which says where it was.
 PYTEST := $(BIN)/pytest -n 4 --dist worksteal -o faulthandler_timeout=400 -o faulthandler_exit_on_timeout=true
 
 test: $(VENV)/.installed-dev ## run the quick tests, which touch every part (about two minutes on two cores)

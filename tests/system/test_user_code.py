@@ -97,7 +97,7 @@ def test_what_cannot_be_closed_is_logged_and_left(close, text, monkeypatch, capl
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no alarms")
 @pytest.mark.parametrize("block", [0.0, 0.2])
-def test_an_alarm_of_the_program_comes_though_something_is_closed_meanwhile(block: float, monkeypatch):
+def test_an_alarm_of_the_program_comes_though_something_is_closed_meanwhile(block: float):
     code = f"""
 import signal, time
 from pyes.system import user_code
