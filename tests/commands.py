@@ -1,7 +1,7 @@
 """Runs the program `pyes` in processes forked from one that has already imported everything.
 
 They behave as if started by a shell: arguments, folder, environment, both outputs and the exit status. Where processes
-cannot be forked, Python is started.
+cannot be forked, Python is started. `running` is for any other program.
 """
 
 import contextlib
