@@ -14,6 +14,9 @@ policy.*       the policy of the seed with the median return (the lower one of t
 
 and the recipe's line ``# Measured:`` is written anew. Runs are kept in ``runs/recipes``; one that is there, of
 the recipe as it is now, goes on where it is. Nothing else should run on the machine: minutes are wall clock.
+
+What takes a day can be measured in parts: with ``--add`` a result keeps its other seeds, if it was made with the same
+settings, kind of machine and versions. Where the median then is a seed whose run is not here, that is trained again.
 """
 
 import argparse
@@ -28,7 +31,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,22 +58,53 @@ class Row(NamedTuple):
     theta_hash: str
 
 
+class Point(NamedTuple):
+    """An evaluation while a seed trained."""
+
+    seed: int
+    timesteps: int
+    seconds: float
+    eval_return_mean: float
+
+
+class Result(NamedTuple):
+    """What is known of a recipe: its rows in the order of their seeds, and where they are from."""
+
+    rows: list[Row]
+    curves: list[Point]
+    commits: list[str]
+
+    def beside(self, other: "Result") -> "Result":
+        """Return this result with the seeds of another one that it does not have."""
+        seeds = {row.seed for row in self.rows}
+        rows = [row for row in other.rows if row.seed not in seeds]
+        curves = [point for point in other.curves if point.seed not in seeds]
+        commits = dict.fromkeys([*other.commits, *self.commits] if rows else self.commits)
+        return Result(sorted([*self.rows, *rows]), sorted([*self.curves, *curves]), list(commits))
+
+
 def main() -> None:
     """Measure the recipes that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="+", metavar="RECIPE", choices=names())
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="how many")
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED, metavar="SEED", help="the others follow it")
+    parser.add_argument("--add", action="store_true", help="keep the other seeds that the result has")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     options = parser.parse_args()
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     for recipe in options.recipes:
-        rows = [measured(recipe, options.first_seed + index) for index in range(options.seeds)]
-        if not any(row.theta_hash for row in rows):
+        try:
+            earlier = read(options.results / recipe, recipe) if options.add else Result([], [], [])
+        except (OSError, ValueError) as error:
+            parser.exit(1, f"{recipe}: {error}\n")
+        result = measured(recipe, seeds).beside(earlier)
+        if not any(row.theta_hash for row in result.rows):
             parser.exit(1, f"{recipe}: every seed failed, so nothing is written; their messages are above\n")
-        print(f"{recipe}: {summary(rows)}", flush=True)
-        write(options.results / recipe, recipe, rows)
+        print(f"{recipe}: {summary(result)}", flush=True)
+        write(options.results / recipe, recipe, result)
         if options.results == RESULTS:
-            write_header(ROOT / "conf" / "experiment" / f"{recipe}.yaml", rows)
+            write_header(ROOT / "conf" / "experiment" / f"{recipe}.yaml", result)
 
 
 def names() -> list[str]:
@@ -79,14 +113,57 @@ def names() -> list[str]:
     return sorted(file.stem for file in files if MEASURED.search(file.read_text(encoding="utf-8")))
 
 
+def read(folder: Path, recipe: str) -> Result:
+    """Return the result in a folder.
+
+    Raises
+    ------
+    ValueError
+        Its settings, kind of machine or versions are not those of now.
+    OSError
+        There is none.
+    """
+    about = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    for name, now in conditions(recipe).items():
+        if about.get(name) != now:
+            raise ValueError(f"{name} of the result are {about.get(name)}, now {now}; measure all of its seeds again")
+    rows = [Row(**read_as(Row, texts)) for texts in read_rows(folder / "rows.csv")]
+    curves = [Point(**read_as(Point, texts)) for texts in read_rows(folder / "curves.csv")]
+    return Result(rows, curves, about["commit"].split(", "))
+
+
+def read_as(kind: type[Row | Point], texts: dict[str, str]) -> dict[str, Any]:
+    """Return the fields of a line of a table."""
+    return {name: convert(texts[name]) for name, convert in kind.__annotations__.items()}
+
+
+def write_table(file: Path, kind: type[Row | Point], lines: Sequence[Row | Point]) -> None:
+    """Write a table."""
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerows([kind._fields, *lines])
+
+
+def settings(recipe: str) -> str:
+    """Return a digest of all that a recipe sets."""
+    lines = (ROOT / "conf" / "experiment" / f"{recipe}.yaml").read_text(encoding="utf-8").splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("#"))
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+
+
 def run_of(recipe: str, seed: int) -> Path:
     """Return the run directory of a seed, which is another one after a change of the recipe."""
-    lines = (ROOT / "conf" / "experiment" / f"{recipe}.yaml").read_text(encoding="utf-8").splitlines()
-    settings = "\n".join(line for line in lines if not line.startswith("#"))
-    return RUNS / recipe / hashlib.blake2b(settings.encode(), digest_size=4).hexdigest() / str(seed)
+    return RUNS / recipe / settings(recipe) / str(seed)
 
 
-def measured(recipe: str, seed: int) -> Row:
+def measured(recipe: str, seeds: Iterable[int]) -> Result:
+    """Train seeds to the end of their budget, and evaluate their centers."""
+    rows = [trained(recipe, seed) for seed in seeds]
+    curves = [point for row in rows if row.theta_hash for point in curve(recipe, row.seed)]
+    return Result(rows, curves, [commit()])
+
+
+def trained(recipe: str, seed: int) -> Row:
     """Train one seed to the end of its budget, and evaluate its center."""
     run = run_of(recipe, seed)
     begun = (run / "journal.bin").exists()
@@ -129,8 +206,9 @@ def median_row(rows: Sequence[Row]) -> Row:
     return ordered[(len(rows) - 1) // 2]
 
 
-def summary(rows: Sequence[Row]) -> str:
+def summary(result: Result) -> str:
     """Return the result in one line."""
+    rows = result.rows
     returns = [row.return_mean for row in rows if row.theta_hash]
     failed = len(rows) - len(returns)
     low, high = f"{min(returns):.6g}", f"{max(returns):.6g}"
@@ -139,49 +217,54 @@ def summary(rows: Sequence[Row]) -> str:
     return (
         f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {len(rows)} seeds"
         f"{f', {failed} failed' if failed else ''}, {millions:,g} million timesteps, "
-        f"{seconds:.0f} seconds on {os.cpu_count()} cores, {commit()}"
+        f"{seconds:.0f} seconds on {os.cpu_count()} cores, {', '.join(result.commits)}"
     )
 
 
-def write(folder: Path, recipe: str, rows: Sequence[Row]) -> None:
+def write(folder: Path, recipe: str, result: Result) -> None:
     """Write the folder of a result."""
+    median = median_row(result.rows)
+    run = run_of(recipe, median.seed)
+    if not (run / "policy.safetensors").exists() and trained(recipe, median.seed).theta_hash != median.theta_hash:
+        raise SystemExit(f"{recipe}, seed {median.seed}: trained again, it has another theta; nothing is written")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    with (folder / "rows.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([Row._fields, *rows])
-    with (folder / "curves.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["seed", "timesteps", "seconds", "eval_return_mean"])
-        writer.writerows(point for row in rows if row.theta_hash for point in curve(recipe, row.seed))
-    median = median_row(rows)
-    run = run_of(recipe, median.seed)
+    write_table(folder / "rows.csv", Row, result.rows)
+    write_table(folder / "curves.csv", Point, result.curves)
     for name in ("policy.safetensors", "policy.json", "journal.bin"):
         if name != "journal.bin" or (run / name).stat().st_size <= SMALL:
             shutil.copy(run / name, folder / name)
-    (folder / "result.json").write_text(f"{json.dumps(about(recipe, median), indent=2)}\n", encoding="utf-8")
-
-
-def curve(recipe: str, seed: int) -> list[tuple[int, int, float, float]]:
-    """Return the evaluations of a run."""
-    rows = read_rows(run_of(recipe, seed) / "metrics.csv")
-    return [
-        (seed, int(row["timesteps"]), round(float(row["seconds"]), 1), round(float(row["eval_return_mean"]), 2))
-        for row in rows
-        if row["eval_return_mean"]
-    ]
-
-
-def about(recipe: str, median: Row) -> dict[str, Any]:
-    """Return how a result was made."""
-    return {
+    about = {
         "recipe": recipe,
         "train": f"pyes train experiment={recipe} seed={median.seed} run_dir=runs/{recipe}",
         "evaluate": " ".join(["pyes", "evaluate", f"runs/{recipe}", *evaluation()]),
         "median_seed": median.seed,
         "theta_hash": median.theta_hash,
-        "commit": commit(),
-        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "commit": ", ".join(result.commits),
+        **conditions(recipe),
+    }
+    (folder / "result.json").write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
+
+
+def curve(recipe: str, seed: int) -> list[Point]:
+    """Return the evaluations of a run."""
+    return [
+        Point(
+            seed,
+            int(row["timesteps"]),
+            round(float(row["seconds"]), 1),
+            round(float(row["eval_return_mean"]), 2),
+        )
+        for row in read_rows(run_of(recipe, seed) / "metrics.csv")
+        if row["eval_return_mean"]
+    ]
+
+
+def conditions(recipe: str) -> dict[str, Any]:
+    """Return what must be the same for all seeds of a result."""
+    return {
+        "settings": settings(recipe),
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": system()},
         "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
     }
 
@@ -199,6 +282,11 @@ def git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
+def system() -> str:
+    """Return the operating system, without its version, and the library that computes in double precision."""
+    return " ".join((platform.system(), platform.machine(), *platform.libc_ver()))
+
+
 def processor() -> str:
     """Return the model of the processor."""
     info = Path("/proc/cpuinfo")
@@ -210,10 +298,10 @@ def processor() -> str:
 MEASURED = re.compile(r"^# Measured: .*$", re.MULTILINE)
 
 
-def write_header(recipe: Path, rows: Sequence[Row]) -> None:
+def write_header(recipe: Path, result: Result) -> None:
     """Write the result into the recipe."""
     text = recipe.read_text(encoding="utf-8")
-    recipe.write_text(MEASURED.sub(f"# Measured: {summary(rows)}", text), encoding="utf-8")
+    recipe.write_text(MEASURED.sub(f"# Measured: {summary(result)}", text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -62,3 +62,29 @@ def test_a_number_comes_out_again(tmp_path: Path):
     with (RESULTS / "cart_pole" / "rows.csv").open(newline="") as file:
         first = next(csv.DictReader(file))
     assert again | {"seconds": ""} == first | {"seconds": ""}
+
+
+@pytest.mark.slow
+def test_a_result_measured_in_parts_is_the_one_measured_at_once(tmp_path: Path):
+    def measure(where: str, *words: str) -> Path:
+        (tmp_path / where).mkdir(exist_ok=True)
+        run(str(ROOT / "benchmarks" / "recipes.py"), "cart_pole", "--results", "results", *words, cwd=tmp_path / where)
+        return tmp_path / where / "results" / "cart_pole"
+
+    once = measure("once", "--seeds", "3")
+    measure("parts", "--seeds", "2")
+    (tmp_path / "parts" / "runs").rename(tmp_path / "parts" / "elsewhere")
+    parts = measure("parts", "--seeds", "1", "--first-seed", "102", "--add")
+    for name in ("rows.csv", "curves.csv"):
+        assert _without_seconds(parts / name) == _without_seconds(once / name)
+    assert json.loads((parts / "result.json").read_text()) == json.loads((once / "result.json").read_text())
+    assert (parts / "policy.safetensors").read_bytes() == (once / "policy.safetensors").read_bytes()
+    about = json.loads((parts / "result.json").read_text()) | {"settings": "others"}
+    (parts / "result.json").write_text(json.dumps(about))
+    with pytest.raises(AssertionError, match="settings of the result are others"):
+        measure("parts", "--add")
+
+
+def _without_seconds(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="") as lines:
+        return [row | {"seconds": ""} for row in csv.DictReader(lines)]
