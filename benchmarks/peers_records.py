@@ -45,13 +45,13 @@ def missing(file: Path, jobs: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]
 
 
 def note(folder: Path, part: str, command: str) -> None:
-    """Write down on what a part is being measured; a part that goes on after a change has several commits."""
+    """Write down on what a part is being measured; one that goes on later may have several commands and commits."""
     file = folder / "about.json"
     about = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    commits = about.get(part, {}).get("commits", [])
+    earlier = about.get(part, {})
     about[part] = {
-        "command": command,
-        "commits": commits if commit() in commits else [*commits, commit()],
+        "commands": list(dict.fromkeys([*earlier.get("commands", ()), command])),
+        "commits": list(dict.fromkeys([*earlier.get("commits", ()), commit()])),
         "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()},
         "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
     }

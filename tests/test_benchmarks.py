@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "results" / "benchmarks"
 ABOUT = {
-    "command": "make peers",
+    "commands": ["make peers"],
     "commits": ["abc"],
     "machine": {"processor": "A", "cores": 2},
     "versions": {"ray": "2"},

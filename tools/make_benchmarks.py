@@ -131,8 +131,9 @@ def made(about: Mapping[str, Any]) -> str:
     """Return how a part was measured."""
     machine = about["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    commands = ", ".join(f"`{command}`" for command in about["commands"])
     commits = ", ".join(about["commits"])
-    return f"*`{about['command']}` at {commits}; {machine['processor']}, {machine['cores']} cores; {versions}.*"
+    return f"*{commands} at {commits}; {machine['processor']}, {machine['cores']} cores; {versions}.*"
 
 
 def spread(values: Iterable[float], form: str = ",.0f") -> str:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from imageio_ffmpeg import get_ffmpeg_exe
-from make_results import ROOT, Result, read, text_of
+from make_results import ROOT, Result, duration, read, text_of
 
 from pyes.reports import video
 
@@ -62,7 +62,7 @@ def section(result: Result) -> str:
 
 ![An episode of the recipe {result.recipe}](gallery/{result.recipe}.gif)
 
-Return over 100 episodes {returns}, after {result.median("seconds") / 60:.1f} minutes of two cores.
+Return over 100 episodes {returns}, after {duration(result.median("seconds"))} of two cores.
 
 ```bash
 pyes train experiment={result.recipe}

@@ -37,7 +37,8 @@ that no setting was chosen on, of the mean return of the last center over 100 ep
 all seeds, and no run has used them. A run that fails counts as the lowest. Times are medians of the wall clock on the
 machine named [below](#machine), evaluations included.
 
-`pyes evaluate results/RECIPE` plays the policy of the median seed, `pyes video results/RECIPE -o FILE.mp4` films it.
+In a clone, `pyes evaluate results/RECIPE --episodes 100 --seed 1000000` plays the policy of the median seed in the
+episodes of the table, and `pyes video results/RECIPE -o FILE.mp4` films it.
 `python benchmarks/recipes.py RECIPE --seeds N --first-seed SEED` redoes a row, with the seeds of its
 `results/RECIPE/rows.csv`; `python tools/make_results.py` redoes this page.
 """

@@ -236,7 +236,8 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
     except OmegaConfBaseException as error:
         raise _explained(error) from error
     try:
-        _check_experiment(values)
+        _check_algorithm(values)
+        _check_environment(values)
         return from_mapping(values)
     except ConfigError as error:
         for group in _NAMED_GROUPS:
@@ -245,7 +246,7 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
         raise
 
 
-def _check_experiment(values: Any) -> None:
+def _check_algorithm(values: Any) -> None:
     """Reject an algorithm other than the experiment's own (its ``algorithm.name``), whose keys the experiment sets."""
     from hydra.core.hydra_config import HydraConfig
 
@@ -257,6 +258,23 @@ def _check_experiment(values: Any) -> None:
         f"algorithm: got {chosen}, but experiment={experiment} sets the keys of {named}; leave out algorithm={chosen}, "
         f"or start from task={choices.get('task')} instead of the experiment"
     )
+
+
+def _check_environment(values: Any) -> None:
+    """Reject a task beside an experiment that puts its own environment in the place of the task's."""
+    from hydra import compose
+    from hydra.core.hydra_config import HydraConfig
+
+    experiment, option = HydraConfig.get().runtime.choices.get("experiment"), path_of(_given(), "task")
+    if experiment is None or option is None or path_of(_given(), "task.env_id"):
+        return
+    alone = compose("train", [*HydraConfig.get().overrides.hydra, f"task={option}"])
+    trained, own = values["task"].get("env_id"), alone.task.get("env_id")
+    if own and trained != own:
+        raise ConfigError(
+            f"task: got {option}, but experiment={experiment} sets task.env_id={trained}; for the environment of "
+            f"task={option}, add task.env_id={own}, or start from task={option} instead of the experiment"
+        )
 
 
 def _sections_with(root: Any, key: str) -> str:

@@ -29,12 +29,12 @@ class Advice:
 
     def __init__(self, initial: float | None = None) -> None:
         self._initial = initial
-        self._differed = self._failing = self._still = False
+        self._differed = self._failing = self._still = self._idle = False
         self._rows = 0
         self._evaluations: list[float] = []
 
-    def of(self, row: MetricsRow, members: int) -> Iterator[str]:
-        """Yield what is to be said after a generation of so many members."""
+    def of(self, row: MetricsRow, members: int, workers: int) -> Iterator[str]:
+        """Yield what is to be said after a generation of so many members, evaluated by so many workers."""
         self._differed = self._differed or row.return_std > 0
         self._rows += 1
         from_the_start = row.generation + 1 == self._rows  # a policy that has learned all may have equal returns, too
@@ -48,6 +48,12 @@ class Advice:
             yield (
                 f"{row.failed_members} of {counted(members, 'member')} failed in generation {row.generation}: a run "
                 "learns to avoid failures then; train.log has the reasons"
+            )
+        if workers > members and not self._idle:
+            self._idle = True
+            yield (
+                f"a generation has {counted(members, 'member')}, so {workers - members} of {workers} workers have "
+                f"nothing to do; try algorithm.population_size={2 * workers}"
             )
 
     def of_evaluation(self, mean: float, std: float, limit: int) -> Iterator[str]:

@@ -178,7 +178,7 @@ class _Loop:
         nodes = self._cluster.nodes(record.generation, self._evaluating)
         self._evaluating = 0.0
         self._run.nodes.write(nodes)
-        self._advise(self._advice.of(row, len(record.returns)))
+        self._advise(self._advice.of(row, len(record.returns), self._cluster.workers))
         return self._conclude(row, nodes)
 
     def _advise(self, texts: Iterable[str]) -> None:

@@ -158,6 +158,15 @@ def test_train_an_experiment_with_another_algorithm_than_its_own_is_refused(tmp_
     assert line.startswith("algorithm: got snes, but experiment=quadratic sets the keys of openai_es; leave out")
 
 
+def test_train_an_experiment_whose_environment_takes_the_place_of_the_tasks_is_refused(tmp_path: Path):
+    words = ("experiment=cart_pole", "debug=default", "run_dir=run")
+    line = error_line(pyes("train", *words, "task=acrobot", cwd=tmp_path), 2)
+    assert line.startswith("task: got acrobot, but experiment=cart_pole sets task.env_id=CartPole-v1; for")
+    assert pyes("train", *words, "task=acrobot", "task.env_id=Acrobot-v1", cwd=tmp_path).returncode == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["task"]["name"], config["task"]["env_id"]) == ("gymnasium", "Acrobot-v1")
+
+
 @pytest.mark.parametrize(
     ("overrides", "status", "expected"),
     [

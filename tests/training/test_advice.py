@@ -13,7 +13,7 @@ def _said(stds, failed=(), first=0):
     said = []
     for generation, std in enumerate(stds, start=first):
         values = row(generation, return_std=std, failed_members=int(generation in failed) * 4)
-        said += advice.of(values, members=20)
+        said += advice.of(values, members=20, workers=2)
     return said
 
 
@@ -30,6 +30,14 @@ def test_returns_that_have_differed_or_are_those_of_a_resumed_run_may_be_equal()
 def test_a_run_in_which_many_members_fail_is_told_so_once():
     (text,) = _said([1.0] * 9, failed=(3, 5))
     assert text.startswith("4 of 20 members failed in generation 3:")
+
+
+def test_a_run_with_more_workers_than_members_is_told_so_once():
+    advice = Advice()
+    said = [text for workers in (16, 20, 24, 24) for text in advice.of(row(0), members=20, workers=workers)]
+    assert said == [
+        "a generation has 20 members, so 4 of 24 workers have nothing to do; try algorithm.population_size=48"
+    ]
 
 
 @pytest.mark.parametrize(
