@@ -216,8 +216,9 @@ class Algorithm(ABC):
             norm = float(np.linalg.norm(getattr(self, name, 0.0)))
             if not math.isfinite(norm):
                 raise DivergedError(
-                    f"generation {self.generation}: its update was too large, the norm of {name} is {norm}; take a "
-                    "smaller learning rate or sigma; the generations up to this one can be evaluated"
+                    f"generation {self.generation}: its update was too large, the norm of {name} is {norm}; start "
+                    "again with a smaller learning rate or sigma (to resume repeats the update); the centers up to "
+                    "this one can be evaluated"
                 )
 
     @abstractmethod

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from pyes import _core
 from pyes.algorithms import optimizers
-from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
+from pyes.algorithms.base import Optimized, Vector, accepts
 from pyes.algorithms.population import Population
+from pyes.algorithms.separate_sigmas import SeparateSigmas
 from pyes.config import AlgorithmConfig, NotNegative, OptimizerConfig, Positive, Range, Scheduled
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping
@@ -39,7 +40,7 @@ class _Arguments(PGPEConfig, Optimized): ...
 
 
 @ALGORITHMS.register("pgpe")
-class PGPE(Algorithm):
+class PGPE(SeparateSigmas):
     """Mirrored sampling with a sigma of each parameter, which follows its own gradient.
 
     With the shaped returns ``w+`` and ``w-`` of a pair and their mean ``b`` over all members, the gradient of theta is
@@ -79,14 +80,6 @@ class PGPE(Algorithm):
     ) -> None:
         super().__init__(theta, table, **settings)
         self._optimizer = optimizers.make(optimizer or OptimizerConfig(name="clipup"), len(self.theta))
-        self.gradient_norm = 0.0
-        self.deviation = np.full_like(self.theta, self.config.sigma)
-        self._gradient, self._deviation_gradient = np.empty_like(self.theta), np.empty_like(self.theta)
-
-    @property
-    def sigma(self) -> float:  # type: ignore[override]
-        """The mean of the standard deviations."""
-        return shaping.ordered_sum(self.deviation.astype(np.float64)) / len(self.deviation)
 
     def _draw(self) -> Population:
         return self.perturbed(1.0, mirrored=True, deviation=self.deviation)
@@ -111,12 +104,3 @@ class PGPE(Algorithm):
         _core.deviation_step(
             self.deviation, self._deviation_gradient, config.sigma_learning_rate, config.sigma_max_change
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that is needed to go on, as arrays and numbers; a copy."""
-        return super().state_dict() | {"sigma": self.deviation.copy()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state; a single sigma is that of every parameter."""
-        super().load_state_dict(state)
-        self.deviation[:] = state["sigma"]

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import _core
-from pyes.algorithms.base import Algorithm, Common, Vector, accepts
+from pyes.algorithms.base import Common, Vector, accepts
 from pyes.algorithms.population import Population
+from pyes.algorithms.separate_sigmas import SeparateSigmas
 from pyes.config import AlgorithmConfig, NotNegative, Positive, Scheduled
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping
@@ -34,7 +35,7 @@ class _Arguments(SNESConfig, Common): ...
 
 
 @ALGORITHMS.register("snes")
-class SNES(Algorithm):
+class SNES(SeparateSigmas):
     """Natural gradient ascent on mean and sigma of a normal distribution with independent parameters.
 
     With the utilities ``u`` of the members' ranks, ``theta += learning_rate * sigma * sum u * eps`` and
@@ -61,17 +62,9 @@ class SNES(Algorithm):
     @accepts(_Arguments)
     def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
         super().__init__(theta, table, **settings)
-        self.gradient_norm = 0.0
-        self.deviation = np.full_like(self.theta, self.config.sigma)
-        self._gradient, self._deviation_gradient = np.empty_like(self.theta), np.empty_like(self.theta)
         self._utilities = utilities(self.population_size)
         rate = self.config.sigma_learning_rate
         self._sigma_learning_rate = default_sigma_learning_rate(len(self.theta)) if rate is None else rate
-
-    @property
-    def sigma(self) -> float:  # type: ignore[override]
-        """The mean of the standard deviations."""
-        return shaping.ordered_sum(self.deviation.astype(np.float64)) / len(self.deviation)
 
     def _draw(self) -> Population:
         return self.perturbed(1.0, deviation=self.deviation)
@@ -96,15 +89,6 @@ class SNES(Algorithm):
             self.learning_rate,
             self._sigma_learning_rate,
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that is needed to go on, as arrays and numbers; a copy."""
-        return super().state_dict() | {"sigma": self.deviation.copy()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state; a single sigma is that of every parameter."""
-        super().load_state_dict(state)
-        self.deviation[:] = state["sigma"]
 
 
 def utilities(size: int) -> NDArray[np.float64]:

@@ -106,7 +106,7 @@ class TrainConfig(Section):
     force: bool = False  # with resume: settings that affect theta may change from here on
     task: TaskConfig
     algorithm: AlgorithmConfig = field(default_factory=lambda: algorithm_config({}))
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    optimizer: OptimizerConfig = None  # type: ignore[assignment]  # the algorithm's own
     network: NetworkConfig = field(default_factory=default_network)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
@@ -116,6 +116,15 @@ class TrainConfig(Section):
     episode_limit: EpisodeLimitConfig = field(default_factory=EpisodeLimitConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     snapshot: SnapshotConfig = field(default_factory=SnapshotConfig)
+
+    def __post_init__(self) -> None:
+        """Choose the optimizer where none is named, then check all fields."""
+        if typing.cast(object, self.optimizer) is None:
+            algorithm = typing.cast(AlgorithmConfig, parse(AlgorithmConfig, self.algorithm, AlgorithmConfig.PATH))
+            object.__setattr__(
+                self, "optimizer", parse(OptimizerConfig, {"name": algorithm.default_optimizer}, "optimizer")
+            )
+        super().__post_init__()
 
     @property
     def capacity(self) -> int:

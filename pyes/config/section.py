@@ -7,6 +7,8 @@ import dataclasses
 import difflib
 import json
 import math
+import numbers
+import os
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -196,7 +198,7 @@ def _parse_section(section: type[Section], value: Any, path: str) -> Section:
     if isinstance(value, section):
         return value
     if not isinstance(value, Mapping):
-        raise refusal(path, value, f"a mapping with keys among: {', '.join(sorted(_hints(section)))}")
+        raise refusal(path, value, f"a mapping with keys among: {', '.join(sorted(_hints(section.kind({}))))}")
     section = section.kind(value)
     allowed = _hints(section)
     for key in value:
@@ -236,13 +238,20 @@ def _match_tuple(hint: Any, value: Any) -> Any:
 def _match_scalar(hint: Any, value: Any) -> Any:
     if hint is types.NoneType:
         return None if value is None else _MISMATCH
+    if hint is str and isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if hint in (bool, str):
         return value if isinstance(value, hint) else _MISMATCH
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) == math.inf:
+    if not _is_finite(value):
         return _MISMATCH
     if hint is float:
         return float(value)
     return int(value) if value == int(value) else _MISMATCH  # accepts 1e6
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether a value is a finite number, of Python or of NumPy."""
+    return not isinstance(value, bool) and isinstance(value, numbers.Real) and value == value and abs(value) != math.inf
 
 
 def _describe(hint: Any, value: object = None) -> str:

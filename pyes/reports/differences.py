@@ -70,7 +70,8 @@ def _places(recording: Recording, generations: int) -> dict[_Key, int]:
     alike: Counter[tuple[int, Kind]] = Counter()
     places = {}
     for place, entry in enumerate(recording.entries):
-        if entry.generation < generations or place == 0:
+        last = generations if entry.kind == Kind.EVALUATION else generations - 1  # of the center after the last update
+        if entry.generation <= last or place == 0:
             places[entry.generation, entry.kind, alike[entry.generation, entry.kind]] = place
             alike[entry.generation, entry.kind] += 1
     return places

@@ -19,8 +19,9 @@ from pyes.run.metrics import read_rows
 from pyes.system.files import write_file
 
 _SETTINGS = "config.json"
+_OURS = b"library_name: pyes"  # in the card of every exported policy
 #: Keys of where a run was made; no result depends on them.
-_PLACES = ("run_dir", "resume", "force", "cluster", "logger")
+PLACES = ("run_dir", "resume", "force", "cluster", "logger")
 
 
 def write(policy: Policy, run: Path, folder: Path) -> None:
@@ -29,12 +30,19 @@ def write(policy: Policy, run: Path, folder: Path) -> None:
     Raises
     ------
     ConfigError
-        The folder holds a run, or cannot be written.
+        The folder holds a run, or a README.md or config.json of something else, or cannot be written.
     RunDirectoryError
         The run's settings are damaged.
     """
     if RunDirectory(folder).journal.exists():
         raise ConfigError(f"{folder} holds a run, whose policy would be replaced; export to another folder")
+    readme, settings = folder / "README.md", folder / _SETTINGS
+    if not (readme.exists() and _OURS in readme.read_bytes()):
+        for file in (readme, settings):
+            if file.exists():
+                raise ConfigError(
+                    f"{file} is not of an exported policy, and would be replaced; export to another folder"
+                )
     source = RunDirectory(run)
     config = source.read_config() if source.config.exists() else None
     card = _card(policy, config, _evaluation(policy, source)).encode()
@@ -44,9 +52,14 @@ def write(policy: Policy, run: Path, folder: Path) -> None:
         raise ConfigError(f"cannot make the folder {folder} ({error.strerror}); choose another place") from error
     policy.save(folder)
     if config is not None:
-        settings = {key: value for key, value in configuration.to_mapping(config).items() if key not in _PLACES}
-        write_file(folder / _SETTINGS, (json.dumps(settings, indent=2) + "\n").encode())
-    write_file(folder / "README.md", card)
+        write_file(settings, shareable(config).encode())
+    write_file(readme, card)
+
+
+def shareable(config: TrainConfig) -> str:
+    """Return the settings that repeat a run anywhere, as JSON."""
+    kept = {key: value for key, value in configuration.to_mapping(config).items() if key not in PLACES}
+    return f"{json.dumps(kept, indent=2)}\n"
 
 
 def _evaluation(policy: Policy, run: RunDirectory) -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ return that the run itself reported.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -132,8 +132,9 @@ def load(run: str | Path, generation: int | Literal["best"] | None = None) -> Po
     if generation == "best":
         generation = best_generation(run)
         saved = RunDirectory(run).best
-        if saved.exists() and (policy := Policy.load(saved)).generation == generation:
-            return policy
+        with suppress(RunDirectoryError):  # damaged: it is rebuilt
+            if saved.exists() and (policy := Policy.load(saved)).generation == generation:
+                return policy
     with open(run) as replay:
         return replay.policy(generation)
 

@@ -12,15 +12,15 @@ import platform
 import shlex
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from string import Template
 from typing import Any
 
 import yaml
 
-from pyes import config as configuration
-from pyes.errors import ConfigError, PyesError
-from pyes.reports import figures, maps, plots, replay, tables, video
+from pyes.errors import ConfigError, JournalError, PyesError
+from pyes.reports import figures, hub, maps, plots, replay, tables, video
 from pyes.reports.runs import Run, read, title
 from pyes.run.directory import RunDirectory
 from pyes.run.journal import Start
@@ -28,11 +28,9 @@ from pyes.run.metrics import read_rows
 from pyes.system import limits
 from pyes.system.files import write_file
 from pyes.system.lookup import version
-from pyes.system.text import counted
+from pyes.system.text import counted, rounded, spread
 
 _MOST_FRAMES = 200  # of a video: some 100 kB
-#: Settings of where a run was made; no result depends on them.
-_PLACES = ("run_dir", "resume", "force", "cluster", "logger")
 
 
 def write(paths: Sequence[str | Path], output: str | Path) -> Path:
@@ -102,7 +100,7 @@ def _films(run: Run, folder: Path) -> Iterator[str]:
             film = folder / f"{generation}.mp4"
             (episode,) = video.record(run.path, film, generation=generation, most_frames=_MOST_FRAMES).returns
             player = f'<video controls loop muted playsinline src="{_data(film, "video/mp4")}"></video>'
-            caption = html.escape(f"{name}: generation {generation}, return {episode:.4g}")
+            caption = html.escape(f"{name}: generation {generation}, return {rounded(episode)}")
             shown.append(f"<figure>{player}<figcaption>{caption}</figcaption></figure>")
     except PyesError as error:
         yield _note(f"No video: {error}")
@@ -141,13 +139,13 @@ def _runs(runs: Sequence[Run]) -> str:
 
 def _row(run: Run) -> list[str]:
     last, texts = run.rows[-1], read_rows(RunDirectory(run.path).metrics)[-1]
-    spread = "-"
+    evaluated = "-"
     if run.evaluations:
         mean, deviation = (run.evaluations[-1].get(f"eval_return_{each}", math.nan) for each in ("mean", "std"))
-        spread = f"{mean:.4g} ± {deviation:.3g}"
+        evaluated = spread(mean, deviation)
     counts = (f"{last[key]:,.0f}" for key in ("timesteps", "seconds"))
     generations = f"{last['generation'] + 1:,.0f}"
-    return [run.path.name, str(run.seed), generations, *counts, spread, texts.get("theta_hash", "")]
+    return [run.path.name, str(run.seed), generations, *counts, evaluated, texts.get("theta_hash", "")]
 
 
 def _configuration(run: Run, runs: Sequence[Run]) -> str:
@@ -166,9 +164,8 @@ def _commands(run: Run) -> Iterator[str]:
     if (overrides := _overrides(run.path)) is not None:
         yield f"<p>Training:</p>{_code(shlex.join(['pyes', 'train', *overrides]))}"
     if directory.config.exists():
-        settings = configuration.to_mapping(directory.read_config())
-        kept = json.dumps({key: value for key, value in settings.items() if key not in _PLACES}, indent=2)
-        file = f'<a download="config.json" href="{_encoded(kept.encode(), "application/json")}">config.json</a>'
+        settings = hub.shareable(directory.read_config()).encode()
+        file = f'<a download="config.json" href="{_encoded(settings, "application/json")}">config.json</a>'
         yield f"<p>The same from {file}:</p>{_code(_FROM_SETTINGS)}"
     where = shlex.quote(str(run.path))
     lines = (f"evaluate {where}", f"video {where} -o video.mp4", f"map {where} -o map.png", f"explore {where}")
@@ -182,12 +179,14 @@ def _overrides(path: Path) -> list[str] | None:
         typed = yaml.safe_load(file.read_bytes()) or []
     except (OSError, yaml.YAMLError):
         return None
-    return [text for text in map(str, typed) if text.partition("=")[0].partition(".")[0] not in _PLACES]
+    return [text for text in map(str, typed) if text.partition("=")[0].partition(".")[0] not in hub.PLACES]
 
 
 def _machine(run: Run) -> str:
-    start = replay.recording_of(run.path)[0] if RunDirectory(run.path).journal.exists() else None
-    versions = dict(start.versions) if isinstance(start, Start) else {}
+    versions: dict[str, str] = {}
+    with suppress(JournalError):  # the map says it
+        start = next(iter(replay.recording_of(run.path)), None) if RunDirectory(run.path).journal.exists() else None
+        versions = dict(start.versions) if isinstance(start, Start) else {}
     trained = ", ".join(f"{name} {number}" for name, number in versions.items())
     here = f"pyes {version('pyes-rl')} on {platform.machine()} with {counted(limits.usable_cores(), 'core')}"
     return _table([], [["trained with", trained], ["report made with", here]])

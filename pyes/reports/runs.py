@@ -217,16 +217,16 @@ def _numbers(texts: Mapping[str, str | None]) -> dict[str, float]:
 
 def _config(path: Path) -> dict[str, Any]:
     """Return the configuration of a run from the first file that has it; empty if none has."""
+    yaml = importlib.import_module("yaml")  # installed with Hydra
     try:
         if (path / "config.json").exists():
             return dict(json.loads((path / "config.json").read_bytes()))
         if (path / ".hydra" / "config.yaml").exists():
-            yaml = importlib.import_module("yaml")  # installed with Hydra, which wrote this file
             return dict(yaml.safe_load((path / ".hydra" / "config.yaml").read_bytes()))
         if (path / "policy.json").exists():
             policy = json.loads((path / "policy.json").read_bytes())
             return {key: policy[key] for key in ("seed", "task", "network") if key in policy}
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise RunDirectoryError(f"the configuration of {path} is damaged: {reason}; restore it from a copy") from error
     return {}

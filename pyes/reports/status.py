@@ -50,7 +50,9 @@ async def _ask(address: Address, key: str | None) -> dict[str, Any]:
         reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
         try:
             if credentials is not None and not credentials.recognize(writer.get_extra_info("ssl_object")):
-                raise RefusedError(f"{address}: it is not the head of this key")
+                raise RefusedError(
+                    f"{address}: it is not the head of this key; take the .node file that was made with the head's key"
+                )
             side = NodeSide(_LIMIT)
             writer.write(side.send(wire.Watch(wire.PROTOCOL, version("pyes-rl"))))
             while data := await reader.read(2**16):

@@ -134,8 +134,7 @@ def next_population_size(growth: GrowthConfig, algorithm: AlgorithmConfig, lengt
     lengths : int64 (n,)
         Timesteps of all episodes of each member of this generation.
     """
-    if growth.timesteps is None:
-        return algorithm.population_min
+    assert growth.timesteps is not None
     assert growth.population_max is not None
     needed = -(-growth.timesteps * len(lengths) // max(1, int(lengths.sum())))
     if algorithm.pairs:

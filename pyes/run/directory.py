@@ -32,6 +32,7 @@ class RunDirectory:
     policy.safetensors   the last center policy, with policy.json
     best.safetensors     the center policy with the best evaluation, with best.json
     learning_curve.png   drawn at the end
+    loggers/             what loggers say, and how far each has read
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -61,7 +61,11 @@ class History:
         self._recording, self._setup, self._table = recording, setup, table
         start = recording[0]
         if not isinstance(start, Start) or start.table != table.fingerprint:
-            raise JournalError(f"{recording.path}: the noise table of its settings differs from the recorded one")
+            recorded = start.table if isinstance(start, Start) else "none"
+            raise JournalError(
+                f"{recording.path}: its settings make the noise table {table.fingerprint}, it was written with "
+                f"{recorded}; take the version of pyes that wrote it"
+            )
         self.state = RunState(setup, table)
         self._applied = 0  # records
         for snapshot in snapshots:
@@ -120,6 +124,6 @@ class History:
         record = self._recording[starts[-1]]
         assert isinstance(record, Start)
         self.state = RunState(self._setup if starts == [0] else _setup(record), self._table)
-        self.state.check_reference_batch(record)
+        self.state.begin(record)
         self.state.load_state_dict(snapshot)
         self._applied = applied

@@ -316,7 +316,9 @@ class _Reader:
             self._check_never_written(number, place, end)
             return None
         if kind not in _RECORDS:
-            raise JournalError(f"{self._path}: record {number} at byte {place} is of unknown kind {kind}")
+            known = ", ".join(f"{each:d}" for each in _RECORDS)
+            where = f"{self._path}: record {number} at byte {place}"
+            raise JournalError(f"{where} is of kind {kind}, expected one of {known}; take a newer pyes-rl")
         return Entry(Kind(kind), generation, place + _HEADER_BYTES, length, digest)
 
     def _check_never_written(self, number: int, place: int, rest: int) -> None:

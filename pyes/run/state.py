@@ -8,6 +8,7 @@ records give equal bytes of theta in the live run and when it is rebuilt, since 
 import math
 import platform
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -215,6 +216,7 @@ class RunState:
         self.failed = 0  # members and evaluation episodes
         self.evaluation_costs = EvaluationCosts()
         self.evaluation: tuple[float, float] | None = None  # mean and standard deviation of the last one
+        self._made_with: Mapping[str, str] = {}  # versions that the journal names
 
     @property
     def generation(self) -> int:
@@ -315,14 +317,14 @@ class RunState:
         JournalError
             The record has another generation or theta than this state.
         """
+        if isinstance(record, Start):
+            self.begin(record)
         if (record.generation, record.theta_hash) != (self.generation, self.theta_hash):
             raise JournalError(
                 f"generation {record.generation}: theta is {self.theta_hash} here, the journal was written with "
                 f"{record.theta_hash}; {self._suspects()}"
             )
-        if isinstance(record, Start):
-            self.check_reference_batch(record)
-        elif isinstance(record, Generation):
+        if isinstance(record, Generation):
             self._learn(record)
         elif isinstance(record, Evaluation):
             if record.generation:  # that of the initial center is no result of the run
@@ -355,8 +357,9 @@ class RunState:
         self.limit.follow(self.algorithm.progress)
         self.averaging.follow(self.algorithm.progress)
 
-    def check_reference_batch(self, record: Start) -> None:
-        """Raise JournalError if the run began with another reference batch."""
+    def begin(self, record: Start) -> None:
+        """Note the versions that made what follows; raise JournalError if it began with another reference batch."""
+        self._made_with = record.versions
         digest = array_hash(self.setup.reference_batch)
         if record.reference != digest:
             raise JournalError(
@@ -365,7 +368,12 @@ class RunState:
             )
 
     def _suspects(self) -> str:
-        return f"was it made by other versions than these ({', '.join(map(' '.join, self._versions().items()))})?"
+        here = self._versions()
+        pairs = ((name, made, here.get(name, "none")) for name, made in self._made_with.items())
+        others = [f"{name} {made} ({own} here)" for name, made, own in pairs if own != made]
+        if others:
+            return f"it was made with {', '.join(others)}: take those to go on"
+        return "the versions are the same: is it another kind of processor, or another environment?"
 
     def _versions(self) -> dict[str, str]:
         names = _PACKAGES + self.setup.config.algorithm.packages + self.setup.config.network.packages

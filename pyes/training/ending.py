@@ -6,7 +6,7 @@ The loop decides when. Invariant: a snapshot is written only after the metrics a
 import logging
 import math
 
-from pyes.errors import ConfigError, RunDirectoryError
+from pyes.errors import ConfigError
 from pyes.system.lifetime import how_to_go_on
 from pyes.system.text import counted, rounded, spread
 from pyes.training.advice import verdict
@@ -48,7 +48,7 @@ def draw_curve(run: Run) -> None:
 
     try:
         plots.plot([run.directory.path], run.directory.learning_curve)
-    except RunDirectoryError as error:  # a run without a single generation has nothing to draw
+    except ConfigError as error:  # a run without a generation has nothing to draw, a full disk no place for it
         logger.warning("no learning curve: %s", error)
 
 

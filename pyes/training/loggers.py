@@ -52,6 +52,11 @@ def _check(config: LoggerConfig, name: str) -> None:
             raise missing(f"logger={name}", library, name, ModuleNotFoundError(f"No module named {library!r}"))
         return
     package = (config.factory or "").partition(":")[0].partition(".")[0]
+    if package in ("", "__main__"):
+        raise ConfigError(
+            f"logger.factory: got {config.factory}, expected PACKAGE:CLASS of a file of its own, which the logger's "
+            "process can import"
+        )
     if importlib.util.find_spec(package) is None:
         where = "is it in the current folder, installed or on PYTHONPATH?"
         raise ConfigError(f"logger.factory={config.factory} cannot be imported (there is no {package}); {where}")

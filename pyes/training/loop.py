@@ -16,7 +16,7 @@ from typing import Any
 from pyes.cluster import Abandoned
 from pyes.config import TrainConfig
 from pyes.episodes.batch import Batch, Results
-from pyes.errors import DivergedError, PyesError, TaskError
+from pyes.errors import PyesError, TaskError
 from pyes.run import evaluations
 from pyes.run.metrics import MetricsRow, NodeRow
 from pyes.system.lifetime import how_to_go_on
@@ -100,7 +100,9 @@ class _Loop:
         self._run, self._config, self._state = run, run.config, run.state
         self._cluster, self._interrupt = run.cluster, run.interrupt
         self._begun = time.perf_counter() - run.metrics.seconds
-        self._advice = Advice(None if run.initial is None else run.initial[0])
+        initial, best = run.initial, run.metrics.best_evaluation  # a run that goes on may have been better before
+        self._advice = Advice(None if initial is None or (best and best[1] > initial[0]) else initial[0])
+        self._learning = False  # from a record that the journal has to a state that has learned from it
         self._bytes = (0, 0)  # sent to other machines, and received
         self._evaluating = 0.0  # seconds of evaluation since the previous rows of nodes
         self._generation_seconds = self._evaluation_seconds = 0.0  # of the last one
@@ -121,9 +123,9 @@ class _Loop:
             run.display.note(f"stopped in generation {state.generation}, which is not recorded")
             run.display.note(f"go on with: {how_to_go_on(run.directory.path)}")
             raise
-        except PyesError as error:  # the task, the workers or the algorithm failed for good
+        except PyesError:  # the task, the workers or the algorithm failed for good
             run.display.close()
-            if not isinstance(error, DivergedError):  # what was saved before it is all that there is to go on with
+            if not self._learning:  # else the state may be between two generations: the journal has what is before
                 ending.try_to_save(run)
             raise
         run.display.close()
@@ -169,9 +171,11 @@ class _Loop:
             raise TaskError(text).with_traceback(self._cluster.traceback)
         evaluated = time.perf_counter()
         record = state.record(results)
+        self._learning = True
         self._run.journal.append(record)
         self._cluster.advance(record)
         state.apply(record)
+        self._learning = False
         row = row_of(record, used, state, self._seconds())
         row.update_seconds = time.perf_counter() - evaluated
         self._add_performance(row, results, seconds)
@@ -219,7 +223,9 @@ class _Loop:
             ending.try_to_save(run)
         if self._interrupt:  # perhaps during the evaluation
             return "interrupt"
-        return stopped_by or self._reached() or self._target_reached()
+        # A limit that passed since the decision about the evaluation must not make a center the last one without it.
+        late = self._reached() if evaluation is not None or not self._config.evaluation.every else None
+        return stopped_by or late or self._target_reached()
 
     def _evaluate(self, batch: Batch) -> tuple[Results, float]:
         """Evaluate a batch; return its results and the seconds it took."""

@@ -1,8 +1,8 @@
 """The steps from a configuration to a new or resumed run that is ready for its next generation.
 
 Owns the resources of each step and their release. The order matters: the directory is locked before anything in it is
-read or written; the workers' parent is forked before this process has threads and before it imports torch; settings are
-written to ``config.json`` only after the journal.
+read or written; the workers' parent is forked before this process has threads and before it imports torch; changed
+settings of a resumed run are written to ``config.json`` only after the journal has them.
 """
 
 import logging
@@ -156,10 +156,11 @@ class Preparation:
             f"{config.task.title}: {len(setup.theta):,} parameters, {counted(self._cluster.workers, 'worker')}, "
             f"noise table of {len(table):,} {config.noise.dtype} entries ({size:,.0f} MiB)\n{self._directory.path}"
         )
-        if not self._interface.limited and config.episode_limit.initial is None:
+        if not self._interface.limited:  # nor are evaluations by episode_limit.initial
+            until = f"until cluster.episode_time_limit ({config.cluster.episode_time_limit:g} s) has passed"
             self._display.note(
-                f"{config.task.title} has no time limit: an episode that does not end by itself takes a worker until "
-                f"cluster.episode_time_limit ({config.cluster.episode_time_limit:g} s) has passed; "
+                f"{config.task.title} has no time limit: an episode that does not end by itself takes a worker "
+                f"{'for ever' if config.cluster.name == 'inline' else until}; "
                 "task.max_timesteps=1000 ends it after so many timesteps"
             )
 

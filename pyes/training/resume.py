@@ -4,6 +4,7 @@ Owns the meaning of ``resume`` and ``force``. Knows no process; reads the run di
 """
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -40,9 +41,12 @@ def settings(values: Mapping[str, Any]) -> TrainConfig:
     RunDirectoryError
         There is no run to resume.
     """
-    if values.get("resume") is None:
+    if not isinstance(values.get("resume"), str | os.PathLike):
         return configuration.from_mapping(values)
     before = kept(RunDirectory(values["resume"]), force=bool(values.get("force")))
+    cluster = values.get("cluster", {})
+    if isinstance(cluster, Mapping) and cluster.get("name") not in (None, before.get("cluster", {}).get("name")):
+        before["cluster"] = {}  # of another kind, with other keys
     return configuration.from_mapping(configuration.merged(before, values))
 
 

@@ -419,10 +419,14 @@ class _Job:
             self.failure = said[-1] if said else f"ended with status {status}"
         return False
 
-    def stop(self) -> None:
-        """End the run if it goes on; it can be resumed."""
+    def ask_to_stop(self) -> None:
+        """Tell the run, if it goes on, to end after its generation."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
+
+    def stop(self) -> None:
+        """Wait for the end of a run that was told to; kill it if that takes too long. It can be resumed."""
+        if self._process is not None:
             try:
                 self._process.wait(_LAST_GENERATION)
             except subprocess.TimeoutExpired:
@@ -461,6 +465,8 @@ def _run_all(jobs: Iterable[_Job], ended: Callable[[_Job], None], interrupt: Int
                 running.remove(job)
                 ended(job)
     finally:
+        for job in running:
+            job.ask_to_stop()
         for job in running:
             job.stop()
 

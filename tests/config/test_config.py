@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from pyes.config import (
     EpisodeLimitConfig,
     OptimizerConfig,
     TrainConfig,
+    algorithm_config,
     from_mapping,
     to_mapping,
 )
@@ -63,6 +65,9 @@ def test_from_mapping_of_an_algorithm_takes_the_optimizer_that_goes_with_it():
     assert from_mapping({"algorithm": {"name": "pgpe"}}).optimizer == OptimizerConfig(name="clipup")
     assert from_mapping({"algorithm": {"name": "pgpe"}, "optimizer": {"name": "sgd"}}).optimizer.name == "sgd"
     assert from_mapping({}).optimizer == OptimizerConfig(name="adam")
+    pgpe = algorithm_config({"name": "pgpe"})
+    assert from_mapping({"algorithm": pgpe}).optimizer == OptimizerConfig(name="clipup")
+    assert TrainConfig(task=GymnasiumConfig(env_id="CartPole-v1"), algorithm=pgpe).optimizer.name == "clipup"
 
 
 def test_from_mapping_of_a_task_takes_what_a_run_of_its_kind_starts_from():
@@ -107,6 +112,9 @@ CONVERTED = [
     ("target_return", -150, -150.0),
     ("evaluation.every", 0, 0),
     ("seed", 2**64 - 1, 2**64 - 1),
+    ("seed", np.int64(3), 3),
+    ("time_limit", np.float32(0.5), 0.5),
+    ("run_dir", Path("runs", "x"), "runs/x"),
 ]
 
 
@@ -129,7 +137,7 @@ IMPOSSIBLE = [
     ("time_limit", float("nan"), "a finite number > 0 or null"),
     ("target_return", float("inf"), "a finite number or null"),
     ("run_dir", None, "a string"),
-    ("algorithm", "openai_es", "a mapping with keys among: factory, name, population_size"),
+    ("algorithm", "openai_es", "a mapping with keys among: factory, learning_rate, name"),
     ("algorithm", None, "a mapping"),
     ("algorithm.name", "openai", "'openai_es'"),
     ("algorithm.population_size", 0, "an integer >= 2"),

@@ -54,6 +54,7 @@ def changed(array: Any, place: int, value: float) -> Any:
             "settings: task.episodes 1 and 2",
         ),
         ([START, replace(FIRST, theta_hash="other")], "generation 0: theta_hash 0 and other"),
+        ([START, FIRST, replace(EVALUATION, theta_hash="other")], "evaluation of center 1: theta_hash 1 and other"),
         (
             [START, FIRST, replace(MEMBERS, returns=changed(MEMBERS.returns, 2, 3.5))],
             "generation 1, member 2: return 3 and 3.5",

@@ -49,6 +49,12 @@ def test_folder_is_a_policy_with_its_result(run, tmp_path):
     assert evaluate(folder, episodes=5) == known
 
 
+def test_folder_of_a_policy_takes_another_one(run, tmp_path):
+    export(run, tmp_path / "policy")
+    export(run, tmp_path / "policy", generation=1)
+    assert pyes.load(tmp_path / "policy").generation == 1
+
+
 def test_settings_of_the_folder_repeat_the_training(run, tmp_path):
     settings = json.loads((export(run, tmp_path / "policy") / "config.json").read_text())
     again = pyes.train({**settings, "run_dir": str(tmp_path / "again"), "cluster": {"workers": 1}}, display=False)
@@ -83,7 +89,12 @@ def test_folder_of_a_file_has_no_settings(run, tmp_path):
 
 def test_folder_that_cannot_take_it_is_one_line(run, tmp_path):
     (tmp_path / "file").write_text("")
-    for folder, message in ((run, "holds a run"), (tmp_path / "file", "cannot make the folder")):
+    for name in ("README.md", "config.json"):
+        (tmp_path / name[:3]).mkdir()
+        (tmp_path / name[:3] / name).write_text("mine")
+    refused = {run: "holds a run", tmp_path / "file": "cannot make the folder"}
+    refused |= {tmp_path / "REA": "README.md is not of an", tmp_path / "con": "config.json is not of an"}
+    for folder, message in refused.items():
         with pytest.raises(ConfigError, match=message) as error:
             export(run, folder)
         assert "\n" not in str(error.value)

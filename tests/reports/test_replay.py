@@ -156,6 +156,13 @@ def test_a_run_that_goes_on_keeps_the_best_center_of_both_parts(declining, tmp_p
         assert f"of the center of generation {best} (best.safetensors; on fresh episodes:" in capsys.readouterr().err
 
 
+def test_a_best_center_whose_file_is_damaged_is_rebuilt(declining, tmp_path):
+    run, best = declining
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "best.safetensors").write_bytes(b"damaged")
+    np.testing.assert_array_equal(pyes.load(copy, "best").theta, pyes.load(run, best).theta)
+
+
 @pytest.mark.parametrize("rows", [0, 8])
 def test_a_best_center_that_a_kill_left_unsaved_is_found_again(declining, tmp_path, rows):
     run, best = declining

@@ -78,6 +78,8 @@ def test_a_report_without_pictures_or_journal_says_why(runs: Path, tmp_path: Pat
     assert re.search(r"No video: no journal at .*; give the run directory", text)
     assert re.search(r"No map: no journal at ", text)
     assert "theta_hash" in text
+    (run / "journal.bin").write_bytes(b"of another format")
+    assert re.search(r"No map: ", report.write([run], tmp_path / "report.html").read_text(encoding="utf-8"))
 
 
 def test_a_run_that_only_got_worse_has_no_half_way(runs: Path):

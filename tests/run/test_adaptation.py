@@ -186,10 +186,6 @@ def test_population_size_follows_the_lengths_of_episodes(settings, lengths, expe
     assert next_population_size(growth, algorithm, np.array(lengths)) == expected
 
 
-def test_population_size_stays_without_growth():
-    assert next_population_size(GrowthConfig(), algorithm_config({"population_size": 8}), np.array([1, 1])) == 8
-
-
 @pytest.mark.parametrize(
     ("growth", "message"),
     [

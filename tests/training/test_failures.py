@@ -12,6 +12,7 @@ import pytest
 from heads import merge
 
 import pyes
+from pyes.algorithms.openai_es import OpenAIES
 from pyes.errors import DivergedError, TaskError
 from pyes.reports.replay import evaluate
 from pyes.run import journal
@@ -214,3 +215,21 @@ def test_an_update_that_is_not_finite_ends_the_run(tmp_path, algorithm, optimize
             pyes.train(again or settings, display=False)
     assert not (run / "policy.safetensors").exists()
     assert np.isfinite(evaluate(run, episodes=1, generation=0).return_mean)
+
+
+class Refusing(OpenAIES):
+    """Learns from five generations: more than those with which an algorithm is checked before a run."""
+
+    def _learn(self, population, returns):
+        if self.generation == 5:
+            raise TaskError("it does not learn from the sixth")
+        super()._learn(population, returns)
+
+
+def test_a_generation_that_the_algorithm_cannot_learn_from_is_recorded_once(tmp_path):
+    algorithm = {"factory": "tests.training.test_failures:Refusing", "population_size": 4}
+    settings = merge(SETTINGS, {"run_dir": str(tmp_path / "run"), "snapshot": {"every": 1}, "generations": 8})
+    for again in ({**settings, "algorithm": algorithm}, {"resume": tmp_path / "run"}, {"resume": tmp_path / "run"}):
+        with pytest.raises(TaskError, match="does not learn from the sixth"):
+            pyes.train(again, display=False)
+        assert [record.generation for record in _records(tmp_path / "run", journal.Kind.GENERATION)] == [*range(6)]

@@ -310,6 +310,10 @@ def test_a_logger_without_its_library_is_refused_before_anything_is_written(
     ("logger", "message"),
     [
         ({"factory": "user_loggers"}, r"logger\.factory: got 'user_loggers', expected PACKAGE:CLASS"),
+        (
+            {"factory": "__main__:Mine"},
+            r"logger\.factory: got __main__:Mine, expected PACKAGE:CLASS of a file of its own",
+        ),
         ({"kwargs": {"pages": 1}}, r"logger\.kwargs: .* expected \{\} without logger\.factory"),
         ({"factory": "a:B", "kwargs": {"pages": {1}}}, r"logger\.kwargs: .*JSON"),
         ({"wandbs": True}, r"unknown key 'logger\.wandbs': did you mean 'logger\.wandb'"),

@@ -223,6 +223,22 @@ def test_no_generation_is_begun_that_would_end_after_the_time_limit(tmp_path, mo
     assert float(read_rows(tmp_path / "run" / "metrics.csv")[-1]["seconds"]) == seconds
 
 
+def test_the_last_center_is_evaluated_even_if_the_time_limit_passes_while_a_snapshot_is_saved(tmp_path, monkeypatch):
+    now, evaluate = [0.0], InlineCluster.evaluate
+
+    def slow(self, batch):
+        now[0] += 4.0 if batch.evaluation else 10.0
+        return evaluate(self, batch)
+
+    monkeypatch.setattr(InlineCluster, "evaluate", slow)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(loop.ending, "try_to_save", lambda run: now.__setitem__(0, now[0] + 10.0))
+    settings = {"evaluation": {"every": 100}, "snapshot": {"every": 1}, "cluster": {"name": "inline"}}
+    result = _train(tmp_path / "run", time_limit=35.0, **settings)
+    assert (result.stopped_by, result.generations) == ("time_limit", 2)
+    assert read_rows(tmp_path / "run" / "metrics.csv")[-1]["eval_return_mean"]
+
+
 def test_failed_members_are_counted_and_the_run_goes_on(tmp_path):
     _train(tmp_path / "run", task={"env_kwargs": {"fault": "raise", "every": 3}, "common_random_numbers": "none"})
     rows = read_rows(tmp_path / "run" / "metrics.csv")

@@ -147,7 +147,16 @@ def test_a_task_for_which_the_network_does_not_fit_is_refused(run):
     assert _go_on(run, generations=3).generations == 3  # it is the run that it was
 
 
+def test_resume_on_another_kind_of_cluster_drops_the_keys_of_the_former(run):
+    settings = json.loads((run / "config.json").read_text())
+    settings["cluster"] = {"name": "socket", "listen": "tcp://127.0.0.1:0"}
+    (run / "config.json").write_text(json.dumps(settings))
+    assert _go_on(run, generations=3, cluster={"name": "inline"}).generations == 3
+
+
 def test_no_run_is_one_line_and_makes_nothing(tmp_path):
+    with pytest.raises(ConfigError, match="resume: got 5, expected a string or null"):
+        pyes.train({"resume": 5}, display=False)
     with pytest.raises(RunDirectoryError, match="holds no run"):
         _go_on(tmp_path / "none")
     with pytest.raises(RunDirectoryError, match="holds no run"):

@@ -1,0 +1,38 @@
+"""The state of algorithms that learn a sigma for every parameter.
+
+Must not know how they are learned.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pyes.algorithms.base import Algorithm, Vector
+from pyes.numerics import shaping
+from pyes.numerics.noise import NoiseTable
+
+
+class SeparateSigmas(Algorithm):
+    """Base of the algorithms with ``deviation``, float32 (dim,): the sigma of each parameter, ``sigma`` at first."""
+
+    config: Any  # with ``sigma``
+
+    def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
+        super().__init__(theta, table, **settings)
+        self.gradient_norm = 0.0
+        self.deviation = np.full_like(self.theta, self.config.sigma)
+        self._gradient, self._deviation_gradient = np.empty_like(self.theta), np.empty_like(self.theta)
+
+    @property
+    def sigma(self) -> float:  # type: ignore[override]
+        """The mean of the standard deviations."""
+        return shaping.ordered_sum(self.deviation.astype(np.float64)) / len(self.deviation)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that is needed to go on, as arrays and numbers; a copy."""
+        return super().state_dict() | {"sigma": self.deviation.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state; a single sigma is that of every parameter."""
+        super().load_state_dict(state)
+        self.deviation[:] = state["sigma"]
