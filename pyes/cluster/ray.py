@@ -82,7 +82,7 @@ def _ray_cluster(config: RayConfig, tell: Callable[[str], None]) -> Iterator[Clu
     """Run a head whose nodes are started by Ray; ConfigError without the package or a cluster at the address."""
     secret = keys.new()
     with _connection(config.address) as host, keys.in_memory(secret) as key:
-        shared = {key: getattr(config, key) for key in ("episode_time_limit", "attempts", "vector")}
+        shared = {name: getattr(config, name) for name in config.SHARED}
         here = Address(addresses.own_host(host) or host, 0)
         head = SocketConfig(listen=str(here), key=str(key), sync=config.sync, **shared)
         # In this order, the head dismisses its nodes before Ray ends the remaining processes.

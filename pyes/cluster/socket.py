@@ -16,7 +16,7 @@ from pyes.config.registry import CLUSTERS
 from pyes.config.section import NotNegative
 from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.rollout import Workload
-from pyes.errors import ClusterError
+from pyes.errors import ClusterError, ConfigError
 from pyes.numerics.noise import NoiseTable
 from pyes.remote.door import Door, listen
 from pyes.remote.head import Head
@@ -51,7 +51,12 @@ class SocketConfig(ClusterConfig):
     def check(self) -> None:
         """Reject an address beyond this machine without a key."""
         super().check()
-        if self.key is None and not addresses.parse(self.listen).is_loopback:
+        try:
+            address = addresses.parse(self.listen)
+        except ConfigError:
+            expected = "tcp://HOST:PORT, for example tcp://0.0.0.0:5555"
+            raise refusal("cluster.listen", self.listen, expected) from None
+        if self.key is None and not address.is_loopback:
             expected = "cluster.key=FILE with it (pyes keygen -o FILE), or tcp://127.0.0.1:PORT for this machine alone"
             raise refusal("cluster.listen", self.listen, expected)
 

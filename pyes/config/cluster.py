@@ -18,6 +18,8 @@ class ClusterConfig(Section):
     PATH = "cluster"
     #: Whether this machine may have no workers, since other machines have some.
     may_be_idle: ClassVar[bool] = False
+    #: Settings that a head's nodes take from it.
+    SHARED: ClassVar[tuple[str, ...]] = ("episode_time_limit", "attempts", "vector")
 
     name: str = "local"
     workers: Annotated[int, NotNegative] | Literal["auto"] = "auto"  # auto: one a core

@@ -22,6 +22,8 @@ from pyes.remote.wire import keys
 from pyes.system.addresses import Address
 from pyes.system.lifetime import COMMAND
 
+_SAVING_SECONDS = 60.0  # that a head without nodes may take to save its state
+
 _OPTIONS = {
     "BatchMode": "yes",  # never ask for a password
     "ConnectTimeout": "15",
@@ -82,21 +84,33 @@ async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: l
             for node in nodes:
                 node.result()  # an error that all connections have, such as no ssh
             if not _works_itself(arguments):
-                raise ClusterError("no host is left to evaluate members; the lines above say why")
+                why = "no host is left to evaluate members; the lines above say why"
+                raise ClusterError(f"{why}; go on with: {again} resume=RUN")
         status = await ended
     finally:
         for task in (gone, *nodes):
             task.cancel()
         await asyncio.gather(gone, *nodes, return_exceptions=True)
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await _end_head(process)
     if -status in (signal.SIGINT, signal.SIGTERM):  # before it had begun
         return 128 + signal.SIGINT
     if status < 0:
         name = signal.Signals(-status).name
         raise ClusterError(f"the head was killed by {name}; go on with: {again} resume=RUN")
     return status
+
+
+async def _end_head(process: Process) -> None:
+    """Let the head save its state, for which it has a minute."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(_SAVING_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 async def _start_head(arguments: list[str], again: str) -> Process:
@@ -119,7 +133,8 @@ async def _start_head(arguments: list[str], again: str) -> Process:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, forward, number)
-    loop.add_signal_handler(signal.SIGHUP, forward, signal.SIGTERM)  # the terminal was closed
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup lets it outlive the terminal
+        loop.add_signal_handler(signal.SIGHUP, forward, signal.SIGTERM)  # the terminal was closed
     return process
 
 

@@ -59,7 +59,10 @@ class Nursery(Closing):
 
     def _fork(self) -> None:
         context = get_context("fork")
-        self._control, control = context.Pipe()
+        try:
+            self._control, control = context.Pipe()
+        except OSError as error:
+            raise _cannot_start(error) from error
         process = context.Process(
             target=_run, args=(self._supervisor, control, self._control, os.getpid()), name="nursery"
         )
@@ -70,9 +73,7 @@ class Nursery(Closing):
                 process.start()
             except OSError as error:
                 self._control.close()
-                raise ClusterError(
-                    f"cannot start the parent of the workers: {error.strerror}; {what_to_try(error)}"
-                ) from error
+                raise _cannot_start(error) from error
             self._process = process
 
     def start(self, site: Site) -> None:
@@ -141,6 +142,10 @@ class Nursery(Closing):
         if self._board is not None:
             self._board.close()
             self._board = None
+
+
+def _cannot_start(error: OSError) -> ClusterError:
+    return ClusterError(f"cannot start the parent of the workers: {error.strerror}; {what_to_try(error)}")
 
 
 def _run(supervisor: Supervisor, control: Connection, head_end: Connection, head: int) -> None:

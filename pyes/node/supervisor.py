@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 from pyes.episodes.rollout import Workload
+from pyes.errors import ClusterError
 from pyes.node.board import Board
 from pyes.node.pipes import STOP, WAKE, send
 from pyes.node.process import holding_signals, kernel_memory_kills, state_of
@@ -104,8 +105,11 @@ class Supervisor:
             # A daemon may not have children, which some environments need (a simulator's server).
             daemon=False,
         )
-        with holding_signals(self._context.get_start_method()):
-            process.start()
+        try:
+            with holding_signals(self._context.get_start_method()):
+                process.start()
+        except OSError as error:
+            raise ClusterError(f"cannot start a worker: {error.strerror}; {what_to_try(error)}") from error
         self._board.count_beat()
         return process
 
@@ -186,8 +190,9 @@ class Supervisor:
         logger.warning(
             "worker %d ended %s (%s): replaced", slot, holding, why, extra=repeated(f"a worker ended ({why})")
         )
+        replacement = self._start_worker(slot)  # which may fail: the dead one is listed until then
         process.close()
-        self._processes[slot] = self._start_worker(slot)
+        self._processes[slot] = replacement
         # A member may be free again, or the batch may have ended.
         for _, writer in self._wakes:
             send(writer, WAKE)

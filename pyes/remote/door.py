@@ -7,7 +7,9 @@ with kernels that give the same numbers.
 
 import asyncio
 import contextlib
+import errno
 import logging
+import os
 import socket
 import ssl
 import time
@@ -185,9 +187,13 @@ def listen(address: addresses.Address, setting: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         return socket.create_server((address.host, address.port), family=family, backlog=4096)
     except OSError as error:
-        raise ConfigError(
-            f"{setting}: cannot listen at {address} ({error.strerror}); is another head running there?"
-        ) from error
+        hint = "expected an address of this machine, or 0.0.0.0 for all that it has"
+        if error.errno == errno.EADDRINUSE:
+            hint = "is another head running there? take another port"
+        elif error.errno == errno.EACCES:
+            hint = "take a port above 1023"
+        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        raise ConfigError(f"{setting}: cannot listen at {address} ({why}); {hint}") from error
 
 
 async def _first_message(side: HeadSide, reader: asyncio.StreamReader) -> wire.Hello | wire.Watch | None:

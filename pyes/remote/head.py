@@ -150,7 +150,8 @@ class Head:
     def _fail(self, what: str, error: BaseException | None) -> ClusterError:
         """End the open or the next batch with an error, which is returned: the run must not wait forever."""
         logger.error("the head failed: %s", what, exc_info=error)
-        self._failure = ClusterError(f"the head failed ({error!r}); see train.log, resume the run")
+        reason = what if error is None else repr(error)
+        self._failure = ClusterError(f"the head failed ({reason}); see train.log, resume the run")
         if self._open is not None and not self._open.future.done():
             self._open.future.set_exception(self._failure)
         return self._failure
@@ -287,7 +288,10 @@ class Head:
             logger.warning("node %s is out of step (%s)", peer.name, where)
             self._hand_back(peer)
         if peer.standing.hopeless:
-            self._send_away(peer, "its theta differs from the head's, with the same state to begin from")
+            expected = "that of the head, from whose state it began"
+            self._send_away(
+                peer, f"its theta in generation {ready.generation} is {ready.theta_hash}, expected {expected}"
+            )
             return
         if not peer.since:
             self._tell(f"node {peer.name} joins with {counted(peer.pace.workers, 'worker')}")

@@ -93,14 +93,15 @@ class OpenJob:
             ("noise table", ready.table, self.table),
         ):
             if got != expected:
-                return f"its {what} differ from the head's ({got}, here {expected})"
+                versions = "the same versions of pyes-rl and of what the task needs"
+                return f"the node's {what}: {got}, the head's: {expected}; install {versions} on both"
         return None
 
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
     """Return the settings that nodes need, as JSON values."""
     cluster = configuration.to_mapping(config.cluster)
-    shared = {key: cluster[key] for key in ("episode_time_limit", "attempts", "vector")}
+    shared = {key: cluster[key] for key in configuration.ClusterConfig.SHARED}
     evaluation = {"episodes": config.evaluation.episodes}  # determines the size of the board
     return configuration.deciding(config) | {"cluster": shared, "evaluation": evaluation}
 

@@ -11,6 +11,7 @@ import logging
 import os
 import platform
 import random
+import re
 import socket
 import ssl
 import time
@@ -150,7 +151,7 @@ class Session:
                         self._count_unanswered()
                         await asyncio.sleep(_RETRY_SECONDS[1] * random.random())
                     elif not self._parting:
-                        self._say(f"lost the head ({error or type(error).__name__}); looking for it")
+                        self._say(f"lost the head ({str(error) or type(error).__name__}); looking for it")
                 finally:
                     self._send = None
                     writer.transport.abort()
@@ -422,7 +423,11 @@ def _reason(error: OSError) -> str:
     """Return why there is no connection, without the address that asyncio adds."""
     if isinstance(error, socket.gaierror):
         return str(error.strerror)  # its numbers are not the system's error numbers
-    return os.strerror(error.errno) if error.errno else "no answer"
+    # For a name with several addresses asyncio raises one error with the texts of all.
+    number = error.errno or next(map(int, re.findall(r"\[Errno (\d+)\]", str(error))), 0)
+    if number:
+        return os.strerror(number)
+    return "no answer" if isinstance(error, TimeoutError) else "it closed the connection"
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from pyes.errors import ClusterError, ConfigError, RefusedError
 from pyes.remote.wire import keys
 from pyes.system.addresses import Address
+from pyes.system.files import what_to_try
 from pyes.system.lifetime import Closing
 
 _END_SECONDS = 10.0  # maximum time for a worker to end
@@ -89,7 +90,8 @@ class OwnNode(Closing):
             # In its own process group: only the head receives Ctrl-C, and then ends the generation with all nodes.
             self._process = start(*self._arguments, env={**os.environ, "PYTHONPATH": path}, process_group=0)
         except OSError as error:
-            raise ClusterError(f"cannot start the head's own node: {error.strerror}") from error
+            why = f"{error.strerror}; {what_to_try(error)}"
+            raise ClusterError(f"cannot start the head's own node: {why}") from error
 
     def check(self) -> None:
         """Replace a worker that was killed or failed; if that fails, the next call tries again."""

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 _PROC = Path("/proc")
-_ENDING_SECONDS = 5.0  # that killed processes may take to end
+_ENDING_SECONDS = 2.0  # that killed processes may take to end; a nursery that is silent for 5 s is replaced
 
 
 def adopt() -> None:

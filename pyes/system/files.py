@@ -73,6 +73,9 @@ def _flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if not (path.is_dir() and error.errno in (errno.EINVAL, errno.EBADF)):  # some file systems cannot sync folders
+            raise
     finally:
         os.close(descriptor)
 

@@ -3,12 +3,13 @@ import errno
 import os
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import numpy as np
@@ -322,6 +323,25 @@ def test_a_killed_worker_is_replaced_at_once(table):
         _kill(worker)
         cluster.evaluate(_batch(theta, 4))
         assert time.monotonic() - begun < 10.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_a_worker_or_its_parent_that_cannot_be_replaced_ends_the_run_with_the_reason(table, start_method):
+    plan, theta = _plan(_faulty(), 4)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open_cluster(ClusterConfig(workers=1, start_method=start_method), _faulty()) as cluster:
+        cluster.start(plan, table)
+        cluster.evaluate(_batch(theta, 4))
+        children = {child.pid for child in active_children()}
+        for child in children:
+            _kill(child)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # those that are open stay
+        try:
+            with pytest.raises(ClusterError, match=r"cannot start .*: Too many open files; raise the limit"):
+                cluster.evaluate(_batch(theta, 4))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 @pytest.mark.slow

@@ -465,9 +465,9 @@ async def _learn(told, records, theta_hash):
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ({"protocol": 99}, r"protocol 99 here, 1 at the head"),
-        ({"package": "9.9"}, r"pyes-rl 9\.9 here, .* install the same version"),
-        ({"kernels": "other"}, r"kernels other here, .* install the same build"),
+        ({"protocol": 99}, r"the node has protocol 99, the head 1;"),
+        ({"package": "9.9"}, r"the node has pyes-rl 9\.9, .* install the same version"),
+        ({"kernels": "other"}, r"the node has the kernels other, .* install the same build"),
     ],
 )
 def test_another_build_is_refused_on_both_sides(tmp_path, patient, said, reason):
@@ -486,9 +486,9 @@ def test_a_refused_worker_says_why_and_ends():
             side = HeadSide(2**20)
             while not side.receive(connection.recv(2**10)):
                 pass
-            connection.sendall(side.send(wire.Refused("pyes-rl 0.1 here, 0.2 at the head")))
+            connection.sendall(side.send(wire.Refused("the node has pyes-rl 0.1, the head 0.2")))
             assert host.wait() == 3
-        assert host.said.splitlines()[-1].endswith(f"{address}: pyes-rl 0.1 here, 0.2 at the head")
+        assert host.said.splitlines()[-1].endswith(f"{address}: the node has pyes-rl 0.1, the head 0.2")
 
 
 LIES = {
@@ -632,7 +632,7 @@ def test_a_node_with_other_settings_is_sent_away(patient, what):
     with FakeNode(address) as node:
         job = node.expect(wire.Job)
         node.send(replace(_ready(job), **{what: "other"}))
-        assert re.search(r"its (settings|noise table) differ.*\(other, here ", node.refusal())
+        assert re.search(r"the node's (settings|noise table): other, the head's: ", node.refusal())
 
 
 def _join(node):

@@ -219,6 +219,10 @@ CONTRADICTORY = [
         {"network": {"name": "gru", "bias": False, "double_bias": True}},
         "network.double_bias: got true, expected false",
     ),
+    (
+        {"cluster": {"name": "socket", "listen": "0.0.0.0:5555", "key": "cluster.key"}},
+        "cluster.listen: got '0.0.0.0:5555', expected tcp://HOST:PORT",
+    ),
     ({"network": {"name": "torch"}}, "network.module: got null, expected PACKAGE:CLASS"),
     (
         {"network": {"hidden": [4]}},

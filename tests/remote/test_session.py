@@ -202,3 +202,12 @@ def test_a_node_that_was_in_waits_for_its_head_however_often_nobody_answers():
     with pytest.raises(RefusedError, match=WHY):
         meet(play)
     assert len(connections) == 20
+
+
+def test_why_there_is_no_connection_is_named():
+    several = OSError(
+        "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), [Errno 111] Connect call failed"
+    )
+    assert session_module._reason(several) == "Connection refused"
+    assert session_module._reason(ConnectionResetError()) == "it closed the connection"
+    assert session_module._reason(TimeoutError()) == "no answer"

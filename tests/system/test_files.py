@@ -1,5 +1,6 @@
 import errno
 import os
+import stat
 import subprocess
 
 import pytest
@@ -46,6 +47,19 @@ def test_an_error_at_any_step_of_replacing_leaves_the_old_file(call, tmp_path, m
             write_file(tmp_path / "a.bin", b"new")
     assert (tmp_path / "a.bin").read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["a.bin"]
+
+
+def test_a_file_system_that_cannot_sync_folders_takes_files(tmp_path, monkeypatch):
+    sync = os.fsync
+
+    def files_only(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", files_only)
+    write_file(tmp_path / "a.bin", b"new")
+    assert (tmp_path / "a.bin").read_bytes() == b"new"
 
 
 def test_append_file_grows_and_cuts_what_is_not_to_be_kept(tmp_path):

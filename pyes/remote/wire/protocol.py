@@ -181,12 +181,14 @@ def check_hello(hello: Hello | Watch, package: str, kernels: str) -> str | None:
     The kernels of a watcher do not matter.
     """
     if hello.protocol != wire.PROTOCOL:
-        return f"protocol {hello.protocol} here, {wire.PROTOCOL} at the head; install the head's version of pyes-rl"
+        return (
+            f"the node has protocol {hello.protocol}, the head {wire.PROTOCOL}; install the head's version of pyes-rl"
+        )
     if hello.package != package:
-        return f"pyes-rl {hello.package} here, {package} at the head; install the same version on both"
+        return f"the node has pyes-rl {hello.package}, the head {package}; install the same version on both"
     if isinstance(hello, Hello) and hello.kernels != kernels:
         return (
-            f"kernels {hello.kernels} here, {kernels} at the head: their numbers differ (pyes info shows the digest); "
-            "install the same build on both"
+            f"the node has the kernels {hello.kernels}, the head {kernels}: their numbers differ (pyes info shows the "
+            "digest); install the same build on both"
         )
     return None

@@ -174,11 +174,11 @@ def test_hello_of_the_same_versions_is_welcome():
 @pytest.mark.parametrize(
     ("greeting", "both"),
     [
-        (hello(protocol=7), ("protocol 7 here", f"{wire.PROTOCOL} at the head")),
-        (hello(package="0.2.0"), ("0.2.0 here", "0.1.0 at the head")),
-        (hello(kernels="others"), ("others here", "kernels at the head")),
-        (wire.Watch(7, "0.1.0"), ("protocol 7 here",)),
-        (wire.Watch(wire.PROTOCOL, "0.2.0"), ("0.2.0 here", "0.1.0 at the head")),
+        (hello(protocol=7), ("node has protocol 7", f"the head {wire.PROTOCOL};")),
+        (hello(package="0.2.0"), ("node has pyes-rl 0.2.0", "the head 0.1.0;")),
+        (hello(kernels="others"), ("node has the kernels others", "the head kernels:")),
+        (wire.Watch(7, "0.1.0"), ("node has protocol 7",)),
+        (wire.Watch(wire.PROTOCOL, "0.2.0"), ("node has pyes-rl 0.2.0", "the head 0.1.0;")),
     ],
 )
 def test_hello_of_another_version_is_refused_with_both_sides_values(greeting, both):
