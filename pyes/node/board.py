@@ -1,6 +1,6 @@
 """The board: a block of shared memory in which a node's processes exchange members and results.
 
-The head writes a batch and opens it; workers claim members by index, write each result into the member's own place and
+The owner writes a batch and opens it; workers claim members by index, write each result into the member's own place and
 mark it done. There are no locks, so a process may be killed between any two instructions: the supervisor frees the
 members that it had claimed, and another worker evaluates them with the same result.
 """
@@ -81,7 +81,7 @@ class Board:
         """What another process of this machine needs to attach."""
         return self._block.handle
 
-    # --- the head's side
+    # --- the owner's side
 
     def open(self, batch: Batch, *, offered: bool = True) -> None:
         """Open a batch. No member of the previous one may be held.
@@ -224,7 +224,7 @@ class Board:
         _core.board_finish(self._states, member, worker)
 
     def report(self, worker: int, text: str) -> None:
-        """Store this worker's latest error, one line, for the head."""
+        """Store this worker's latest error, one line, for the owner."""
         data = text.encode(errors="backslashreplace")[:_ERROR_BYTES]
         self._errors[worker, : len(data)] = np.frombuffer(data, np.uint8)
         self._errors[worker, len(data) :] = 0
@@ -293,7 +293,7 @@ class Board:
         return int(self._header[_BEAT])
 
     def count_beat(self) -> None:
-        """Show the head that the supervisor is running."""
+        """Show the owner that the supervisor is running."""
         self._header[_BEAT] += 1
 
     def errors(self) -> list[str]:

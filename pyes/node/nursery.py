@@ -1,7 +1,7 @@
 """The nursery: the process from which workers are forked.
 
-Owns that process and its control pipe. The first nursery is forked early, while the head has neither threads nor torch.
-If it dies or hangs, it is replaced by one that may inherit both. Knows nothing of batches. Invariant: no worker
+Owns that process and its control pipe. The first nursery is forked early, while its owner has neither threads nor
+torch. If it dies or hangs, it is replaced by one that may inherit both. Knows nothing of batches. Invariant: no worker
 outlives its nursery (the kernel kills it), and a new nursery waits for their end before it frees their members. On
 Linux nothing that a worker's environment has started outlives the nursery, unless that is killed itself.
 """
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _SILENT_SECONDS = 5.0  # after which a nursery that has not checked its workers (stopped or hung) is replaced
 _MOST_LOST = 20  # nurseries in a row without any progress
-#: Errors of the system that a nursery's exit code tells the head.
+#: Errors of the system that a nursery's exit code tells the owner.
 _TOLD = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -67,7 +67,7 @@ class Nursery(Closing):
             target=_run, args=(self._supervisor, control, self._control, os.getpid()), name="nursery"
         )
         with holding_signals("fork"), warnings.catch_warnings(), control:
-            # Newer Pythons warn about forks with threads; a nursery uses no lock that a thread of the head may hold.
+            # Newer Pythons warn about forks with threads; a nursery uses no lock that a thread of the owner may hold.
             warnings.simplefilter("ignore", DeprecationWarning)
             try:
                 process.start()
@@ -148,13 +148,13 @@ def _cannot_start(error: OSError) -> ClusterError:
     return ClusterError(f"cannot start the parent of the workers: {error.strerror}; {what_to_try(error)}")
 
 
-def _run(supervisor: Supervisor, control: Connection, head_end: Connection, head: int) -> None:
-    """Fork the workers of one run, and keep them alive until the head closes its end of the pipe or dies."""
-    prepare(head)
+def _run(supervisor: Supervisor, control: Connection, owner_end: Connection, owner: int) -> None:
+    """Fork the workers of one run, and keep them alive until the owner closes its end of the pipe or dies."""
+    prepare(owner)
     adopt()
     if supervisor.log is not None:
         supervisor.log()
-    head_end.close()
+    owner_end.close()
     try:
         site: Site | None = control.recv()
     except EOFError:
@@ -163,18 +163,19 @@ def _run(supervisor: Supervisor, control: Connection, head_end: Connection, head
         return
     orphans = Orphans()
     try:
-        # From now on it does not end with the head, but after it, once it has ended all that is below it. If it is
-        # stopped when the head dies, it goes on.
-        signal_with_parent(signal.SIGCONT, head)
+        # From now on it does not end with the owner, but after it, once it has ended all that is below it. If it is
+        # stopped when the owner dies, it goes on.
+        signal_with_parent(signal.SIGCONT, owner)
         supervisor.start(site)
-        while os.getppid() == head and control not in connection.wait([control, *supervisor.sentinels], POLL_SECONDS):
+        while os.getppid() == owner and control not in connection.wait([control, *supervisor.sentinels], POLL_SECONDS):
             supervisor.check()
             orphans.look(supervisor.pids)
-        if os.getppid() == head:
+        if os.getppid() == owner:
             supervisor.close()
-    except Exception as error:  # such as too little memory: the head tries again with another nursery
+    except Exception as error:  # such as too little memory: the owner tries again with another nursery
         logger.warning("the parent of the workers failed: %s: %s", type(error).__name__, error)
-        sys.exit(error.errno if isinstance(error, OSError) and error.errno in _TOLD else 1)
+        cause = error.__cause__ or error
+        sys.exit(cause.errno if isinstance(cause, OSError) and cause.errno in _TOLD else 1)
     finally:
         end_children()
 

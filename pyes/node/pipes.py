@@ -1,4 +1,4 @@
-"""The pipes through which the head, the supervisor and the workers wake each other.
+"""The pipes through which the owner, the supervisor and the workers wake each other.
 
 Owns the tokens: single bytes, so that a process that is killed while it writes leaves no partial message. Invariant:
 writing never blocks.

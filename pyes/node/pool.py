@@ -1,7 +1,7 @@
 """The pool: the worker processes of one machine.
 
 On Linux the workers are forked from a *nursery*, a process that is itself forked as soon as the pool is entered, before
-the head imports torch. On other systems, and on request, this process spawns them. Members can be offered and collected
+the owner imports torch. On other systems, and on request, the owner spawns them. Members can be offered and collected
 all at once or in parts.
 """
 

@@ -36,13 +36,13 @@ def holding_signals(start_method: str) -> Iterator[None]:
 
 def prepare(parent: int) -> None:
     """Initialise this process, which ``parent`` has just started."""
-    _leave_signals_to_the_head()
+    _leave_signals_to_the_owner()
     die_with(parent)
-    _leave_output_to_the_head()
+    _leave_output_to_the_owner()
 
 
-def _leave_signals_to_the_head() -> None:
-    """Do nothing on Ctrl-C and SIGTERM, which the whole process group may receive: the head handles them.
+def _leave_signals_to_the_owner() -> None:
+    """Do nothing on Ctrl-C and SIGTERM, which the whole process group may receive: the owner handles them.
 
     SIG_IGN would be inherited by programs that an environment starts; a handler is not.
     """
@@ -59,7 +59,7 @@ def die_with(parent: int) -> None:
             os._exit(1)
 
 
-def _leave_output_to_the_head() -> None:
+def _leave_output_to_the_owner() -> None:
     """Redirect standard output to standard error, and drop what cannot be written.
 
     So an environment that prints neither waits for a full pipe nor fails because of a broken one.

@@ -1,6 +1,6 @@
 """The parent of a node's workers: starts them, replaces dead ones, ends hung and stopped ones.
 
-Runs in the nursery if workers are forked, or in the head if they are spawned. It handles the members of a dead worker
+Runs in the nursery if workers are forked, or in the owner if they are spawned. It handles the members of a dead worker
 before it starts the replacement, so no member is lost or counted twice.
 """
 
@@ -43,9 +43,9 @@ class Supervisor:
     workload : TaskConfig or function
         What to evaluate members on.
     wakes : pipes
-        (reader, writer) per worker; the head and the supervisor write, the worker reads.
+        (reader, writer) per worker; the owner and the supervisor write, the worker reads.
     done : Connection
-        Pipe on which the head waits for the end of a batch.
+        Pipe on which the owner waits for the end of a batch.
     episode_time_limit : float
         Seconds after which a worker's episode counts as hung.
     attempts : int

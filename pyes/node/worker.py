@@ -114,7 +114,7 @@ class BaseWorker(ABC, Generic[E]):
         self._ticket = -1
         self._batch: Batch | None = None
         self._begun = 0.0  # begin of the time that counts as work
-        self.traceback: TracebackType | None = None  # of the last failed member, in the head's own process
+        self.traceback: TracebackType | None = None  # of the last failed member, in the owner's own process
         self._evaluator: E = self._open_evaluator()
 
     @abstractmethod
@@ -159,7 +159,7 @@ class BaseWorker(ABC, Generic[E]):
         return total / sums.episodes, sums.length, Status.OK
 
     def _failed(self, error: BaseException, member: int, batch: Batch, episode: int) -> Result:
-        """Return the result of a member whose episode raised; report the error to the head."""
+        """Return the result of a member whose episode raised; report the error to the owner."""
         where = f"generation {batch.generation}, member {member}, seed {batch.seeds[member, episode]}"
         text = f"{reason(error)} ({where})"
         self._board.report(self._slot, text)

@@ -67,7 +67,7 @@ def run_worker(
     try:
         board = Board(site.plan, site.workers, site.board)
         table = NoiseTable.attach(site.table, site.table_seed, site.table_dtype)
-    except OSError as error:  # probably the head has just ended and removed it
+    except OSError as error:  # probably the owner has just ended and removed it
         logger.warning("worker %d cannot attach to the memory of its pool: %s", slot, error)
         sys.exit(errno.EMFILE if error.errno == errno.EMFILE else 1)
     try:
