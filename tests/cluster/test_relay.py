@@ -325,7 +325,7 @@ def test_a_relay_refuses_a_node_of_another_version_and_goes_on():
     with Relay(top, low) as relay:
         relay.hear("waiting for nodes")
         with FakeNode(low, package="0.0.0") as stranger:
-            assert "pyes-rl 0.0.0 here" in stranger.refusal()
+            assert "the node has pyes-rl 0.0.0" in stranger.refusal()
         relay.hear("refused 127.")
         assert relay.running
         assert _report(low)["nodes"] == []
