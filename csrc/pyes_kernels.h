@@ -364,7 +364,7 @@ enum { PYES_GUARD = 64 }; /* bytes behind the memory of an environment that it m
 struct pyes_world {
     const struct pyes_environment *environment;
     void *state;        /* state_bytes, then PYES_GUARD bytes of PYES_GUARD_BYTE */
-    void *values;       /* the observation, observation_size of its type; then as many bytes, too */
+    void *values;       /* the observation, then PYES_GUARD bytes, as behind the state */
     int64_t frame_skip; /* steps of the environment for each action; >= 1 */
 };
 

@@ -90,6 +90,8 @@ def maximize(
         if algorithm is None:
             error.add_note(f"(no algorithm is named, so it is {_default(len(start))})")
         raise
+    if isinstance(generations, bool) or not isinstance(generations, int) or generations < 0:
+        raise refusal("generations", generations, "an integer >= 0")
     cluster_config = ClusterConfig(name="inline") if workers == 1 else ClusterConfig(workers=workers)
     with ExitStack() as outer, ExitStack() as stack:
         cluster = stack.enter_context(open_cluster(cluster_config, function))

@@ -15,6 +15,7 @@ or ``environment``, are used. See docs/howto/native_environment.md.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pyes.errors import missing
 from pyes.tasks.native import as_gymnasium
 from pyes.tasks.numba_environment import environment
 
@@ -32,4 +33,7 @@ TERMINATED, TRUNCATED = 1, 2
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'pyes.native' has no attribute {name!r}")
-    return getattr(import_module("pyes.numerics.compiled"), name)
+    try:
+        return getattr(import_module("pyes.numerics.compiled"), name)
+    except ImportError as error:
+        raise missing(f"pyes.native.{name}", "numba", "numba", error) from error

@@ -8,6 +8,7 @@
     action    turns network outputs into an action; action_part for actions with several parts
     observation  turns an observation of the environment into the network's input
     spec      program or name, and action decoder: what a worker needs to act
+    batched   several observations or actions as one
     policy    spec, theta and statistics: the result of a run, and its files
     torch     a sub-package for everything that imports torch
 

@@ -2,10 +2,13 @@
 
     base        the interface between a rollout and a task
     wrapped     environments with Gymnasium's interface, made by gymnasium, gym and python
-    bullet, mujoco, atari    families of Gymnasium's environments with an implementation of pyes
+    bullet, box2d, mujoco, atari    families of Gymnasium's environments with an implementation of pyes
     mujoco_timestep             timesteps of MuJoCo environments in C
     envpool     many environments stepped in one call
     native      environments in C
+    numba_environment    environments in Python that Numba compiles, behind the same struct
+    parity      compares a family with the original, bit for bit
+    pictures, slime_volley    what draws the environments in C
     function    a plain function of theta
     encoded     observations in the form that the policy reads
     environment a task with Gymnasium's interface, for `pyes.make_env`

@@ -74,8 +74,10 @@ class Lander(Stepper):
         """Return the power of the main engine, and the direction and power of those at the sides."""
         if not self._env.continuous:
             choice = int(action)
+            if choice != action or not 0 <= choice < 4:
+                self._own_step(action)  # which refuses it
             return float(choice == 2), float(choice - 2), float(choice in (1, 3))
-        main, turn = action.tolist()
+        main, turn = np.asarray(action, np.float32).tolist()
         power = (min(main, 1.0) + 1.0) * 0.5 if main > 0.0 else 0.0
         strength = abs(turn)
         return power, math.copysign(1.0, turn), min(strength, 1.0) if strength > 0.5 else 0.0
@@ -149,8 +151,9 @@ class Walker(Stepper):
         self._advance = env.world.Step
         self._rays = _core.Rays(np.array(self._RAYS), _segments(env), _quads(env))
 
-    def step(self, action: NDArray[Any]) -> Step:
+    def step(self, action: Any) -> Step:
         """Apply one action for one timestep."""
+        action = np.asarray(action)
         if (
             not self._begun or action.dtype != np.float32 or not np.isfinite(action).all()
         ):  # rewards have the action's type

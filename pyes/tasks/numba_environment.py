@@ -8,12 +8,13 @@ this very code, that of the functions it calls, and the constants it reads.
 import ctypes
 import difflib
 import dis
+import enum
 import functools
 import hashlib
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -218,7 +219,7 @@ def _describe(made: Struct, settings: dict[str, Any], where: str) -> Iterator[ND
     for name in ("observation_size", "choices", "action_size", "time_limit"):
         value = settings[name]
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**31:
-            raise ConfigError(f"{where}: {name}: got {literal(value)}, expected an integer")
+            raise ConfigError(f"{where}: {name}: got {literal(value)}, expected an integer >= 0 and < 2**31")
         setattr(made, name, value)
     if bool(made.choices) == bool(made.action_size):
         expected = "either choices (discrete actions) or action_size (numbers)"
@@ -340,6 +341,9 @@ def _text(part: Any, seen: set[int]) -> Iterator[bytes]:
         yield repr(function.co_names).encode()
         for each in function.co_consts:
             yield from _text(each, seen)
+    elif isinstance(function, enum.EnumType):
+        members: Mapping[str, Any] = function.__members__
+        yield repr({name: each.value for name, each in members.items()}).encode()
     elif isinstance(function, np.ndarray):
         yield from (function.tobytes(), repr((function.dtype, function.shape)).encode())
     elif isinstance(function, tuple):
@@ -353,9 +357,15 @@ def _text(part: Any, seen: set[int]) -> Iterator[bytes]:
         yield repr(function).encode()
 
 
+def _names(code: types.CodeType) -> list[str]:
+    """Return the names that code reads, that of comprehensions and inner functions included."""
+    inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
+    return [*code.co_names, *(name for each in inner for name in _names(each))]
+
+
 def _used(function: types.FunctionType) -> Iterator[Any]:
     """Yield the globals and closed-over values of a function, and attributes of modules among them, of any depth."""
-    names = function.__code__.co_names
+    names = _names(function.__code__)
     found = [cell.cell_contents for cell in function.__closure__ or ()]
     found += [function.__globals__[name] for name in names if name in function.__globals__]
     modules: set[int] = set()

@@ -48,9 +48,14 @@ def check_versions(
     others = {name: version for name, version in installed.items() if version not in verified[name]}
     if not others or label in _compared:
         return
-    _compared.add(label)
     versions = " and ".join(f"{name} {version}" for name, version in others.items())
-    difference = compare()
+    _compared.add(label)  # the comparison makes the task
+    difference: str | None = ""
+    try:
+        difference = compare()
+    finally:
+        if difference is not None:  # else the next task would not be compared
+            _compared.discard(label)
     if difference is None:
         logger.info("%s was not verified with %s: a first comparison shows no difference", label, versions)
         return

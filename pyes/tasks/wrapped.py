@@ -232,11 +232,12 @@ class _Levels:
             raise ConfigError(f"task.action_levels={count} needs bounds, but the action space is {space}; use 0")
         self._low, self._high = space.low, space.high
         self._span = space.high - space.low
+        self._divisor = np.where(self._span > 0, self._span, 1)  # a component may have one value alone
         self._gaps = space.low.dtype.type(count - 1)
 
     def nearest(self, action: NDArray[Any]) -> NDArray[Any]:
         """Return an action with each component rounded to the nearest level."""
-        share = (np.clip(action, self._low, self._high) - self._low) / self._span
+        share = (np.clip(action, self._low, self._high) - self._low) / self._divisor
         rounded: NDArray[Any] = self._low + self._span * (np.rint(share * self._gaps) / self._gaps)
         return rounded
 

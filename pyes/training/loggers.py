@@ -25,6 +25,7 @@ from pyes.errors import ConfigError, missing
 from pyes.reports.loggers import OWN
 from pyes.reports.loggers.memory import Memory
 from pyes.run.directory import RunDirectory
+from pyes.system import locks
 from pyes.system.text import counted
 
 logger = logging.getLogger(__name__)
@@ -147,11 +148,15 @@ def send(run: Path, name: str) -> int:
     RunDirectoryError
         There is no run.
     ConfigError
-        The logger's library is not installed, or the run has no logger of one's own.
+        The run still trains, the logger's library is not installed, or the run has no logger of one's own.
     PyesError
         The logger failed.
     """
-    config = RunDirectory(run).read_config().logger
+    try:
+        with locks.unheld(RunDirectory(run).lock_file):
+            config = RunDirectory(run).read_config().logger
+    except BlockingIOError as error:
+        raise ConfigError(f"{run} is still training; wait for its end, or resume it with logger={name}") from error
     if name == "own" and config.factory is None:
         raise ConfigError(f"{run} has no logger.factory; name one of {', '.join(OWN)}")
     _check(config, name)

@@ -86,6 +86,26 @@ def test_arguments_of_the_environment_are_kept(env_id: str, arguments: dict[str,
             assert first_difference(task, original, seed, actions(task.action_space, seed, 80)) is None
 
 
+@pytest.mark.parametrize("env_id", ["LunarLanderContinuous-v3", "BipedalWalker-v3"])
+def test_actions_may_be_lists(env_id: str):
+    action = [0.7, 0.1, -0.3, 0.9] if env_id == "BipedalWalker-v3" else [0.7, -0.8]
+    with tasks.make(GymnasiumConfig(env_id=env_id)) as task:
+        original = original_of(env_id)
+        task.reset(0)
+        original.reset(seed=0)
+        ours, theirs = task.step(action), original.step(np.array(action, np.float32))
+    np.testing.assert_array_equal(ours[0], theirs[0])
+    assert ours[1] == pytest.approx(theirs[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("action", [4, -1, 1.7])
+def test_actions_that_do_not_exist_are_refused_as_by_the_environment(action: float):
+    with tasks.make(GymnasiumConfig(env_id="LunarLander-v3")) as task:
+        task.reset(0)
+        with pytest.raises(AssertionError, match="invalid"):
+            task.step(action)
+
+
 @pytest.mark.parametrize(
     ("env_id", "wrong"),
     [("LunarLanderContinuous-v3", np.nan), ("LunarLanderContinuous-v3", np.inf), ("BipedalWalker-v3", np.inf)],

@@ -294,6 +294,9 @@ def test_without_numba_one_line_says_what_to_install():
         "ConfigError A (<string>): an environment in Python that is compiled needs the package numba: pip install"
     )
     assert done.stdout.startswith(expected)
+    code = "import sys; sys.modules['numba'] = None\nfrom pyes.native import uniform"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "ConfigError: pyes.native.uniform needs the package numba: pip install" in done.stderr
 
 
 def test_function_that_is_no_class_is_refused() -> None:
@@ -302,6 +305,24 @@ def test_function_that_is_no_class_is_refused() -> None:
 
 
 # Numba's cache
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "S = {}\ndef f(x):\n    return [S * i for i in x]",
+        "S = {}\ndef f(x):\n    return (lambda: S)()",
+        "import enum\nclass S(enum.Enum):\n    A = {}\ndef f(x):\n    return S.A.value",
+    ],
+)
+def test_digest_has_what_inner_code_and_members_of_enums_stand_for(source: str):
+    def digest(value: int) -> str:
+        names: dict[str, Any] = {}
+        exec(source.format(value), names)
+        return numba_environment._digest(names["f"])
+
+    assert digest(1) == digest(1)
+    assert digest(1) != digest(2)
 
 
 @pytest.mark.slow

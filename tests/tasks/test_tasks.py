@@ -3,6 +3,7 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from pyes import tasks
 from pyes.episodes.rollout import Rollout
@@ -12,6 +13,7 @@ from pyes.networks.linear import LinearConfig
 from pyes.tasks.envpool import EnvPoolConfig
 from pyes.tasks.gymnasium import GymnasiumConfig
 from pyes.tasks.parity import first_difference
+from pyes.tasks.wrapped import _Levels
 from tests.task_options import option
 
 
@@ -78,6 +80,11 @@ def test_action_levels_round_each_component_and_reach_both_bounds():
             )
             np.testing.assert_array_equal(ours[0], theirs[0])
             assert ours[1] == theirs[1]
+
+
+def test_action_levels_leave_a_component_with_one_value_alone():
+    space = spaces.Box(np.array([-1.0, 2.0], np.float32), np.array([1.0, 2.0], np.float32))
+    np.testing.assert_array_equal(_Levels(space, 3).nearest(np.array([0.3, 5.0], np.float32)), [0.0, 2.0])
 
 
 def test_action_levels_go_with_frame_skip():

@@ -22,6 +22,7 @@ from pyes.errors import ConfigError, PyesError
 from pyes.reports.loggers import companion
 from pyes.reports.loggers.memory import Memory
 from pyes.run.metrics import read_rows
+from pyes.system import locks
 from pyes.training import loggers
 
 TINY = {
@@ -279,6 +280,12 @@ def test_a_run_that_has_ended_is_sent_later(plain: Path, tmp_path: Path):
     shutil.copytree(plain, run)
     with pytest.raises(ConfigError, match=r"has no logger\.factory; name one of tensorboard, wandb"):
         loggers.send(run, "own")
+    with (
+        locks.held(run / "lock", "run_dir"),
+        pytest.raises(ConfigError, match="is still training; wait for its end, or resume it with logger=tensorboard"),
+    ):
+        loggers.send(run, "tensorboard")
+    shutil.copy(plain / "lock", run / "lock")
     assert [loggers.send(run, "tensorboard"), loggers.send(run, "tensorboard")] == [6, 0]
     assert list((run / "tensorboard").iterdir())
     assert is_same(run, plain)

@@ -1,7 +1,7 @@
 """A compiled policy as a torch module: the same layers, parameters and statistics.
 
-Owns the translation from instructions to torch's layers. Invariant: the module's ``parameters()``, flattened in order,
-are the policy's theta.
+Owns the translation from instructions to torch's layers. Invariant: where no layer is used twice, the module's
+``parameters()``, flattened in order, are the policy's theta; a layer that is used twice is there twice.
 """
 
 from collections.abc import Callable, Iterable

@@ -96,7 +96,8 @@ class Player(Closing):
     def _start(self) -> Connection:
         if self._connection is None:
             self._connection, theirs = self._context.Pipe()
-            self._process = self._context.Process(target=_answer, args=(theirs, os.getpid()), daemon=True)
+            # A daemon may not have children, which some environments need.
+            self._process = self._context.Process(target=_answer, args=(theirs, os.getpid()), daemon=False)
             with theirs:
                 self._process.start()
             if self._closed:  # meanwhile, when there was no process yet to kill

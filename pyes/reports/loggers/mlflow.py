@@ -35,6 +35,9 @@ class MLflow(Logger):
         else:
             memory["id"], memory["begun"] = self._new_run(), time.time()
         self._id = memory["id"]
+        if "params" not in memory:  # else the server refuses those of a run that goes on with others
+            self._log_params()
+            memory["params"] = True
         self._client.log_dict(self._id, run.config, "config.json")
         self.where = f"{self._client.tracking_uri}, project {run.project}, run {self._id}"
 
@@ -42,11 +45,12 @@ class MLflow(Logger):
         project = self.run.project
         found = self._client.get_experiment_by_name(project)
         experiment = self._client.create_experiment(project) if found is None else found.experiment_id
-        made = self._client.create_run(experiment, run_name=self.run.name)
+        return str(self._client.create_run(experiment, run_name=self.run.name).info.run_id)
+
+    def _log_params(self) -> None:
         params = [Param(key, str(value)[:_LONGEST]) for key, value in flat(self.run.config).items()]
         for start in range(0, len(params), _PARAMS):
-            self._client.log_batch(made.info.run_id, params=params[start : start + _PARAMS])
-        return str(made.info.run_id)
+            self._client.log_batch(self._id, params=params[start : start + _PARAMS])
 
     def held(self, sent: int, tried: int) -> int:
         """Return what the server says, if anything is in doubt."""

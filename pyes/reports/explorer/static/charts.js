@@ -73,7 +73,8 @@ export function clear() {
 }
 
 function chart(grid, key, title, x, data, series, bands = [], log = false) {
-  const shape = JSON.stringify([x, log, series.map(({ label }) => label), bands.length]);
+  const logarithmic = log && positive(data);
+  const shape = JSON.stringify([title, x, logarithmic, series.map(({ label }) => label), bands.length]);
   const known = charts.get(key);
   if (known && known.shape === shape) {
     known.plot.setData(data);
@@ -91,7 +92,7 @@ function chart(grid, key, title, x, data, series, bands = [], log = false) {
   const shown = series.map((each, index) => ({ value: (_, value) => short(value), ...each, ...(index ? {} : { label: x }) }));
   const plot = new uPlot({
     width: box.clientWidth || 360, height: HEIGHT, series: shown, bands,
-    scales: { x: { time: false }, y: log && positive(data) ? { distr: 3 } : {} },
+    scales: { x: { time: false }, y: logarithmic ? { distr: 3 } : {} },
     axes: [{ ...axis, values: ticks, label: x, labelSize: 16, size: 30 }, { ...axis, size: 62, values: ticks }],
     cursor: { points: { size: 5 } }, legend: { live: true },
   }, data, box);

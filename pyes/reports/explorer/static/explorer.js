@@ -170,6 +170,7 @@ function indexOf(generation, member) {
 }
 
 function chooseIndex(index) {
+  if (!columns) return; // those of another run are on their way
   const generation = columns.generation[index];
   choose(generation, index - starts[generation]);
 }
@@ -258,7 +259,8 @@ function step(by) {
 
 $('run').addEventListener('change', () => {
   run = +$('run').value;
-  [columns, told, chosen] = [null, {}, null];
+  [columns, told, starts, chosen] = [null, {}, [], null];
+  map?.select(undefined);
   clear();
   problem(states[run].error);
   showStates();
