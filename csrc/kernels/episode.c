@@ -141,9 +141,9 @@ int pyes_episode_run(struct pyes_episode *episode, int64_t timesteps)
     int flags = 0;
     for (int64_t i = 0; i < timesteps && flags == 0; i++) {
         double reward;
-        standard_arithmetic(); /* the environment's own step may have changed it */
         act(episode);
         flags = step_once(episode->world, episode->chosen, &reward);
+        standard_arithmetic(); /* the environment's own step may have changed it */
         if (flags < 0) {
             episode->total = reward;
             break;
