@@ -373,7 +373,8 @@ class RunState:
         others = [f"{name} {made} ({own} here)" for name, made, own in pairs if own != made]
         if others:
             return f"it was made with {', '.join(others)}: take those to go on"
-        return "the versions are the same: is it another kind of processor, or another environment?"
+        same = ", ".join(map(" ".join, here.items()))
+        return f"the versions are the same ({same}): is it another kind of processor, or another environment?"
 
     def _versions(self) -> dict[str, str]:
         names = _PACKAGES + self.setup.config.algorithm.packages + self.setup.config.network.packages

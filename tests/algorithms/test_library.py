@@ -185,7 +185,7 @@ def test_a_library_that_decides_otherwise_is_noticed_in_one_line(tmp_path, monke
         snapshot.unlink()
     monkeypatch.setattr(CMAES, "_minimize", lambda self, losses: self._start + 1)
     with pytest.raises(
-        JournalError, match=r"generation 1: theta is .* here, the journal was written with .*cma "
+        JournalError, match=r"generation 1: theta is .* here, the journal was written with .*same \(.*cma "
     ) as caught:
         pyes.train({"resume": str(tmp_path / "run"), "generations": 4}, display=False)
     assert "\n" not in str(caught.value)
