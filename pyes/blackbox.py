@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from pyes import algorithms
 from pyes.algorithms import Population
 from pyes.cluster import open_cluster
 from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, algorithm_config, refusal
-from pyes.config.section import parse
+from pyes.config.section import NotNegative, parse
 from pyes.episodes.batch import Batch, Plan
 from pyes.errors import ConfigError, TaskError
 from pyes.numerics.noise import NoiseTable, few_entries
@@ -90,8 +90,7 @@ def maximize(
         if algorithm is None:
             error.add_note(f"(no algorithm is named, so it is {_default(len(start))})")
         raise
-    if isinstance(generations, bool) or not isinstance(generations, int) or generations < 0:
-        raise refusal("generations", generations, "an integer >= 0")
+    generations = parse(Annotated[int, NotNegative], generations, "generations")
     cluster_config = ClusterConfig(name="inline") if workers == 1 else ClusterConfig(workers=workers)
     with ExitStack() as outer, ExitStack() as stack:
         cluster = stack.enter_context(open_cluster(cluster_config, function))

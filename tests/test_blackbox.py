@@ -66,7 +66,7 @@ def test_maximize_takes_schedules_with_any_number_of_workers():
 def test_maximize_refuses_impossible_settings():
     with pytest.raises(ConfigError, match="population_size"):
         pyes.maximize(_paraboloid, np.zeros(3), "openai_es", population_size=3)
-    for generations in (-1, 2.0, True):
+    for generations in (-1, 2.5, True):
         with pytest.raises(ConfigError, match=r"^generations: got .*, expected an integer >= 0"):
             pyes.maximize(_paraboloid, np.zeros(3), generations=generations)
     with pytest.raises(ConfigError, match=r"^unknown key 'algorithm\.averaging': it is a section of a run"):

@@ -125,7 +125,7 @@ class EnvironmentConfig(TaskConfig):
     common_random_numbers: Literal["none", "pair", "generation"] = "generation"  # members that share environment seeds
     normalize_observations: bool | Literal["auto"] = "auto"  # auto: unless they are images or choices
     observation_clip: Annotated[float, Positive] = 5.0  # standard deviations; only when normalized
-    statistics_share: Annotated[float, Share] = 1.0  # of the members, whose observations feed the statistics: every nth
+    statistics_share: Annotated[float, Share] = 1.0  # of the members: every nth feeds the statistics
     reward_offset_per_step: float = 0.0  # added in training only; evaluation reports the task's own returns
     #: Smaller rewards of a timestep count as this one, in training only; None: none do.
     reward_min: Annotated[float | str, Scheduled(AnyNumber)] | None = None

@@ -102,11 +102,15 @@ async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: l
 
 async def _end_head(process: Process) -> None:
     """Let the head save its state, for which it has a minute."""
-    if process.returncode is not None:
-        return
-    process.terminate()
+    if process.returncode is None:
+        process.terminate()
+        await _ended_within(process, _SAVING_SECONDS)
+
+
+async def _ended_within(process: Process, seconds: float) -> None:
+    """Wait for the end of a process that was asked for it; kill it if that takes too long."""
     try:
-        async with asyncio.timeout(_SAVING_SECONDS):
+        async with asyncio.timeout(seconds):
             await process.wait()
     except TimeoutError:
         process.kill()
@@ -206,9 +210,4 @@ async def _end(process: Process) -> None:
     """End a worker by closing its standard input, and its connection if that is not enough."""
     assert process.stdin is not None
     process.stdin.close()
-    try:
-        async with asyncio.timeout(_END_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+    await _ended_within(process, _END_SECONDS)

@@ -215,18 +215,26 @@ def _numbers(texts: Mapping[str, str | None]) -> dict[str, float]:
     return numbers
 
 
+def _composed(text: bytes) -> dict[str, Any]:
+    """Return a configuration that Hydra wrote; a ValueError if it is damaged."""
+    yaml = importlib.import_module("yaml")  # installed with Hydra; few runs need it
+    try:
+        return dict(yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+
+
 def _config(path: Path) -> dict[str, Any]:
     """Return the configuration of a run from the first file that has it; empty if none has."""
-    yaml = importlib.import_module("yaml")  # installed with Hydra
     try:
         if (path / "config.json").exists():
             return dict(json.loads((path / "config.json").read_bytes()))
         if (path / ".hydra" / "config.yaml").exists():
-            return dict(yaml.safe_load((path / ".hydra" / "config.yaml").read_bytes()))
+            return _composed((path / ".hydra" / "config.yaml").read_bytes())
         if (path / "policy.json").exists():
             policy = json.loads((path / "policy.json").read_bytes())
             return {key: policy[key] for key in ("seed", "task", "network") if key in policy}
-    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise RunDirectoryError(f"the configuration of {path} is damaged: {reason}; restore it from a copy") from error
     return {}

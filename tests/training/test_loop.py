@@ -208,8 +208,9 @@ def test_first_budget_reached_ends_the_run(tmp_path, budget, stopped_by):
     assert result.generations < 6
 
 
-@pytest.mark.parametrize(("limit", "generations", "seconds"), [(35.0, 2, 28.0), (60.0, 4, 52.0)])
-def test_no_generation_is_begun_that_would_end_after_the_time_limit(tmp_path, monkeypatch, limit, generations, seconds):
+@pytest.fixture
+def now(monkeypatch):
+    """Seconds, in a list of one: 10 more after a generation, 4 after an evaluation, none otherwise."""
     now, evaluate = [0.0], InlineCluster.evaluate
 
     def slow(self, batch):
@@ -218,20 +219,18 @@ def test_no_generation_is_begun_that_would_end_after_the_time_limit(tmp_path, mo
 
     monkeypatch.setattr(InlineCluster, "evaluate", slow)
     monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    return now
+
+
+@pytest.mark.usefixtures("now")
+@pytest.mark.parametrize(("limit", "generations", "seconds"), [(35.0, 2, 28.0), (60.0, 4, 52.0)])
+def test_no_generation_is_begun_that_would_end_after_the_time_limit(tmp_path, limit, generations, seconds):
     result = _train(tmp_path / "run", cluster={"name": "inline"}, time_limit=limit)
     assert (result.stopped_by, result.generations) == ("time_limit", generations)
     assert float(read_rows(tmp_path / "run" / "metrics.csv")[-1]["seconds"]) == seconds
 
 
-def test_the_last_center_is_evaluated_even_if_the_time_limit_passes_while_a_snapshot_is_saved(tmp_path, monkeypatch):
-    now, evaluate = [0.0], InlineCluster.evaluate
-
-    def slow(self, batch):
-        now[0] += 4.0 if batch.evaluation else 10.0
-        return evaluate(self, batch)
-
-    monkeypatch.setattr(InlineCluster, "evaluate", slow)
-    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+def test_the_last_center_is_evaluated_if_the_time_limit_passes_while_a_snapshot_is_saved(tmp_path, monkeypatch, now):
     monkeypatch.setattr(loop.ending, "try_to_save", lambda run: now.__setitem__(0, now[0] + 10.0))
     settings = {"evaluation": {"every": 100}, "snapshot": {"every": 1}, "cluster": {"name": "inline"}}
     result = _train(tmp_path / "run", time_limit=35.0, **settings)
