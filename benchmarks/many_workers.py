@@ -213,13 +213,11 @@ class SimulatedNode:
         hello = wire.Hello(
             wire.PROTOCOL,
             version("pyes-rl"),
-            "3",
             f"node-{self._number}",
             WORKERS_OF_A_NODE,
             18,
             0,
             digest(),
-            "",
             False,
         )
         self._write(hello)

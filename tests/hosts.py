@@ -273,13 +273,11 @@ def hello(**changes: Any) -> wire.Hello:
     honest = {
         "protocol": wire.PROTOCOL,
         "package": version("pyes-rl"),
-        "python": "3.11.0",
         "node": "fake",
         "workers": 1,
         "cores": 1,
         "memory": 2**30,
         "kernels": selftest.digest(),
-        "job": "",
         "relay": False,
     }
     return wire.Hello(**(honest | changes))

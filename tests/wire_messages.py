@@ -99,15 +99,15 @@ def vectors(draw):
 
 RANGES = MEMBERS.map(wire.ranges_of)
 BY_KIND = {
-    wire.Hello: st.builds(wire.Hello, WHOLE, NAMES, NAMES, NAMES, WHOLE, WHOLE, BIG, NAMES, NAMES, st.booleans()),
+    wire.Hello: st.builds(wire.Hello, WHOLE, NAMES, NAMES, WHOLE, WHOLE, BIG, NAMES, st.booleans()),
     wire.Watch: st.builds(wire.Watch, WHOLE, NAMES),
     wire.Ready: st.builds(wire.Ready, NAMES, NAMES, NAMES, DIGESTS, WHOLE, WHOLE),
-    wire.Unable: st.builds(wire.Unable, NAMES, PROSE),
+    wire.Unable: st.builds(wire.Unable, PROSE),
     wire.Done: done(),
     wire.Workers: st.builds(wire.Workers, st.integers(1, 2**32 - 1)),
     wire.Leave: st.builds(wire.Leave, BIG, MEMBERS.map(wire.ranges_of)),
     wire.Log: st.builds(wire.Log, st.integers(0, 50), PROSE),
-    wire.Welcome: st.builds(wire.Welcome, NAMES),
+    wire.Welcome: st.just(wire.Welcome()),
     wire.Refused: st.builds(wire.Refused, PROSE),
     wire.Job: st.builds(wire.Job, NAMES, st.dictionaries(TEXTS, JSON, max_size=5), NAMES),
     wire.Learn: learn(),
@@ -119,7 +119,7 @@ BY_KIND = {
     wire.Granted: st.builds(wire.Granted, BIG),
     wire.Withdraw: st.builds(wire.Withdraw, BIG, RANGES),
     wire.Close: st.builds(wire.Close, BIG),
-    wire.End: st.builds(wire.End, NAMES),
+    wire.End: st.just(wire.End()),
     wire.Report: st.builds(wire.Report, TEXTS),
     wire.Beat: st.builds(wire.Beat, st.floats()),
     wire.Echo: st.builds(wire.Echo, st.floats()),

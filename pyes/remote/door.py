@@ -167,7 +167,7 @@ class Door:
             writer.write(side.send(wire.Refused(reason)))
             await writer.drain()
             raise ProtocolError(reason)
-        writer.write(side.send(wire.Welcome(socket.gethostname()[:100])))
+        writer.write(side.send(wire.Welcome()))
 
 
 def listen(address: addresses.Address, setting: str) -> socket.socket:

@@ -118,7 +118,7 @@ class Head:
         self._open = None
         for peer in self._peers.values():
             if self._job is not None:
-                peer.send(wire.End(self._job.told.job))
+                peer.send(wire.End())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await asyncio.gather(*(peer.farewell() for peer in list(self._peers.values())))

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import platform
 import random
 import re
 import socket
@@ -239,13 +238,11 @@ class Session:
         return wire.Hello(
             protocol=wire.PROTOCOL,
             package=version("pyes-rl"),
-            python=platform.python_version(),
             node=f"{socket.gethostname()[:80]}:{os.getpid()}",
             workers=self.workers,
             cores=limits.usable_cores(),
             memory=limits.available_memory(),
             kernels=selftest.digest(),
-            job="" if self._replica is None else self._replica.job,
             relay=False,
         )
 
@@ -362,10 +359,10 @@ class Session:
         try:
             replica = await self._make(message)
         except PyesError as error:
-            return self._cannot(message.job, error)
+            return self._cannot(error)
         except OSError as error:  # of this machine: the connection is another task's
             why = "; ".join(filter(None, (error.strerror or str(error), what_to_try(error))))
-            return self._cannot(message.job, ClusterError(why))
+            return self._cannot(ClusterError(why))
         self._replica = replica
         crew = f" with {counted(self.workers, 'worker')}" if self.workers else ""
         self._say(f"at work for {self._address}: {replica.config.task.title}{crew}")
@@ -375,10 +372,10 @@ class Session:
     async def _make(self, message: wire.Job) -> Replica:
         return await Replica.make(message, self.workers, self._log)
 
-    def _cannot(self, job: str, error: PyesError) -> wire.Unable:
+    def _cannot(self, error: PyesError) -> wire.Unable:
         self._unable = True
         self._say(f"cannot take part in the job: {error}")
-        return wire.Unable(job, str(error))
+        return wire.Unable(str(error))
 
     async def _stirred(self, seconds: float) -> bool:
         """Wait until a worker has no more work, at most for some seconds; return whether one has none."""

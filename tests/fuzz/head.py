@@ -50,7 +50,7 @@ def memory(pid: int) -> int:
 
 
 def hello() -> bytes:
-    said = wire.Hello(wire.PROTOCOL, version("pyes-rl"), "3.11.0", "fuzz", 1, 1, 2**30, selftest.digest(), "", False)
+    said = wire.Hello(wire.PROTOCOL, version("pyes-rl"), "fuzz", 1, 1, 2**30, selftest.digest(), False)
     return wire.encode(said)
 
 

@@ -34,10 +34,10 @@ _behaviours = np.ones((5, 2), np.float32)
 _halves = np.ones((5, 2))
 _vector = np.ones(3, np.float32)
 EXAMPLES = [
-    wire.Hello(wire.PROTOCOL, "0.1.0", "3.11.7", "node", 4, 4, 2**33, "0123456789abcdef", "", False),
+    wire.Hello(wire.PROTOCOL, "0.1.0", "node", 4, 4, 2**33, "0123456789abcdef", False),
     wire.Watch(wire.PROTOCOL, "0.1.0"),
     wire.Ready("job", "digest", "table", "ab12", 3, 1),
-    wire.Unable("job", "no module named here"),
+    wire.Unable("no module named here"),
     wire.Done(
         1, "ab12", _ranges, _returns, _lengths, _status, np.ones((2, 2, 3)), _behaviours, _halves, 0.5, ["an error"]
     ),
@@ -45,7 +45,7 @@ EXAMPLES = [
     wire.Leave(1, _ranges),
     wire.Workers(5),
     wire.Log(30, "text"),
-    wire.Welcome("head"),
+    wire.Welcome(),
     wire.Refused("no room"),
     wire.Job("job", {"seed": 3, "task": {"name": "cart_pole", "kwargs": {"a": [1, 2.5, None]}}}, "replay"),
     wire.Learn(3, "ab12", _ranges, _returns, _lengths, _status, 100, np.ones(6), _behaviours, 0.5),
@@ -60,7 +60,7 @@ EXAMPLES = [
     wire.Withdraw(1, _ranges),
     wire.Granted(1),
     wire.Close(1),
-    wire.End("job"),
+    wire.End(),
     wire.Report('{"nodes": []}'),
     wire.Beat(1.5),
     wire.Echo(1.5),
@@ -148,14 +148,14 @@ def decoder() -> wire.Decoder:
 def head_of_a_node() -> HeadSide:
     head, node = HeadSide(LIMIT), NodeSide(LIMIT)
     head.receive(node.send(EXAMPLES[0]))
-    head.send(wire.Welcome("head"))
+    head.send(wire.Welcome())
     return head
 
 
 def node_in_a_job() -> NodeSide:
     node = NodeSide(LIMIT)
     node.send(EXAMPLES[0])
-    node.receive(wire.encode(wire.Welcome("head")))
+    node.receive(wire.encode(wire.Welcome()))
     return node
 
 

@@ -30,7 +30,7 @@ def rest(messages: list[wire.Message], *, ended: bool = False) -> list[wire.Mess
         if ended:
             inbox.end()
         else:
-            inbox.put(wire.End("job"), 1)
+            inbox.put(wire.End(), 1)
         found = []
         while (message := await inbox.get()) is not None and not isinstance(message, wire.End):
             found.append(message)

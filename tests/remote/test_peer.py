@@ -104,7 +104,7 @@ def _peer(writer=None):
     writer = writer or SimpleNamespace(transport=transport, is_closing=lambda: False, write=lambda data: None)
     side = HeadSide(2**20)
     side.receive(wire.encode(hello()))
-    side.send(wire.Welcome("head"))
+    side.send(wire.Welcome())
     return Peer(1, hello(), side, writer, transport, Pace(1)), waiting
 
 

@@ -53,12 +53,12 @@ def test_a_node_is_not_silent_while_it_receives_one_long_message():
     heard = []
 
     async def play(side, reader, writer):
-        writer.write(side.send(wire.Welcome("head")))
+        writer.write(side.send(wire.Welcome()))
         long = side.send(wire.Snapshot(1, 0, "ab12", bytes(2**16)))
         writer.write(long[: len(long) // 2])
         while len(heard) < 3:
             heard.extend(side.receive(await reader.read(2**12)))
-        writer.write(long[len(long) // 2 :] + side.send(wire.End("job")))
+        writer.write(long[len(long) // 2 :] + side.send(wire.End()))
 
     meet(play)
     assert {type(each) for each in heard} == {wire.Beat}
@@ -73,7 +73,7 @@ def test_a_head_that_names_code_which_is_not_allowed_is_told_and_nothing_runs(tm
 
     async def play(side, reader, writer):
         told = wire.Job("job", job.settings_of(config), "replay")
-        writer.write(side.send(wire.Welcome("head")) + side.send(told))
+        writer.write(side.send(wire.Welcome()) + side.send(told))
         while not any(isinstance(each, wire.Unable) for each in said):
             said.extend(side.receive(await reader.read(2**12)))
         writer.write(side.send(wire.Refused(WHY)))
@@ -102,7 +102,7 @@ def test_a_node_without_room_for_a_crew_says_so_once():
 
     async def play(side, reader, writer):
         connections.append(side)
-        writer.write(side.send(wire.Welcome("head")) + side.send(JOB))
+        writer.write(side.send(wire.Welcome()) + side.send(JOB))
         while not heard:
             heard.extend(each for each in side.receive(await reader.read(2**12)) if isinstance(each, wire.Unable))
         writer.write(side.send(wire.Refused(WHY)))
@@ -129,7 +129,7 @@ def test_a_busy_node_reads_no_more_than_it_can_hold_and_does_not_take_that_for_s
     sent, heard = [], []
 
     async def play(side, reader, writer):
-        writer.write(side.send(wire.Welcome("head")))
+        writer.write(side.send(wire.Welcome()))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2.0):
                 while len(sent) < 100:
@@ -165,7 +165,7 @@ class Slow(Session):
 @pytest.mark.parametrize("session", [Session, Slow])
 def test_why_a_node_was_sent_away_is_said_whatever_it_still_answers(before, session):
     async def play(side, reader, writer):
-        messages = [wire.Welcome("head"), *before, wire.Refused(WHY)]
+        messages = [wire.Welcome(), *before, wire.Refused(WHY)]
         writer.write(b"".join(map(side.send, messages)))
         while await reader.read(2**12):
             pass
@@ -193,7 +193,7 @@ def test_a_node_that_was_in_waits_for_its_head_however_often_nobody_answers():
     async def play(side, reader, writer):
         connections.append(side)
         if len(connections) == 1:
-            writer.write(side.send(wire.Welcome("head")) + side.send(JOB))
+            writer.write(side.send(wire.Welcome()) + side.send(JOB))
             while not any(isinstance(each, wire.Unable) for each in side.receive(await reader.read(2**12))):
                 pass
         elif len(connections) == 20:

@@ -65,7 +65,7 @@ class _Node:
         self._head, self._side = head, NodeSide(2**26)
         self.writer, side = _Writer(), HeadSide(2**26)
         side.receive(self._side.send(hello(node=f"node {number}")))
-        self.writer.write(side.send(wire.Welcome("head")))
+        self.writer.write(side.send(wire.Welcome()))
         self.peer = Peer(number, hello(node=f"node {number}"), side, self.writer, self.writer.transport, Pace(1))
         head.welcome(self.peer)
 

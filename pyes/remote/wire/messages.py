@@ -35,7 +35,7 @@ from pyes.remote.wire.fields import (
 #: Version of this package's protocol, which must be equal at both ends.
 PROTOCOL = 1
 
-_NAME_BYTES = 128  # five of them and some numbers fit into the 1 KiB of a handshake
+_NAME_BYTES = 128  # three of them and some numbers fit into the 1 KiB of a handshake
 _BIG = 2**63 - 1
 _GATHER_SECONDS = (0.001, 1.0)  # from .. to
 
@@ -76,8 +76,8 @@ class Hello(Message):
     ----------
     protocol : int
         Its `PROTOCOL`.
-    package, python : str
-        Its versions of pyes-rl and Python.
+    package : str
+        Its version of pyes-rl.
     node : str
         Its name.
     workers : int
@@ -88,21 +88,17 @@ class Hello(Message):
         Bytes available to it.
     kernels : str
         Digest of its kernels' self-test.
-    job : str
-        Its present job, or "".
     relay : bool
         Whether its workers are those of nodes of its own.
     """
 
     protocol: UInt32
     package: Name
-    python: Name
     node: Name
     workers: UInt32
     cores: UInt32
     memory: UInt63
     kernels: Name
-    job: Name
     relay: Flag
 
 
@@ -142,7 +138,6 @@ class Ready(Message):
 class Unable(Message):
     """The node cannot take part in the job."""
 
-    job: Name
     reason: Reason
 
 
@@ -221,8 +216,6 @@ class Log(Message):
 @dataclass(frozen=True)
 class Welcome(Message):
     """The node is accepted."""
-
-    head: Name
 
 
 @dataclass(frozen=True)
@@ -420,8 +413,6 @@ class Close(Message):
 @dataclass(frozen=True)
 class End(Message):
     """The job is over; the node waits for another one."""
-
-    job: Name
 
 
 @dataclass(frozen=True)

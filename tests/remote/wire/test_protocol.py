@@ -14,9 +14,9 @@ from pyes.remote import wire
 from pyes.remote.wire.messages import KINDS
 from pyes.remote.wire.protocol import HeadSide, NodeSide, State, check_hello
 
-HELLO = wire.Hello(wire.PROTOCOL, "0.1.0", "3.11.7", "node", 4, 4, 2**33, "kernels", "", False)
+HELLO = wire.Hello(wire.PROTOCOL, "0.1.0", "node", 4, 4, 2**33, "kernels", False)
 WATCH = wire.Watch(wire.PROTOCOL, "0.1.0")
-WELCOME = wire.Welcome("head")
+WELCOME = wire.Welcome()
 LIMIT = 2**20
 
 FROM_NODE = {wire.Ready, wire.Unable, wire.Done, wire.Leave, wire.Workers, wire.Log}
@@ -193,7 +193,7 @@ def test_hello_of_another_version_is_refused_with_both_sides_values(greeting, bo
 
 def test_longest_hello_fits_into_the_handshake():
     name = "ü" * 64
-    longest = wire.Hello(2**32 - 1, name, name, name, 2**32 - 1, 2**32 - 1, 2**63 - 1, name, name, True)
+    longest = wire.Hello(2**32 - 1, name, name, 2**32 - 1, 2**32 - 1, 2**63 - 1, name, True)
     assert HeadSide(LIMIT).receive(NodeSide(LIMIT).send(longest)) == [longest]
 
 
