@@ -326,7 +326,7 @@ def launched(env: Any, reset: Any, *, seed: int) -> Any:
 def test_experiment_is_the_published_configuration():
     with initialize_config_module("pyes.conf", version_base="1.3"):
         composed: Any = OmegaConf.to_container(
-            compose("train", ["experiment=humanoid_mujoco", "run_dir=x"]), resolve=True
+            compose("train", ["experiment=humanoid_mujoco-openai_es", "run_dir=x"]), resolve=True
         )
     made = from_mapping(composed)
     assert (made.algorithm.population_size, made.algorithm.sigma) == (10_000, 0.02)
