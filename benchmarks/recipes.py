@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 
 from pyes.run.metrics import read_rows
 from pyes.system.lookup import version
+from pyes.system.text import counted
 
 ROOT = Path(__file__).parent.parent
 RESULTS, RUNS = ROOT / "results", Path("runs/recipes")
@@ -215,7 +216,7 @@ def summary(result: Result) -> str:
     millions = float(f"{statistics.median(row.timesteps for row in rows) / 1e6:.3g}")
     seconds = statistics.median(row.seconds for row in rows if row.theta_hash)
     return (
-        f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {len(rows)} seeds"
+        f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {counted(len(rows), "seed")}"
         f"{f', {failed} failed' if failed else ''}, {millions:,g} million timesteps, "
         f"{seconds:.0f} seconds on {os.cpu_count()} cores, {', '.join(result.commits)}"
     )
