@@ -216,7 +216,7 @@ def summary(result: Result) -> str:
     millions = float(f"{statistics.median(row.timesteps for row in rows) / 1e6:.3g}")
     seconds = statistics.median(row.seconds for row in rows if row.theta_hash)
     return (
-        f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {counted(len(rows), "seed")}"
+        f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {counted(len(rows), 'seed')}"
         f"{f', {failed} failed' if failed else ''}, {millions:,g} million timesteps, "
         f"{seconds:.0f} seconds on {os.cpu_count()} cores, {', '.join(result.commits)}"
     )
