@@ -35,7 +35,7 @@ INTRODUCTION = """\
 
 What the recipes come to: the policy of the median seed in its first evaluation episode, in real time, for at most
 {seconds} seconds. The policies lie in the repository, so each picture can be made again without training, and each
-policy can be trained again to the same bits: see [results](results.md).
+policy can be trained again to the same bits: see [results](results.md), which say on what machine the times were taken.
 """
 
 
@@ -62,7 +62,7 @@ def section(result: Result) -> str:
 
 ![An episode of the recipe {result.recipe}](gallery/{result.recipe}.gif)
 
-Return over 100 episodes {returns}, after {duration(result.median("seconds"))} of two cores.
+Return over 100 episodes {returns}, after {duration(result.median("seconds"))}.
 
 ```bash
 pyes train experiment={result.recipe}
