@@ -101,6 +101,12 @@ void pyes_stream_normals(int64_t n, uint64_t seed, uint32_t purpose, uint32_t ge
  * error below 1e-4 (1/300 of a step), so about one entry in a thousand differs by one step from the rounded float32. */
 enum pyes_dtype { PYES_FLOAT32 = 0, PYES_BFLOAT16 = 1, PYES_INT8 = 2 };
 
+/* Bytes of an entry. */
+static inline int64_t pyes_entry_size(enum pyes_dtype dtype)
+{
+    return dtype == PYES_FLOAT32 ? 4 : dtype == PYES_BFLOAT16 ? 2 : 1;
+}
+
 /* Entries start .. start+n-1 of the noise table of a seed.
  *
  * Entry k is the normal of word k % 4 of the Philox block at counter (k / 4 mod 2^32, k / 4 div 2^32, 0, 0). A word

@@ -157,18 +157,13 @@ struct source {
     void (*perturb)(int64_t, enum pyes_dtype, const float *, const void *, const float *, double, float *);
 };
 
-static int64_t entry_size(enum pyes_dtype dtype)
-{
-    return dtype == PYES_FLOAT32 ? 4 : dtype == PYES_BFLOAT16 ? 2 : 1;
-}
-
 /* Parameters first, first + 1, ...: where they are, or perturbed, in a buffer (count). */
 static const float *parameters(const struct source *from, int64_t first, int64_t count, float *buffer)
 {
     const struct pyes_perturbation *by = from->perturbation;
     if (by == NULL)
         return from->theta + first;
-    from->perturb(count, by->dtype, from->theta + first, (const char *)by->slice + first * entry_size(by->dtype),
+    from->perturb(count, by->dtype, from->theta + first, (const char *)by->slice + first * pyes_entry_size(by->dtype),
                   by->deviation ? by->deviation + first : NULL, by->scale, buffer);
     return buffer;
 }

@@ -39,11 +39,6 @@ static inline float *noise(int64_t n, uint64_t seed)
     return out;
 }
 
-static inline size_t entry_size(enum pyes_dtype dtype)
-{
-    return dtype == PYES_FLOAT32 ? 4 : dtype == PYES_BFLOAT16 ? 2 : 1;
-}
-
 /* The groups, one a file or two; those with a level run at each one that is available. */
 void test_streams(void);
 void test_noise(enum pyes_level level);

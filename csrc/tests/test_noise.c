@@ -5,7 +5,7 @@
 
 static void test_noise_any_range(enum pyes_level level, enum pyes_dtype dtype)
 {
-    const size_t size = entry_size(dtype);
+    const size_t size = (size_t)pyes_entry_size(dtype);
     const int64_t n = 3000;
     char *whole = buffer(n, size);
     pyes_fill_noise(PYES_BASELINE, n, dtype, 42, 100, whole);
@@ -43,7 +43,7 @@ static void test_noise_edges(enum pyes_level level, enum pyes_dtype dtype)
 {
     static const int64_t counts[] = {0, 1, 2, 510, 511, 512, 513, 1023, 1024, 1025};
     static const uint64_t starts[] = {0, 1, 2, 510, 511, 512, ((uint64_t)1 << 34) - 3, ((uint64_t)1 << 34) + 1};
-    const size_t size = entry_size(dtype);
+    const size_t size = (size_t)pyes_entry_size(dtype);
     const uint64_t seed = 0x0123456789ABCDEF;
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
         for (size_t s = 0; s < sizeof starts / sizeof *starts; s++) {

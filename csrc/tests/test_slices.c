@@ -8,7 +8,7 @@ static void add_naively(int64_t dim, enum pyes_dtype dtype, const char *slice, f
 
 static void test_table_kernels(enum pyes_level level, enum pyes_dtype dtype)
 {
-    const size_t size = entry_size(dtype);
+    const size_t size = (size_t)pyes_entry_size(dtype);
     static const int64_t dims[] = {0, 1, 7, 16, 63, 4095, 4096, 4097, 9000};
     for (size_t k = 0; k < sizeof dims / sizeof *dims; k++) {
         const int64_t dim = dims[k], n = 19, length = dim + 5;

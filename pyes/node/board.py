@@ -39,7 +39,10 @@ class Board:
         self._plan = plan
         fields = _fields(plan, workers)
         places, size = _layout(fields)
-        self._block = memory.SharedBlock(size) if handle is None else memory.SharedBlock.attach(handle, writable=True)
+        if handle is None:
+            self._block = memory.SharedBlock(size, what="a board of members and their results")
+        else:
+            self._block = memory.SharedBlock.attach(handle, writable=True)
         view = {name: self._block.array(dtype, shape, places[name]) for name, dtype, shape in fields}
         self._header: NDArray[np.int64] = view["header"]
         self._reward_min: NDArray[np.float64] = view["reward_min"]

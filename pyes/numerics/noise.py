@@ -62,7 +62,7 @@ class NoiseTable(Closing):
         storage = np.dtype(STORAGE[dtype])
         _check_fits(entries, dtype)
         if shared:
-            self._block = memory.SharedBlock(entries * storage.itemsize)
+            self._block = memory.SharedBlock(entries * storage.itemsize, what="a noise table")
             try:
                 _fill(self._block.array(storage, (entries,)), seed, threads)
                 self._block.seal()

@@ -31,8 +31,9 @@ from pyes.system.text import one_line
 if TYPE_CHECKING:
     from pyes.remote.session import Session
 
-_AGAIN_SECONDS = 1.0  # after which a failed process is replaced
+_MOST_SECONDS = 60  # until a failed process is replaced: 1 at first, twice as long after each failure in a row
 _ANY = "*"
+_STANDARD_INPUT = 0
 _SHOWN = 20  # number of records from one line of code that are all shown and sent to the head
 
 
@@ -140,6 +141,7 @@ class Agent(Closing):
         SystemExit
             A head refuses this node; the process of the job has shown the reason.
         """
+        pause = 1
         while not self.leaving:
             self.start()
             if tied and not self._outlived_by_standard_input():
@@ -148,8 +150,11 @@ class Agent(Closing):
             code = self._process.exitcode
             if code == RefusedError.exit_status:
                 raise SystemExit(code)
-            if code and not self.leaving:
-                time.sleep(_AGAIN_SECONDS)
+            if code:
+                self._pause(pause, tied)
+                pause = min(2 * pause, _MOST_SECONDS)
+            else:
+                pause = 1
 
     def leave(self) -> None:
         """Let `serve` return when the running members are finished; for signal handlers."""
@@ -158,11 +163,20 @@ class Agent(Closing):
             with contextlib.suppress(OSError):  # the job's process has ended
                 self._asking.send_bytes(b"leave")
 
+    def _pause(self, seconds: int, tied: bool) -> None:
+        """Wait, at most until `leave` is called or, if ``tied``, standard input is closed."""
+        for _ in range(seconds):
+            if self.leaving:
+                return
+            if not tied:
+                time.sleep(1)
+            elif connection.wait([_STANDARD_INPUT], 1) and not os.read(_STANDARD_INPUT, 2**12):
+                return
+
     def _outlived_by_standard_input(self) -> bool:
         """Wait until the job's process has ended (True) or standard input is closed (False)."""
-        standard_input = 0
-        while self._process.sentinel not in connection.wait([self._process.sentinel, standard_input]):
-            if not os.read(standard_input, 2**12):
+        while self._process.sentinel not in connection.wait([self._process.sentinel, _STANDARD_INPUT]):
+            if not os.read(_STANDARD_INPUT, 2**12):
                 return False
         return True
 

@@ -55,6 +55,8 @@ class SharedBlock(Closing):
         Bytes, at least 1.
     kind : str or None
         Backing (default: the best one of this machine).
+    what : str
+        What it is for, for messages.
 
     Raises
     ------
@@ -62,8 +64,8 @@ class SharedBlock(Closing):
         There is too little memory (the message has both sizes).
     """
 
-    def __init__(self, size: int, kind: Kind | None = None) -> None:
-        check_fits(size)
+    def __init__(self, size: int, kind: Kind | None = None, *, what: str = "a block") -> None:
+        check_fits(size, what)
         self.size = size
         self._owner = True
         self._memory: shared_memory.SharedMemory | None = None
@@ -80,7 +82,7 @@ class SharedBlock(Closing):
         except OSError as error:
             self.close()
             raise ConfigError(
-                f"cannot make a block of {size:,} bytes of shared memory ({error.strerror or error}); {NO_MEMORY}"
+                f"cannot make {what} of {size:,} bytes in shared memory ({error.strerror or error}); {NO_MEMORY}"
             ) from error
 
     def _create(self) -> None:

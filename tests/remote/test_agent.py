@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from multiprocessing.process import BaseProcess
 from types import SimpleNamespace
 
@@ -89,3 +90,17 @@ def test_a_key_that_can_never_be_used_is_refused_before_any_process_starts(tmp_p
     monkeypatch.setattr(agent.Agent, "serve", lambda *_, **__: pytest.fail("it serves with the head's key"))
     with pytest.raises(ConfigError, match="is the head's key and stays with the head; expected the nodes' key"):
         agent.work(agent.Membership(addresses.parse(new_address()), str(tmp_path / "key"), 1))
+
+
+def test_a_process_that_fails_again_and_again_is_replaced_ever_later(tmp_path, monkeypatch, capfd):
+    waited = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 1 + 2 + 4:
+            serving.leave()
+
+    monkeypatch.setattr(agent, "time", SimpleNamespace(sleep=wait, strftime=time.strftime))
+    with agent.Agent(agent.Membership(HERE, str(tmp_path / "no key"), 1)) as serving:
+        serving.serve()
+    assert capfd.readouterr().err.count("no key") == 3
