@@ -31,7 +31,7 @@ from pyes.system.text import one_line
 if TYPE_CHECKING:
     from pyes.remote.session import Session
 
-_MOST_SECONDS = 60  # until a failed process is replaced: 1 at first, twice as long after each failure in a row
+_MOST_SECONDS = 60  # until a failed process is replaced: 1 at first, twice as long after each error in a row
 _ANY = "*"
 _STANDARD_INPUT = 0
 _SHOWN = 20  # number of records from one line of code that are all shown and sent to the head
@@ -152,9 +152,7 @@ class Agent(Closing):
                 raise SystemExit(code)
             if code:
                 self._pause(pause, tied)
-                pause = min(2 * pause, _MOST_SECONDS)
-            else:
-                pause = 1
+            pause = min(2 * pause, _MOST_SECONDS) if code > 0 else 1  # negative: killed, not by a fault of its own
 
     def leave(self) -> None:
         """Let `serve` return when the running members are finished; for signal handlers."""
