@@ -127,7 +127,7 @@ def test_default_choices_list_every_key_but_those_of_other_choices():
 @pytest.mark.parametrize("group", [*GROUPS, "sweep"])
 def test_every_option_makes_a_valid_configuration_and_goes_with_debug(group: str):
     for name in options(group):
-        assert config(f"{group}={name}", "debug=default").algorithm.population_size == 32, name
+        assert config(f"{group}={name}", "debug=default").algorithm.population_size == 64, name
 
 
 def test_every_file_opens_with_a_comment_that_says_what_it_is():
