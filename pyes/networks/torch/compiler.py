@@ -148,20 +148,6 @@ def flatten(module: nn.Module) -> NDArray[np.float32]:
     return np.concatenate(parts, dtype=np.float32) if parts else np.empty(0, np.float32)
 
 
-def load_theta(module: nn.Module, theta: NDArray[np.float32]) -> None:
-    """Copy theta, float32 (dim,), into the module's parameters; ValueError if the length differs."""
-    parameters = list(module.parameters())
-    dim = sum(parameter.numel() for parameter in parameters)
-    if theta.shape != (dim,):
-        raise ValueError(f"theta has shape {theta.shape}, expected ({dim},)")
-    start = 0
-    with torch.no_grad():
-        for parameter in parameters:
-            stop = start + parameter.numel()
-            parameter.copy_(torch.tensor(theta[start:stop]).reshape(parameter.shape))
-            start = stop
-
-
 def _layers(module: nn.Module) -> Iterator[nn.Module]:
     # Only plain Sequentials are opened: the forward of any other module may do more than call its children in order.
     # Hooks or methods set on an instance may change any of them.
