@@ -65,16 +65,17 @@ def test_a_number_comes_out_again(tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_result_measured_in_parts_is_the_one_measured_at_once(tmp_path: Path):
     def measure(where: str, *words: str) -> Path:
         (tmp_path / where).mkdir(exist_ok=True)
         run(str(ROOT / "benchmarks" / "recipes.py"), "cart_pole", "--results", "results", *words, cwd=tmp_path / where)
         return tmp_path / where / "results" / "cart_pole"
 
-    once = measure("once", "--seeds", "3")
-    measure("parts", "--seeds", "2")
+    once = measure("once", "--seeds", "2")
+    measure("parts", "--seeds", "1")
     (tmp_path / "parts" / "runs").rename(tmp_path / "parts" / "elsewhere")
-    parts = measure("parts", "--seeds", "1", "--first-seed", "102", "--add")
+    parts = measure("parts", "--seeds", "1", "--first-seed", "101", "--add")
     for name in ("rows.csv", "curves.csv"):
         assert _without_seconds(parts / name) == _without_seconds(once / name)
     assert json.loads((parts / "result.json").read_text()) == json.loads((once / "result.json").read_text())
