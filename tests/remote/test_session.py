@@ -48,6 +48,13 @@ def meet(play, session=None):
     asyncio.run(run())
 
 
+async def send_away(side, reader, writer):
+    """Refuse a node, which closes the connection: if the head did, while the node sends, the reason could be lost."""
+    writer.write(side.send(wire.Refused(WHY)))
+    while await reader.read(2**12):
+        pass
+
+
 def test_a_node_is_not_silent_while_it_receives_one_long_message():
     """The head's beats come behind it, so their echoes cannot be what shows that the node is there."""
     heard = []
@@ -76,7 +83,7 @@ def test_a_head_that_names_code_which_is_not_allowed_is_told_and_nothing_runs(tm
         writer.write(side.send(wire.Welcome()) + side.send(told))
         while not any(isinstance(each, wire.Unable) for each in said):
             said.extend(side.receive(await reader.read(2**12)))
-        writer.write(side.send(wire.Refused(WHY)))
+        await send_away(side, reader, writer)
 
     lookup.allow_only(())
     try:
@@ -105,7 +112,7 @@ def test_a_node_without_room_for_a_crew_says_so_once():
         writer.write(side.send(wire.Welcome()) + side.send(JOB))
         while not heard:
             heard.extend(each for each in side.receive(await reader.read(2**12)) if isinstance(each, wire.Unable))
-        writer.write(side.send(wire.Refused(WHY)))
+        await send_away(side, reader, writer)
 
     with pytest.raises(RefusedError, match=WHY):
         meet(play, Poor)
@@ -197,7 +204,7 @@ def test_a_node_that_was_in_waits_for_its_head_however_often_nobody_answers():
             while not any(isinstance(each, wire.Unable) for each in side.receive(await reader.read(2**12))):
                 pass
         elif len(connections) == 20:
-            writer.write(side.send(wire.Refused(WHY)))
+            await send_away(side, reader, writer)
 
     with pytest.raises(RefusedError, match=WHY):
         meet(play)
