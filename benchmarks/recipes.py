@@ -13,7 +13,9 @@ result.json    the recipe, how to repeat it, machine, versions and commit
 policy.*       the policy of the seed with the median return (the lower one of two); journal.bin too if it is small
 
 and the recipe's line ``# Measured:`` is written anew. Runs are kept in ``runs/recipes``; one that is there, of
-the recipe as it is now, goes on where it is. Nothing else should run on the machine: minutes are wall clock.
+the recipe as it is now, goes on where it is. Nothing else should run on the machine: minutes are wall clock. A run that
+was begun on another machine and copied here has the same policy, but says nothing about this one's minutes
+(``--untimed``).
 
 What takes a day can be measured in parts: with ``--add`` a result keeps its other seeds, if it was made with the same
 settings, kind of machine and versions. Where the median then is a seed whose run is not here, that is trained again.
@@ -47,7 +49,7 @@ PACKAGES = ("pyes-rl", "numpy", "gymnasium", "mujoco", "pybullet", "box2d", "cma
 
 
 class Row(NamedTuple):
-    """Where one seed ended; NaN and an empty hash if its run failed."""
+    """Where one seed ended; NaN and an empty hash if its run failed, NaN seconds if it trained on another machine."""
 
     seed: int
     return_mean: float
@@ -83,6 +85,11 @@ class Result(NamedTuple):
         commits = dict.fromkeys([*other.commits, *self.commits] if rows else self.commits)
         return Result(sorted([*self.rows, *rows]), sorted([*self.curves, *curves]), list(commits))
 
+    def untimed(self) -> "Result":
+        """Return this result without the seconds that it took."""
+        rows = [row._replace(seconds=math.nan) for row in self.rows]
+        return Result(rows, [point._replace(seconds=math.nan) for point in self.curves], self.commits)
+
 
 def main() -> None:
     """Measure the recipes that are named."""
@@ -91,15 +98,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="how many")
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED, metavar="SEED", help="the others follow it")
     parser.add_argument("--add", action="store_true", help="keep the other seeds that the result has")
+    parser.add_argument("--untimed", action="store_true", help="leave these seeds' seconds out; with --add")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     options = parser.parse_args()
+    if options.untimed and not options.add:
+        parser.error("--untimed: got no --add, whose other seeds say how long the recipe takes here")
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     for recipe in options.recipes:
         try:
             earlier = read(options.results / recipe, recipe) if options.add else Result([], [], [])
         except (OSError, ValueError) as error:
             parser.exit(1, f"{recipe}: {error}\n")
-        result = measured(recipe, seeds).beside(earlier)
+        result = measured(recipe, seeds)
+        result = (result.untimed() if options.untimed else result).beside(earlier)
         if not any(row.theta_hash for row in result.rows):
             parser.exit(1, f"{recipe}: every seed failed, so nothing is written; their messages are above\n")
         print(f"{recipe}: {summary(result)}", flush=True)
@@ -214,7 +225,7 @@ def summary(result: Result) -> str:
     failed = len(rows) - len(returns)
     low, high = f"{min(returns):.6g}", f"{max(returns):.6g}"
     millions = float(f"{statistics.median(row.timesteps for row in rows) / 1e6:.3g}")
-    seconds = statistics.median(row.seconds for row in rows if row.theta_hash)
+    seconds = statistics.median(row.seconds for row in rows if not math.isnan(row.seconds))
     return (
         f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {counted(len(rows), 'seed')}"
         f"{f', {failed} failed' if failed else ''}, {millions:,g} million timesteps, "

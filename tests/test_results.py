@@ -75,7 +75,9 @@ def test_a_result_measured_in_parts_is_the_one_measured_at_once(tmp_path: Path):
     once = measure("once", "--seeds", "2")
     measure("parts", "--seeds", "1")
     (tmp_path / "parts" / "runs").rename(tmp_path / "parts" / "elsewhere")
-    parts = measure("parts", "--seeds", "1", "--first-seed", "101", "--add")
+    parts = measure("parts", "--seeds", "1", "--first-seed", "101", "--add", "--untimed")
+    with (parts / "rows.csv").open(newline="") as file:
+        assert [row["seconds"] == "nan" for row in csv.DictReader(file)] == [False, True]
     for name in ("rows.csv", "curves.csv"):
         assert _without_seconds(parts / name) == _without_seconds(once / name)
     assert json.loads((parts / "result.json").read_text()) == json.loads((once / "result.json").read_text())
