@@ -174,9 +174,7 @@ def draw_curves(found: Curves, figure: "Figure") -> None:
         draw_task(axes, TASKS[task], curves)
     for axes in panels[len(found) :]:
         axes.set_axis_off()
-    lines, titles = panels[0].get_legend_handles_labels()
-    free = panels[len(found) :] or panels[:1]
-    free[0].legend(lines, titles, loc="center" if len(panels) > len(found) else "best")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(METHODS))
 
 
 def draw_task(axes: "Axes", task: Task, curves: dict[str, dict[int, list[Point]]]) -> None:
