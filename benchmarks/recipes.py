@@ -14,8 +14,8 @@ policy.*       the policy of the seed with the median return (the lower one of t
 
 and the recipe's line ``# Measured:`` is written anew. Runs are kept in ``runs/recipes``; one that is there, of
 the recipe as it is now, goes on where it is. Nothing else should run on the machine: minutes are wall clock. A run that
-was begun on another machine and copied here has the same policy, but says nothing about this one's minutes
-(``--untimed``).
+was begun on another machine and copied here has the same policy, under the conditions that determinism.md names, but
+says nothing about this one's minutes (``--untimed``).
 
 What takes a day can be measured in parts: with ``--add`` a result keeps its other seeds, if it was made with the same
 settings, kind of machine and versions. Where the median then is a seed whose run is not here, that is trained again.

@@ -64,7 +64,7 @@ class Result:
         return sorted(-math.inf if row["return_mean"] == "nan" else float(row["return_mean"]) for row in self.rows)
 
     def median(self, column: str) -> float:
-        """Return the median of a column over the runs that did not fail and say it."""
+        """Return the median of a column over the runs that did not fail and have a number there."""
         return statistics.median(float(row[column]) for row in self.rows if row["theta_hash"] and row[column] != "nan")
 
 
