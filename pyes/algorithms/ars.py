@@ -87,7 +87,7 @@ class ARS(Algorithm):
         weights = differences / (len(used) * spread) if spread > 0 else np.zeros_like(differences)
         offsets = np.ascontiguousarray(population.offsets[::2][kept])
         noise.weighted_sum(self._table, offsets, weights.astype(np.float32), self._gradient, self._threads)
-        self.gradient_norm = float(np.linalg.norm(self._gradient))
+        self.gradient_norm = shaping.norm(self._gradient)
         self.theta *= np.float32(1 - self.learning_rate * self.weight_decay)
         self.theta += np.float32(self.learning_rate) * self._gradient
 

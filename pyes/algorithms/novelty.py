@@ -203,7 +203,7 @@ class NoveltySearch(Algorithm):
         """Move a center along its weighted perturbations."""
         config = self.config
         estimate_gradient(self._table, offsets, weights, self._gradient, self._threads, config.mirrored)
-        self.gradient_norm = float(np.linalg.norm(self._gradient))
+        self.gradient_norm = shaping.norm(self._gradient)
         optimizers.ascend(
             self._optimizers[chosen],
             self._centers[chosen],

@@ -115,7 +115,7 @@ class OpenAIES(Algorithm):
             return
         weights = shaping.SHAPINGS[config.shaping](returns)
         estimate_gradient(self._table, population.offsets, weights, self._gradient, self._threads, config.mirrored)
-        self.gradient_norm = float(np.linalg.norm(self._gradient))
+        self.gradient_norm = shaping.norm(self._gradient)
         optimizers.ascend(
             self._optimizer,
             self.theta,

@@ -99,7 +99,7 @@ class PGPE(SeparateSigmas):
             self._threads,
         )
         self._gradient *= self.deviation
-        self.gradient_norm = float(np.linalg.norm(self._gradient))
+        self.gradient_norm = shaping.norm(self._gradient)
         self._optimizer.step(self.theta, self._gradient, self.learning_rate, 0.0)
         _core.deviation_step(
             self.deviation, self._deviation_gradient, config.sigma_learning_rate, config.sigma_max_change

@@ -80,7 +80,7 @@ class SNES(SeparateSigmas):
             self._deviation_gradient,
             self._threads,
         )
-        self.gradient_norm = float(np.linalg.norm(self._gradient))
+        self.gradient_norm = shaping.norm(self._gradient)
         _core.snes_step(
             self.theta,
             self.deviation,

@@ -96,3 +96,8 @@ def standard_deviation(values: NDArray[np.float64]) -> float:
 def ordered_sum(values: NDArray[np.float64]) -> float:
     """Return the sum in index order (the order of ``np.sum`` depends on NumPy's build)."""
     return float(np.add.accumulate(values)[-1])
+
+
+def norm(vector: NDArray[np.float32]) -> float:
+    """Return the Euclidean norm, with equal bits on every machine (`numpy.linalg.norm` sums as the processor likes)."""
+    return float(np.sqrt(ordered_sum(vector.astype(np.float64) ** 2)))

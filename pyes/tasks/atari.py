@@ -1,8 +1,9 @@
 """Tasks of the Arcade Learning Environment.
 
 Owns the preprocessing of Mnih et al. (2015): the last four grey frames of 84 by 84, each the maximum of two raw frames;
-a random number of no-ops at the start. Must not know how a game is scored. Invariant: every timestep equals, bit for
-bit, that of Gymnasium's AtariPreprocessing and FrameStackObservation around the same game.
+a random number of no-ops at the start. Or the policy sees the console's memory instead of the screen. Must not know how
+a game is scored. Invariant: every timestep equals, bit for bit, that of Gymnasium's AtariPreprocessing and
+FrameStackObservation around the same game.
 
 An episode is a whole game with all lives; scores are not clipped (Salimans et al. 2017).
 """
@@ -25,10 +26,13 @@ from pyes.tasks.gymnasium import Family, GymnasiumConfig
 
 #: Frames of the stack, and the height and width of each.
 SHAPE = (4, 84, 84)
+#: Bytes of the console's memory.
+MEMORY = 128
 
 _FRAMES_PER_SECOND = 60
 #: Keys of ``task.env_kwargs`` and their defaults; None is the game's own default.
 _OPTIONS: dict[str, Any] = {
+    "obs_type": "grayscale",
     "noop_max": 30,
     "fire_start": False,
     "repeat_action_probability": 0.0,
@@ -42,7 +46,8 @@ _OPTIONS: dict[str, Any] = {
 class AtariTask(Family):
     """A game of the Arcade Learning Environment as a task; see `pyes.tasks.base.Task`.
 
-    Observations are uint8 (4, 84, 84), the oldest frame first.
+    Observations are uint8 (4, 84, 84), the oldest frame first; or with ``obs_type: ram`` uint8 (128,), the console's
+    memory after the last raw frame.
 
     Parameters
     ----------
@@ -83,23 +88,28 @@ class AtariTask(Family):
         bare = gymnasium.make(config.env_id, frameskip=1, repeat_action_probability=sticky)
         skip = cls.DEFAULT_FRAME_SKIP if config.frame_skip == "auto" else config.frame_skip
         preprocessed = AtariPreprocessing(bare, noop_max=options["noop_max"], frame_skip=skip)
+        if _sees_memory(config):
+            return _MemoryObservation(preprocessed)
         return FrameStackObservation(preprocessed, SHAPE[0])
 
     def _comparable(self) -> GymnasiumConfig:
-        return GymnasiumConfig(env_id=self._config.env_id)
+        seen = {key: value for key, value in self._config.env_kwargs.items() if key == "obs_type"}
+        return GymnasiumConfig(env_id=self._config.env_id, env_kwargs=seen)
 
     def _make(self) -> Any:
         ale_py, cv2 = _import_packages(self._config.env_id)
         _check(self._config.env_kwargs)
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no output for each new game
         start = {key: self._option(key) for key in ("noop_max", "fire_start")}
-        return Game(super()._make(), ale_py.Action.__members__, cv2, self.frame_skip, **start)
+        memory = _sees_memory(self._config)
+        return Game(super()._make(), ale_py.Action.__members__, cv2, self.frame_skip, memory=memory, **start)
 
     def _option(self, key: str) -> Any:
         return self._config.env_kwargs.get(key, _OPTIONS[key])
 
     def _create(self, arguments: Mapping[str, Any]) -> Any:
-        given = {key: value for key, value in arguments.items() if key not in ("noop_max", "fire_start")}
+        ours = ("obs_type", "noop_max", "fire_start")
+        given = {key: value for key, value in arguments.items() if key not in ours}
         sticky = self._option("repeat_action_probability")
         return super()._create({**given, "repeat_action_probability": sticky, "frameskip": 1})
 
@@ -108,14 +118,14 @@ class AtariTask(Family):
         return limit
 
     def _traits(self) -> dict[str, tuple[int, Callable[[], NDArray[Any]]]]:
-        return {"ram": (128, lambda: self._innermost().ram())}
+        return {"ram": (MEMORY, lambda: self._innermost().ram())}
 
     def _shorten_step(self) -> None:
         self.step = self._env.step  # type: ignore[method-assign]  # `Game` skips frames itself
 
 
 class Game(gymnasium.Env[NDArray[np.uint8], int]):
-    """A game with preprocessed observations.
+    """A game with preprocessed frames, or the console's memory, as observations.
 
     Parameters
     ----------
@@ -131,6 +141,8 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
         Maximum number of raw frames without an action at the start; the minimum is 1, or 0 if this is 0.
     fire_start : bool
         Whether games that have FIRE begin with FIRE and then the next action, as in the code of Such et al. (2017).
+    memory : bool
+        Whether observations are the console's memory. Frames are then neither read nor made smaller.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": _FRAMES_PER_SECOND}  # noqa: RUF012
@@ -143,6 +155,7 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
         frame_skip: int,
         noop_max: int,
         fire_start: bool,
+        memory: bool,
     ) -> None:
         self._env = env.unwrapped
         self._ale = self._env.ale
@@ -157,14 +170,17 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
         # The newest raw frame, and the one before.
         self._raw, self._raw_before = np.zeros((2, *self._ale.getScreenDims()), np.uint8)
         self._stack = np.zeros(SHAPE, np.uint8)
-        self.observation_space = spaces.Box(0, 255, SHAPE, np.uint8)
+        self.observation_space = spaces.Box(0, 255, (MEMORY,) if memory else SHAPE, np.uint8)
         self.action_space = self._env.action_space
+        self._memory = memory
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         """Begin a game that does not depend on earlier ones."""
         self._begin(seed)
+        if self._memory:
+            return self.ram(), {}
         self._ale.getScreenGrayscale(self._raw)
         self._raw_before.fill(0)
         self._stack[:] = self._frame(np.empty(SHAPE[1:], np.uint8))
@@ -197,15 +213,22 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
             score += ale.act(pressed)
             if ale.game_over():
                 break
+            if self._memory:
+                continue
             if left == 1:
                 ale.getScreenGrayscale(self._raw_before)
             elif left == 0:
                 ale.getScreenGrayscale(self._raw)
+        seen = self.ram() if self._memory else self._push_frame()
+        return seen, float(score), ale.game_over(with_truncation=False), ale.game_truncated(), {}
+
+    def _push_frame(self) -> NDArray[np.uint8]:
+        """Return a new stack that ends with the newest frame."""
         stack = np.empty(SHAPE, np.uint8)
         stack[:-1] = self._stack[1:]
         self._frame(stack[-1])
         self._stack = stack
-        return stack, float(score), ale.game_over(with_truncation=False), ale.game_truncated(), {}
+        return stack
 
     def _frame(self, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Resize the maximum of two raw frames, since some sprites are drawn only in every other frame."""
@@ -224,6 +247,22 @@ class Game(gymnasium.Env[NDArray[np.uint8], int]):
         return self._env.render()
 
 
+class _MemoryObservation(gymnasium.ObservationWrapper[NDArray[np.uint8], int, NDArray[np.uint8]]):
+    """The console's memory instead of what the wrapped environment observes."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.observation_space = spaces.Box(0, 255, (MEMORY,), np.uint8)
+
+    def observation(self, observation: Any) -> NDArray[np.uint8]:
+        memory: NDArray[np.uint8] = self.env.unwrapped.ale.getRAM()  # type: ignore[attr-defined]
+        return memory
+
+
+def _sees_memory(config: GymnasiumConfig) -> bool:
+    return bool(config.env_kwargs.get("obs_type") == "ram")
+
+
 def _import_packages(env_id: str) -> tuple[Any, Any]:
     """Import the emulator, which registers its games, and OpenCV."""
     try:
@@ -239,6 +278,8 @@ def _check(options: Mapping[str, Any]) -> None:
         path = f"task.env_kwargs.{key}"
         if key not in _OPTIONS:
             raise unknown_key("task.env_kwargs", key, _OPTIONS)
+        if key == "obs_type" and value not in ("grayscale", "ram"):
+            raise refusal(path, value, "grayscale or ram")
         if key == "noop_max" and not (_is_number(value, int) and value >= 0):
             raise refusal(path, value, "an integer >= 0")
         if key in ("mode", "difficulty") and not (value is None or _is_number(value, int)):

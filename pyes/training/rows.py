@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pyes.numerics import shaping
 from pyes.run.journal import Evaluation, Generation, Kind, Recording
 from pyes.run.metrics import MetricsRow
 from pyes.run.state import RunState
@@ -79,7 +80,7 @@ def row_of(record: Generation, used: dict[str, Any], state: RunState, seconds: f
         episodes=state.episodes,
         seconds=seconds,
         length_mean=float(record.lengths.mean()) / used["episodes_per_member"],
-        theta_norm=float(np.linalg.norm(state.algorithm.theta)),
+        theta_norm=shaping.norm(state.algorithm.theta),
         gradient_norm=state.algorithm.gradient_norm,
         theta_hash=state.theta_hash,
     )

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -42,3 +44,13 @@ def test_infinite_returns_are_those_of_failed_members(name, failed):
     returns = np.array([3.0, np.nan, -1.0, failed, 3.0, 10.0])
     expected = shape(np.where(np.isfinite(returns), returns, np.nan), *arguments)
     np.testing.assert_array_equal(shape(returns, *arguments), expected)
+
+
+def test_norm_is_the_sum_of_squares_in_index_order():
+    """So that it has the same bits on every machine, unlike that of a BLAS."""
+    vector = np.random.default_rng(1).normal(size=1001).astype(np.float32)
+    total = 0.0
+    for value in vector.tolist():
+        total += value * value
+    assert shaping.norm(vector) == math.sqrt(total)
+    assert shaping.norm(np.full(4, 1e30, np.float32)) == pytest.approx(2e30)  # its square is no float32

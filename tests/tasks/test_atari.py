@@ -54,6 +54,7 @@ def task() -> Iterator[Task]:
         ("ALE/Seaquest-v5", 4, {"repeat_action_probability": 0.25}, None),
         ("BreakoutNoFrameskip-v4", 3, {"noop_max": 0}, None),
         ("ALE/BeamRider-v5", 1, {"repeat_action_probability": 0.25, "noop_max": 5}, 100),
+        ("ALE/Boxing-v5", 4, {"obs_type": "ram"}, None),
     ],
 )
 def test_every_timestep_of_a_game_is_that_of_gymnasiums_wrappers(
@@ -96,6 +97,21 @@ def test_observations_stack_the_newest_frame_last_and_are_not_written_to_again(t
         task.step(0)
     task.reset(4)
     assert all((now == then).all() for now, then in zip(kept, before, strict=True))
+
+
+def test_policy_may_see_the_memory_of_the_console_instead_of_the_screen(task: Task):
+    """The same game: scores are those of a game that is seen on the screen."""
+    with made(obs_type="ram") as memory:
+        assert (memory.observation_size, memory.max_timesteps) == (128, 27_000)
+        seen = [memory.reset(3)]
+        task.reset(3)
+        for action in actions(memory.action_space, 1, 100):
+            observation, *result = memory.step(action)
+            seen.append(observation)
+            assert result == list(task.step(action)[1:])
+            assert (observation == task._env.ram()).all()  # type: ignore[attr-defined]
+    assert {(observation.shape, observation.dtype) for observation in seen} == {((128,), np.dtype(np.uint8))}
+    assert len({observation.tobytes() for observation in seen}) > 50  # none is written to again
 
 
 # A clean slate
@@ -191,7 +207,7 @@ def test_remade_games_are_the_same(task: Task):
             {"frameskip": 4},
             "unknown key 'task.env_kwargs.frameskip': allowed: difficulty, fire_start, full_action_space",
         ),
-        ({"obs_type": "ram"}, "unknown key 'task.env_kwargs.obs_type': allowed: "),
+        ({"obs_type": "rgb"}, "task.env_kwargs.obs_type: got 'rgb', expected grayscale or ram"),
         ({"noop_max": -1}, "task.env_kwargs.noop_max: got -1, expected an integer >= 0"),
         ({"noop_max": 2.5}, "task.env_kwargs.noop_max: got 2.5, expected an integer >= 0"),
         ({"fire_start": 1}, "task.env_kwargs.fire_start: got 1, expected true or false"),
