@@ -25,7 +25,7 @@ ale_py = pytest.importorskip("ale_py")
 
 from pyes.tasks.atari import AtariTask  # noqa: E402
 
-ACTIONS = {"seaquest": 18, "beam_rider": 9, "freeway": 3}
+ACTIONS = {"seaquest": 18, "beam_rider": 9, "freeway": 3, "qbert": 6}
 PONG = "ALE/Pong-v5"
 
 
