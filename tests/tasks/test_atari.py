@@ -119,11 +119,16 @@ def test_policy_may_see_the_memory_of_the_console_instead_of_the_screen(task: Ta
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("env_id", "sticky", "length"), [("ALE/Seaquest-v5", 0.0, 2000), ("ALE/BeamRider-v5", 0.25, 60)]
+    ("env_id", "options", "length"),
+    [
+        ("ALE/Seaquest-v5", {}, 2000),
+        ("ALE/BeamRider-v5", {"repeat_action_probability": 0.25}, 60),
+        ("ALE/Qbert-v5", {"obs_type": "ram"}, 2000),
+    ],
 )
-def test_every_reset_is_a_clean_slate(env_id: str, sticky: float, length: int):
-    """Also after a game that is over, and where what sticks is drawn."""
-    with made(env_id, repeat_action_probability=sticky) as task:
+def test_every_reset_is_a_clean_slate(env_id: str, options: dict[str, Any], length: int):
+    """Also after a game that is over, where what sticks is drawn, and in the console's memory."""
+    with made(env_id, **options) as task:
         expected = episode(task, 77, 60)
         assert episode(task, 0, length)[-1][-1] == (length == 2000)  # whether the game is over
         assert episode(task, 77, 60) == expected
