@@ -21,6 +21,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from pyes import tasks
+from pyes.algorithms.population import Member
 from pyes.config import TrainConfig, from_mapping
 from pyes.episodes.rollout import Rollout, TaskEvaluator
 from pyes.run.state import Setup
@@ -84,7 +85,7 @@ def make_rollout(config: TrainConfig, task: Task) -> Rollout:
     setup = Setup.of(config)
     print(f"{config.task.env_id}: network {config.network.name}, {setup.theta.size:,} parameters")
     evaluator = TaskEvaluator(task, setup.plan(capacity=1))
-    evaluator.load(setup.theta, None)
+    evaluator.load(Member(setup.theta), None)
     return evaluator._rollout
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import networks, tasks
-from pyes.algorithms.population import Population
+from pyes.algorithms.population import Member, Population
 from pyes.config import TaskConfig
 from pyes.episodes.batch import Batch, Plan
 from pyes.episodes.rollout import TaskEvaluator
@@ -104,7 +104,7 @@ def balancing(spec: PolicySpec) -> NDArray[np.float32]:
 def run_wave(evaluator: VectorEvaluator, members: list[NDArray[np.float32]], first: int) -> int:
     """Run an episode of each member side by side; return timesteps."""
     for slot, theta in enumerate(members):
-        evaluator.load(slot, theta, None)
+        evaluator.load(slot, Member(theta), None)
     seeds = range(first, first + len(members))
     return sum(ended.length for ended in evaluator.episode(range(len(members)), 0, seeds))
 
@@ -113,7 +113,7 @@ def run_singles(evaluator: TaskEvaluator, members: list[NDArray[np.float32]], fi
     """Run an episode of each member, one after the other; return timesteps."""
     total = 0
     for member, theta in enumerate(members):
-        evaluator.load(theta, None)
+        evaluator.load(Member(theta), None)
         total += evaluator.episode(member, 0, first + member)[1]
     return total
 
