@@ -25,6 +25,8 @@ class ARSConfig(AlgorithmConfig):
 
     pairs = True
 
+    relative = True
+
     name: Literal["ars"] = "ars"
     population_size: Annotated[int | str, Scheduled(Range(minimum=2), whole=True)] = 16
     sigma: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.1

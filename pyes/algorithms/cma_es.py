@@ -43,6 +43,11 @@ class CMAESConfig(LibraryConfig):
     covariance: Literal["auto", "full", "diagonal", "vd", "vkd"] = "auto"  # auto: full up to 2,000 parameters
     options: dict[str, Any] = field(default_factory=dict)  # of pycma's CMAOptions
 
+    @property
+    def relative(self) -> bool:
+        """Whether no member of an earlier generation is kept."""
+        return not self.options.get("CMA_elitist")
+
     def check(self) -> None:
         """Refuse options that a run's configuration cannot hold."""
         super().check()

@@ -20,6 +20,8 @@ from pyes.numerics.noise import NoiseTable
 class GAConfig(AlgorithmConfig):
     """Settings of the genetic algorithm."""
 
+    relative = True
+
     name: Literal["ga"] = "ga"
     sigma: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.1  # standard deviation of a mutation
     parents: Annotated[int, AtLeastOne] = 4  # the best of a generation, which have offspring in the next

@@ -47,6 +47,11 @@ class OpenAIESConfig(AlgorithmConfig):
         """Whether members 2k and 2k + 1 are a mirrored pair."""
         return self.mirrored
 
+    @property
+    def relative(self) -> bool:
+        """Whether returns are shaped, and no attempt is given up for them."""
+        return self.shaping != "none" and self.restart.after is None
+
 
 @dataclass(frozen=True)
 class _Arguments(OpenAIESConfig, Optimized): ...

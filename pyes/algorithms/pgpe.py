@@ -34,6 +34,11 @@ class PGPEConfig(AlgorithmConfig):
     learning_rate: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.15
     shaping: Literal["centered_ranks", "z_score", "none"] = "centered_ranks"
 
+    @property
+    def relative(self) -> bool:
+        """Whether returns are shaped."""
+        return self.shaping != "none"
+
 
 @dataclass(frozen=True)
 class _Arguments(PGPEConfig, Optimized): ...

@@ -22,6 +22,7 @@ from pyes.numerics.noise import NoiseTable
 class SNESConfig(AlgorithmConfig):
     """Settings of SNES."""
 
+    relative = True
     scaled = True
 
     name: Literal["snes"] = "snes"

@@ -62,6 +62,11 @@ class AlgorithmConfig(Section):
         return False
 
     @property
+    def relative(self) -> bool:
+        """Whether it compares a return with others of its generation alone, in whatever unit they are."""
+        return False
+
+    @property
     def population_min(self) -> int:
         """Smallest population size that the settings lead to; the only one unless it is scheduled."""
         return self.size_of(Schedule.parse(self.population_size).smallest)

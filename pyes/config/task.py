@@ -65,7 +65,7 @@ class TaskConfig(Section):
     normalize_observations = cast(bool | Literal["auto"], False)
     observation_clip = 5.0
     statistics_share = 1.0
-    reward_offset_per_step = 0.0
+    reward_offset_per_step = cast(float | Literal["auto"], 0.0)
     reward_min = cast(float | str | None, None)
     action = "auto"
     bins = 0
@@ -126,7 +126,9 @@ class EnvironmentConfig(TaskConfig):
     normalize_observations: bool | Literal["auto"] = "auto"  # auto: unless they are images or choices
     observation_clip: Annotated[float, Positive] = 5.0  # standard deviations; only when normalized
     statistics_share: Annotated[float, Share] = 1.0  # of the members: every nth feeds the statistics
-    reward_offset_per_step: float = 0.0  # added in training only; evaluation reports the task's own returns
+    #: Added to every reward for learning alone: reported returns are the task's own. "auto": 0, but if the algorithm is
+    #: ``relative``, a bonus for being alive has half of the weight; see `pyes.numerics.shaping.with_differential`.
+    reward_offset_per_step: float | Literal["auto"] = "auto"
     #: Smaller rewards of a timestep count as this one, in training only; None: none do.
     reward_min: Annotated[float | str, Scheduled(AnyNumber)] | None = None
     action: Literal["auto", "argmax", "identity", "clip", "tanh", "bins"] = "auto"

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from pyes import _core
 
+#: Of a sum of rewards, many of which are float32.
+_ROUNDING = 1e-5
 Name = Literal["centered_ranks", "z_score", "none"]
 
 
@@ -55,6 +57,32 @@ SHAPINGS: dict[Name, Callable[[NDArray[np.float64]], NDArray[np.float32]]] = {
     "z_score": z_score,
     "none": none,
 }
+
+
+def with_differential(returns: NDArray[np.float64], lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return returns in which a bonus for being alive has half of the weight: float64 (n,), in no unit.
+
+    They are the sum of two values in standard deviations: the return, and the differential return, which is the return
+    less the mean reward of a timestep for each timestep (Sutton and Barto 2018, section 10.3). Who stands still for a
+    bonus, however long, earns as much as the mean and no more; who moves and falls early earns more than it.
+
+    Parameters
+    ----------
+    returns : float64 (n,)
+        Not finite where a member failed. They stay as they are if rewards are not positive in the mean, if all lengths
+        are equal, or if returns are in proportion to lengths: then there is no bonus, or nothing else.
+    lengths : float64 (n,)
+        Timesteps of each member, mean over its episodes.
+    """
+    known = np.isfinite(returns)
+    if not known.any() or (lengths[known] == lengths[known][0]).all():
+        return returns
+    reward = ordered_sum(returns[known]) / ordered_sum(lengths[known])
+    differential = returns - reward * lengths
+    spread, of_differential = standard_deviation(returns[known]), standard_deviation(differential[known])
+    if reward <= 0 or spread == 0 or of_differential <= _ROUNDING * spread:
+        return returns
+    return returns / spread + differential / of_differential
 
 
 def mean(returns: NDArray[np.float64]) -> float:

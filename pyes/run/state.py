@@ -26,7 +26,7 @@ from pyes.episodes.reference_batch import draw_reference_batch
 from pyes.episodes.running_stats import RunningStats
 from pyes.errors import JournalError
 from pyes.networks import ActionDecoder, ObservationEncoder, Policy, PolicySpec
-from pyes.numerics import streams
+from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable, default_entries, shared_table
 from pyes.run.adaptation import Averaging, EpisodeLimit, agreement, next_population_size
 from pyes.run.evaluations import EvaluationCosts
@@ -333,10 +333,8 @@ class RunState:
             self.failed += int(np.count_nonzero(record.status))
 
     def _learn(self, record: Generation) -> None:
-        offset, episodes = self.setup.config.task.reward_offset_per_step, self.averaging.episodes
-        lengths = record.lengths.astype(np.int64)
-        # Only the algorithm sees the offset; all reported returns are the task's own.
-        returns = record.returns + offset * lengths / episodes
+        episodes, lengths = self.averaging.episodes, record.lengths.astype(np.int64)
+        returns = self._to_learn_from(record.returns, lengths / episodes)
         behaviours = None if record.behaviours is None else record.behaviours.reshape(len(returns), -1)
         self.algorithm.tell(returns, behaviours, timesteps=int(lengths.sum()))
         self.limit.update(lengths, episodes)
@@ -351,6 +349,13 @@ class RunState:
         self.episodes += len(lengths) * episodes
         self.failed += int(np.count_nonzero(record.status))
         self._hash = None
+
+    def _to_learn_from(self, returns: NDArray[np.float64], lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what the algorithm sees in place of the task's own returns, which are all that is reported."""
+        offset = self.setup.config.task.reward_offset_per_step
+        if offset != "auto":
+            return returns + offset * lengths
+        return shaping.with_differential(returns, lengths) if self.algorithm.config.relative else returns
 
     def follow_schedules(self) -> None:
         """Give the limit and the number of episodes, where they are scheduled, their values in the next generation."""

@@ -54,3 +54,39 @@ def test_norm_is_the_sum_of_squares_in_index_order():
         total += value * value
     assert shaping.norm(vector) == math.sqrt(total)
     assert shaping.norm(np.full(4, 1e30, np.float32)) == pytest.approx(2e30)  # its square is no float32
+
+
+def test_differential_takes_half_of_the_weight_from_a_bonus():
+    """A member that moves and falls is ahead of those that stand for a bonus; by returns alone, it is not."""
+    returns, lengths = np.array([1000.0, 1000.0, 400.0, 300.0]), np.array([1000, 1000, 150, 300])
+    seen = shaping.with_differential(returns, lengths)
+    assert np.argmax(returns) == 0
+    assert np.argmax(seen) == 2
+    rest = returns - returns.sum() / lengths.sum() * lengths
+    expected = returns / returns.std() + rest / rest.std()
+    np.testing.assert_allclose(seen, expected, rtol=1e-12)
+
+
+def test_differential_leaves_failed_members_out():
+    returns, lengths = np.array([5.0, 9.0, np.nan, 8.0, -np.inf]), np.array([2, 7, 100, 3, 0])
+    known = np.isfinite(returns)
+    seen = shaping.with_differential(returns, lengths)
+    np.testing.assert_array_equal(np.isfinite(seen), known)
+    np.testing.assert_array_equal(seen[known], shaping.with_differential(returns[known], lengths[known]))
+
+
+@pytest.mark.parametrize(
+    ("returns", "lengths"),
+    [
+        ([1.0, 2.0, 4.0], [10, 10, 10]),
+        ([-1.0, -2.0, -4.0], [10, 20, 30]),
+        ([5.0, -6.0, 1.0], [10, 20, 30]),  # nothing in the mean
+        ([0.1 * 7, 0.1 * 21, 0.1 * 40], [7, 21, 40]),  # as CartPole: its rounding is no signal
+        ([3.0, 3.0, 3.0], [7, 21, 40]),
+        ([np.nan, np.nan], [0, 0]),
+        ([np.nan, 2.0], [4, 5]),
+    ],
+)
+def test_differential_changes_nothing_where_there_is_no_bonus_or_nothing_else(returns, lengths):
+    returns = np.array(returns)
+    np.testing.assert_array_equal(shaping.with_differential(returns, np.array(lengths)), returns)

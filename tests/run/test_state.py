@@ -1,10 +1,14 @@
+import numpy as np
 import pytest
 from gymnasium import spaces
 
 from pyes.config import from_mapping
 from pyes.networks import ActionDecoder
 from pyes.networks.observation import ObservationEncoder
-from pyes.run.state import Interface, Setup
+from pyes.numerics import shaping
+from pyes.numerics.noise import NoiseTable
+from pyes.run.journal import Generation
+from pyes.run.state import Interface, RunState, Setup
 
 VECTOR = spaces.Box(-1, 1, (3,))
 
@@ -33,3 +37,44 @@ def test_measurements_are_normalised_unless_told_otherwise(monkeypatch, space, n
         if network == "mlp":
             config = from_mapping({"task": task, "network": {"name": network}})
             assert Setup.of(config, interface).config.task.normalize_observations is told
+
+
+RETURNS, LENGTHS = np.array([1000.0, 400.0, 900.0, 50.0]), np.array([1000, 150, 900, 60])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "relative"),
+    [
+        ({"name": "ars"}, True),
+        ({"name": "openai_es"}, True),
+        ({"name": "openai_es", "shaping": "none"}, False),
+        ({"name": "openai_es", "restart": {"after": 9}}, False),
+        ({"name": "pgpe"}, True),
+        ({"name": "pgpe", "shaping": "none"}, False),
+        ({"name": "snes"}, True),
+        ({"name": "ga", "parents": 1}, True),
+        ({"name": "cma_es"}, True),
+        ({"name": "cma_es", "options": {"CMA_elitist": True}}, False),
+        ({"name": "nevergrad"}, False),
+    ],
+    ids=str,
+)
+def test_a_bonus_weighs_half_only_where_a_generation_is_compared_with_itself(algorithm, relative):
+    """Theta is that of an algorithm which is told the differential returns as well, or the task's own."""
+    mapping = {
+        "task": {"env_id": "CartPole-v1", "episodes": 2, "normalize_observations": False},
+        "algorithm": {**algorithm, "population_size": 4},
+        "noise": {"entries": 10_000},
+    }
+    setup = Setup.of(from_mapping(mapping))
+    with NoiseTable(10_000, 0) as table:
+        state = RunState(setup, table)
+        record = Generation(0, state.theta_hash, RETURNS, 2 * LENGTHS, np.zeros(4, np.uint8), 0, np.empty(0))
+        state.apply(record)
+        told = RunState(setup, table)
+        seen = shaping.with_differential(RETURNS, LENGTHS)
+        told.algorithm.tell(seen if relative else RETURNS, timesteps=int(2 * LENGTHS.sum()))
+        other = RunState(setup, table)
+        other.algorithm.tell(RETURNS if relative else seen, timesteps=int(2 * LENGTHS.sum()))
+    np.testing.assert_array_equal(state.algorithm.theta, told.algorithm.theta)
+    assert not np.array_equal(state.algorithm.theta, other.algorithm.theta)
