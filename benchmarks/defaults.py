@@ -54,7 +54,7 @@ HELD_OUT = {
     "Reacher": Setting("task=reacher_mujoco", 500e3, -43, -5),
     "Walker2d": Setting("task=walker2d_mujoco", 500e3, 2, 3000),
 }
-#: The first four are what the defaults were once, are, and are with a bonus for being alive as it is or a linear policy.
+#: The first four are what the defaults were once, are, and are with all of a bonus for being alive, or a linear policy.
 CANDIDATES = {
     "before": "algorithm=openai_es network=linear network.init=uniform task.normalize_observations=false "
     "task.reward_offset_per_step=0",
