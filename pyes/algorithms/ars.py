@@ -22,9 +22,7 @@ class ARSConfig(AlgorithmConfig):
     """Settings of ARS."""
 
     grows = True
-
     pairs = True
-
     relative = True
 
     name: Literal["ars"] = "ars"

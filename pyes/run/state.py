@@ -334,7 +334,7 @@ class RunState:
 
     def _learn(self, record: Generation) -> None:
         episodes, lengths = self.averaging.episodes, record.lengths.astype(np.int64)
-        returns = self._to_learn_from(record.returns, lengths / episodes)
+        returns = self._to_learn_from(record.returns, lengths, episodes)
         behaviours = None if record.behaviours is None else record.behaviours.reshape(len(returns), -1)
         self.algorithm.tell(returns, behaviours, timesteps=int(lengths.sum()))
         self.limit.update(lengths, episodes)
@@ -350,12 +350,14 @@ class RunState:
         self.failed += int(np.count_nonzero(record.status))
         self._hash = None
 
-    def _to_learn_from(self, returns: NDArray[np.float64], lengths: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what the algorithm sees in place of the task's own returns, which are all that is reported."""
+    def _to_learn_from(
+        self, returns: NDArray[np.float64], lengths: NDArray[np.int64], episodes: int
+    ) -> NDArray[np.float64]:
+        """Return what the algorithm learns from; reports keep the task's own returns."""
         offset = self.setup.config.task.reward_offset_per_step
         if offset != "auto":
-            return returns + offset * lengths
-        return shaping.with_differential(returns, lengths) if self.algorithm.config.relative else returns
+            return returns + offset * lengths / episodes
+        return shaping.with_differential(returns, lengths / episodes) if self.algorithm.config.relative else returns
 
     def follow_schedules(self) -> None:
         """Give the limit and the number of episodes, where they are scheduled, their values in the next generation."""

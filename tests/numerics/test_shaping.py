@@ -56,23 +56,34 @@ def test_norm_is_the_sum_of_squares_in_index_order():
     assert shaping.norm(np.full(4, 1e30, np.float32)) == pytest.approx(2e30)  # its square is no float32
 
 
-def test_differential_takes_half_of_the_weight_from_a_bonus():
+def test_differential_has_the_weight_of_the_return():
     """A member that moves and falls is ahead of those that stand for a bonus; by returns alone, it is not."""
     returns, lengths = np.array([1000.0, 1000.0, 400.0, 300.0]), np.array([1000, 1000, 150, 300])
     seen = shaping.with_differential(returns, lengths)
     assert np.argmax(returns) == 0
     assert np.argmax(seen) == 2
     rest = returns - returns.sum() / lengths.sum() * lengths
-    expected = returns / returns.std() + rest / rest.std()
-    np.testing.assert_allclose(seen, expected, rtol=1e-12)
+    np.testing.assert_allclose(seen, returns / returns.std() + rest / rest.std(), rtol=1e-12)
+
+
+def test_differential_counts_at_most_twenty_times_as_much_as_in_the_return():
+    """Where staying alive is all but the whole task, as for a pendulum, small costs decide nothing."""
+    lengths = np.array([20.0, 60.0, 200.0, 400.0])
+    returns = lengths * (1 - np.array([1e-5, 2e-5, 9e-5, 1e-4]))
+    seen = shaping.with_differential(returns, lengths)
+    rest = returns - returns.sum() / lengths.sum() * lengths
+    np.testing.assert_allclose(seen, (returns + 20 * rest) / returns.std(), rtol=1e-9)
+    assert np.argsort(seen).tolist() == [0, 1, 2, 3]
+    assert np.argsort(rest).tolist() != [0, 1, 2, 3]
 
 
 def test_differential_leaves_failed_members_out():
     returns, lengths = np.array([5.0, 9.0, np.nan, 8.0, -np.inf]), np.array([2, 7, 100, 3, 0])
-    known = np.isfinite(returns)
+    before, known = returns.copy(), np.isfinite(returns)
     seen = shaping.with_differential(returns, lengths)
     np.testing.assert_array_equal(np.isfinite(seen), known)
     np.testing.assert_array_equal(seen[known], shaping.with_differential(returns[known], lengths[known]))
+    np.testing.assert_array_equal(returns, before)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +92,9 @@ def test_differential_leaves_failed_members_out():
         ([1.0, 2.0, 4.0], [10, 10, 10]),
         ([-1.0, -2.0, -4.0], [10, 20, 30]),
         ([5.0, -6.0, 1.0], [10, 20, 30]),  # nothing in the mean
-        ([0.1 * 7, 0.1 * 21, 0.1 * 40], [7, 21, 40]),  # as CartPole: its rounding is no signal
-        ([3.0, 3.0, 3.0], [7, 21, 40]),
+        ([7.0, 21.0, 40.0], [7, 21, 40]),  # as CartPole
+        ([0.1] * 16, range(10, 26)),  # the mean of which is rounded
+        ([1e308, 1e308, 1e307], [10, 20, 30]),
         ([np.nan, np.nan], [0, 0]),
         ([np.nan, 2.0], [4, 5]),
     ],
@@ -90,3 +102,10 @@ def test_differential_leaves_failed_members_out():
 def test_differential_changes_nothing_where_there_is_no_bonus_or_nothing_else(returns, lengths):
     returns = np.array(returns)
     np.testing.assert_array_equal(shaping.with_differential(returns, np.array(lengths)), returns)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_differential_keeps_the_order_of_sums_of_one_reward_whatever_their_rounding(dtype):
+    lengths = np.random.default_rng(0).integers(5, 1000, 40)
+    returns = np.add.accumulate(np.full(1000, 0.1, dtype))[lengths - 1].astype(np.float64)
+    np.testing.assert_array_equal(np.argsort(shaping.with_differential(returns, lengths)), np.argsort(returns))

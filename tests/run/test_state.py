@@ -59,22 +59,33 @@ RETURNS, LENGTHS = np.array([1000.0, 400.0, 900.0, 50.0]), np.array([1000, 150, 
     ],
     ids=str,
 )
-def test_a_bonus_weighs_half_only_where_a_generation_is_compared_with_itself(algorithm, relative):
+def test_a_bonus_weighs_less_only_where_a_generation_is_compared_with_itself(algorithm, relative):
     """Theta is that of an algorithm which is told the differential returns as well, or the task's own."""
+    seen = shaping.with_differential(RETURNS, LENGTHS)
+    told, other = (seen, RETURNS) if relative else (RETURNS, seen)
+    theta = _theta(algorithm, {})
+    np.testing.assert_array_equal(theta, _theta(algorithm, {}, told))
+    assert not np.array_equal(theta, _theta(algorithm, {}, other))
+
+
+def test_an_offset_is_added_for_each_timestep():
+    algorithm, task = {"name": "openai_es", "shaping": "none"}, {"reward_offset_per_step": -1.5}
+    theta = _theta(algorithm, task)
+    np.testing.assert_array_equal(theta, _theta(algorithm, task, RETURNS - 1.5 * LENGTHS))
+
+
+def _theta(algorithm, task, told=None):
+    """Return theta after a generation of `RETURNS` and `LENGTHS`: by its record, or by what the algorithm is told."""
     mapping = {
-        "task": {"env_id": "CartPole-v1", "episodes": 2, "normalize_observations": False},
+        "task": {"env_id": "CartPole-v1", "episodes": 3, "normalize_observations": False, **task},
         "algorithm": {**algorithm, "population_size": 4},
         "noise": {"entries": 10_000},
     }
-    setup = Setup.of(from_mapping(mapping))
+    setup, lengths = Setup.of(from_mapping(mapping)), 3 * LENGTHS
     with NoiseTable(10_000, 0) as table:
         state = RunState(setup, table)
-        record = Generation(0, state.theta_hash, RETURNS, 2 * LENGTHS, np.zeros(4, np.uint8), 0, np.empty(0))
-        state.apply(record)
-        told = RunState(setup, table)
-        seen = shaping.with_differential(RETURNS, LENGTHS)
-        told.algorithm.tell(seen if relative else RETURNS, timesteps=int(2 * LENGTHS.sum()))
-        other = RunState(setup, table)
-        other.algorithm.tell(RETURNS if relative else seen, timesteps=int(2 * LENGTHS.sum()))
-    np.testing.assert_array_equal(state.algorithm.theta, told.algorithm.theta)
-    assert not np.array_equal(state.algorithm.theta, other.algorithm.theta)
+        if told is None:
+            state.apply(Generation(0, state.theta_hash, RETURNS, lengths, np.zeros(4, np.uint8), 0, np.empty(0)))
+        else:
+            state.algorithm.tell(told, timesteps=int(lengths.sum()))
+        return state.algorithm.theta.copy()
