@@ -66,11 +66,11 @@ def with_differential(returns: NDArray[np.float64], lengths: NDArray[np.float64]
     """Return returns in which a bonus for being alive has half of the weight: float64 (n,), in no unit.
 
     They are the sum of two values in standard deviations: the return, and the differential return, which is the return
-    less the mean reward of a timestep for each timestep (Sutton and Barto 2018, section 10.3). Standing still for a
-    bonus earns no more than the mean; moving earns more, even if a fall follows.
+    less the mean reward of a timestep for each timestep (Sutton and Barto 2018, section 10.3). By the second, standing
+    still for a bonus is no better than the mean, and moving is better, even if a fall follows.
 
-    The second counts at most `_MOST` times as much as it does within the return, so that where staying alive is all
-    but the whole task, small costs do not outweigh it.
+    The second counts at most 20 times as much as it does within the return, so that where staying alive is all but the
+    whole task, small costs do not outweigh it.
 
     Parameters
     ----------
