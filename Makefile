@@ -71,7 +71,7 @@ lint: $(VENV)/.installed-dev ## check style and format
 types: $(VENV)/.installed-dev ## check types
 	$(BIN)/mypy
 
-check: lint types site test-c test test-slow ## all that CI checks
+check: lint types site test-c test test-slow ## all that CI checks but test-arm64
 
 site: $(VENV)/.installed-dev ## build the documentation as a site, into build/site; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

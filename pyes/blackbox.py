@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pyes import algorithms
 from pyes.algorithms import Population
 from pyes.cluster import open_cluster
-from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, algorithm_config, refusal
+from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, OptimizerForm, algorithm_config, refusal
 from pyes.config.section import NotNegative, parse
 from pyes.episodes.batch import Batch, Plan
 from pyes.errors import ConfigError, TaskError
@@ -49,7 +49,7 @@ def maximize(
     generations: int = 100,
     workers: int | Literal["auto"] = 1,
     seed: int = 0,
-    optimizer: OptimizerConfig | Mapping[str, Any] | str | None = None,
+    optimizer: OptimizerForm | None = None,
     **settings: Any,
 ) -> Maximum:
     """Maximise a black-box function.
@@ -118,7 +118,7 @@ def _default(dim: int) -> str:
 
 
 def _configs(
-    algorithm: str, optimizer: OptimizerConfig | Mapping[str, Any] | str | None, settings: Mapping[str, Any]
+    algorithm: str, optimizer: OptimizerForm | None, settings: Mapping[str, Any]
 ) -> tuple[AlgorithmConfig, OptimizerConfig | None]:
     """Return the checked settings of the algorithm, and those of its optimiser, if any are given."""
     values = {"factory" if ":" in algorithm else "name": algorithm, **settings}
@@ -132,8 +132,7 @@ def _configs(
         return config, None
     if not config.optimized:
         raise refusal("optimizer", optimizer, f"none with algorithm={algorithm}, which moves theta by itself")
-    given = {"name": optimizer} if isinstance(optimizer, str) else optimizer
-    return config, cast(OptimizerConfig, parse(OptimizerConfig, given, OptimizerConfig.PATH))
+    return config, OptimizerConfig.of(optimizer)
 
 
 def _plan(seed: int, dim: int, config: AlgorithmConfig) -> Plan:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms.population import Population
-from pyes.config import AlgorithmConfig, OptimizerConfig, schedules
+from pyes.config import AlgorithmConfig, OptimizerForm, schedules
 from pyes.config.section import parse
 from pyes.errors import DivergedError
 from pyes.numerics import shaping, streams
@@ -46,7 +46,7 @@ class Common:
 class Optimized(Common):
     """Arguments of the constructors of algorithms that an optimiser moves theta for."""
 
-    optimizer: OptimizerConfig | None = None
+    optimizer: OptimizerForm | None = None
 
 
 def accepts(

@@ -15,7 +15,7 @@ from pyes.algorithms.archive import Archive
 from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
 from pyes.algorithms.gradient import estimate_gradient
 from pyes.algorithms.population import Population
-from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerConfig, Positive, Range, Scheduled, Share
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerForm, Positive, Range, Scheduled, Share
 from pyes.config.registry import ALGORITHMS
 from pyes.errors import ConfigError
 from pyes.numerics import shaping, streams
@@ -77,7 +77,7 @@ class NoveltySearch(Algorithm):
     ----------
     theta, table, seed, threads
         As for `pyes.Algorithm`.
-    optimizer : OptimizerConfig
+    optimizer : OptimizerConfig, mapping or str
         How the gradient moves a center; Adam by default. Each center has one of its own.
     **settings
         The fields of `Config`: population_size, sigma, parents, ...
@@ -98,7 +98,7 @@ class NoveltySearch(Algorithm):
         theta: Vector,
         table: NoiseTable | None = None,
         *,
-        optimizer: OptimizerConfig | None = None,
+        optimizer: OptimizerForm | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(theta, table, **settings)
@@ -106,7 +106,7 @@ class NoveltySearch(Algorithm):
         self.gradient_norm = 0.0
         self._gradient = np.empty_like(self.theta)
         self._centers = self._starts(config.parents)
-        self._optimizers = [optimizers.make(optimizer or OptimizerConfig(), dim) for _ in range(config.parents)]
+        self._optimizers = [optimizers.make(optimizer or "adam", dim) for _ in range(config.parents)]
         self._archive = Archive(config.neighbours)
         self._unseen = list(range(config.parents))  # centers that are evaluated in this generation
         self._own_returns = np.full(config.parents, np.nan)

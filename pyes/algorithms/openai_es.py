@@ -10,7 +10,7 @@ from pyes.algorithms import optimizers
 from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
 from pyes.algorithms.gradient import estimate_gradient
 from pyes.algorithms.population import Population
-from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerConfig, Positive, Scheduled, Section
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerForm, Positive, Scheduled, Section
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import shaping
 from pyes.numerics.noise import NoiseTable
@@ -68,7 +68,7 @@ class OpenAIES(Algorithm):
     ----------
     theta, table, seed, threads
         As for `pyes.Algorithm`.
-    optimizer : OptimizerConfig
+    optimizer : OptimizerConfig, mapping or str
         How the gradient moves theta; Adam by default.
     **settings
         The fields of `OpenAIESConfig`: population_size, sigma, learning_rate ...
@@ -95,11 +95,11 @@ class OpenAIES(Algorithm):
         theta: Vector,
         table: NoiseTable | None = None,
         *,
-        optimizer: OptimizerConfig | None = None,
+        optimizer: OptimizerForm | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(theta, table, **settings)
-        self._optimizer_config = optimizer or OptimizerConfig()
+        self._optimizer_form = optimizer or "adam"
         self._start, self._gradient = self.theta.copy(), np.empty_like(self.theta)
         self.gradient_norm = 0.0
         self._begin()
@@ -107,7 +107,7 @@ class OpenAIES(Algorithm):
     def _begin(self) -> None:
         """Begin an attempt: everything is as at the start except the noise, which never repeats."""
         self.theta[:] = self._start
-        self._optimizer = optimizers.make(self._optimizer_config, len(self.theta))
+        self._optimizer = optimizers.make(self._optimizer_form, len(self.theta))
 
     def _draw(self) -> Population:
         return self.perturbed(self.sigma, mirrored=self.config.mirrored)

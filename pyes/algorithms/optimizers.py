@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import _core
-from pyes.config import OptimizerConfig
+from pyes.config import OptimizerConfig, OptimizerForm
 
 Vector = NDArray[np.float32]
 
@@ -95,8 +95,15 @@ class ClipUp(SGD):
         _core.clipup_step(theta, gradient, self._velocity, learning_rate, self._momentum, self._max_speed, weight_decay)
 
 
-def make(config: OptimizerConfig, dim: int) -> Optimizer:
-    """Make the optimiser that a configuration names."""
+def make(form: OptimizerForm, dim: int) -> Optimizer:
+    """Make an optimiser.
+
+    Raises
+    ------
+    ConfigError
+        See `OptimizerConfig.of`.
+    """
+    config = OptimizerConfig.of(form)
     if config.name == "adam":
         return Adam(dim, config.beta1, config.beta2, config.epsilon)
     if config.name == "sgd":

@@ -11,7 +11,7 @@ from pyes.algorithms import optimizers
 from pyes.algorithms.base import Optimized, Vector, accepts
 from pyes.algorithms.population import Population
 from pyes.algorithms.separate_sigmas import SeparateSigmas
-from pyes.config import AlgorithmConfig, NotNegative, OptimizerConfig, Positive, Range, Scheduled
+from pyes.config import AlgorithmConfig, NotNegative, OptimizerForm, Positive, Range, Scheduled
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
@@ -57,7 +57,7 @@ class PGPE(SeparateSigmas):
     ----------
     theta, table, seed, threads
         As for `pyes.Algorithm`.
-    optimizer : OptimizerConfig
+    optimizer : OptimizerConfig, mapping or str
         How the gradient moves theta; ClipUp by default.
     **settings
         The fields of `PGPEConfig`: population_size, sigma, learning_rate ...
@@ -80,11 +80,11 @@ class PGPE(SeparateSigmas):
         theta: Vector,
         table: NoiseTable | None = None,
         *,
-        optimizer: OptimizerConfig | None = None,
+        optimizer: OptimizerForm | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(theta, table, **settings)
-        self._optimizer = optimizers.make(optimizer or OptimizerConfig(name="clipup"), len(self.theta))
+        self._optimizer = optimizers.make(optimizer or "clipup", len(self.theta))
 
     def _draw(self) -> Population:
         return self.perturbed(1.0, mirrored=True, deviation=self.deviation)

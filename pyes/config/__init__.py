@@ -6,7 +6,7 @@ trusts it. Every error is a `ConfigError` of one line: key, got, expected.
 """
 
 from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig
-from pyes.config.algorithm import AlgorithmConfig, OptimizerConfig, algorithm_class, algorithm_config
+from pyes.config.algorithm import AlgorithmConfig, OptimizerConfig, OptimizerForm, algorithm_class, algorithm_config
 from pyes.config.cluster import ClusterConfig
 from pyes.config.network import NetworkConfig
 from pyes.config.run import (
@@ -54,6 +54,7 @@ __all__ = [
     "NoiseConfig",
     "NotNegative",
     "OptimizerConfig",
+    "OptimizerForm",
     "Positive",
     "Range",
     "Scheduled",

@@ -171,3 +171,18 @@ class OptimizerConfig(Section):
     epsilon: Annotated[float, Positive] = 1e-8  # adam
     momentum: Annotated[float, Range(0, 1, open_maximum=True)] = 0.9  # sgd, clipup
     max_speed: Annotated[float, Positive] = 0.3  # clipup: longest step
+
+    @classmethod
+    def of(cls, form: "OptimizerForm") -> "OptimizerConfig":
+        """Return the settings of an optimiser in any form.
+
+        Raises
+        ------
+        ConfigError
+            A name or key is unknown, or a value is invalid.
+        """
+        return typing.cast(OptimizerConfig, parse(cls, {"name": form} if isinstance(form, str) else form, cls.PATH))
+
+
+#: What users may give as an optimiser: its settings, the same as a mapping, or its name alone.
+OptimizerForm = OptimizerConfig | Mapping[str, Any] | str
