@@ -1,6 +1,7 @@
 """``pyes evaluate | replay``: run the policy of a run, or one individual, again."""
 
 import argparse
+import math
 from pathlib import Path
 
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_run, index
@@ -33,11 +34,14 @@ def _evaluate(options: argparse.Namespace) -> None:
         print_json(evaluation.to_dict())
         return
     lengths = evaluation.lengths
-    episodes = counted(len(lengths), "episode")
-    least, most = min(evaluation.returns), max(evaluation.returns)
-    print(f"return {spread(evaluation.return_mean, evaluation.return_std)} over {episodes}", end=" ")
+    known = [each for each in evaluation.returns if math.isfinite(each)]
+    least, most = min(known, default=math.nan), max(known, default=math.nan)
+    mean = spread(evaluation.return_mean, evaluation.return_std)
+    print(f"return {mean} over {counted(len(known), 'episode')}", end=" ")
     print(f"(min {rounded(least, most)}, max {rounded(most, least)})", end=", ")
     print(f"length {sum(lengths) / len(lengths):.1f}")
+    if lost := len(lengths) - len(known):
+        print(f"{counted(lost, 'episode')} failed: the return was not a finite number")
 
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:

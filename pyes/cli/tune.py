@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from pyes.config.space import Space
 from pyes.errors import ConfigError
 
 #: Keys that belong to one run, or end one at a time that another machine does not repeat.
-_OWN = ("seed", "run_dir", "resume", "force", "generations", "time_limit", "target_return", "sweep", "debug", "cluster")
+_OWN = (
+    "seed", "run_dir", "resume", "force", "generations", "time_limit", "target_return",
+    "sweep", "debug", "cluster", "hydra",
+)  # fmt: skip
 
 
 def add_commands(add: Add) -> None:
@@ -68,16 +72,18 @@ def _arguments(options: argparse.Namespace) -> Any:
     from pyes.training import tuning
 
     keys = [word.lstrip("+~").partition("=")[0] for word in options.overrides]
-    for key in keys:
-        if key.split(".")[0] in _OWN:
-            raise ConfigError(f"{key}: a search sets it for each of its runs; leave it out")
+    _check_own(keys)
     config = train.settings(options.overrides)
     if config.timesteps is None:
         raise ConfigError("timesteps: missing; say how long the best runs train, as timesteps=1e6")
     if not config.evaluation.every:
         raise ConfigError("evaluation.every: got 0, expected an integer >= 1: a search goes by the last evaluations")
     path = options.space or _standard_space(config.algorithm.name)
-    space = Space.read(path).without(keys)
+    space = Space.read(path)
+    _check_own(key for name in space.parameters for key in space.keys(name))
+    if any("timesteps" in space.keys(name) for name in space.parameters):
+        raise ConfigError(f"{path}: timesteps: a search sets it for each of its runs; give the most as timesteps=N")
+    space = space.without(keys)
     if not space.parameters:
         raise ConfigError(f"{path}: all of its parameters are given on the command line; leave one of them out")
     for corner in space.corners():
@@ -88,6 +94,12 @@ def _arguments(options: argparse.Namespace) -> Any:
     numbers = {name: getattr(options, name) or default for name, default in options.standard.items()}
     overrides = tuple(word for word in options.overrides if not word.startswith("timesteps="))
     return tuning.Arguments(overrides, config.timesteps, space=space.to_mapping(), **numbers)
+
+
+def _check_own(keys: Iterable[str]) -> None:
+    for key in keys:
+        if key.split(".")[0] in _OWN:
+            raise ConfigError(f"{key}: a search sets it for each of its runs; leave it out")
 
 
 def _standard_space(algorithm: str) -> Path:

@@ -81,13 +81,17 @@ class Space:
         """Return the space without the parameters that set a key, or its group, that is given."""
         keys = set(given)
 
-        def is_free(name: str, parameter: Interval | Choices) -> bool:
-            sets = {name}
-            if isinstance(parameter, Choices):
-                sets = {word.partition("=")[0] for words in parameter.overrides.values() for word in words}
-            return not any(other == key or other.startswith(f"{key}.") for key in sets for other in keys)
+        def is_free(name: str) -> bool:
+            return not any(other == key or other.startswith(f"{key}.") for key in self.keys(name) for other in keys)
 
-        return Space({name: each for name, each in self.parameters.items() if is_free(name, each)})
+        return Space({name: each for name, each in self.parameters.items() if is_free(name)})
+
+    def keys(self, name: str) -> set[str]:
+        """Return the keys that a parameter sets."""
+        parameter = self.parameters[name]
+        if not isinstance(parameter, Choices):
+            return {name}
+        return {word.partition("=")[0] for words in parameter.overrides.values() for word in words}
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the space as plain JSON values; `parse` is the inverse."""
@@ -119,8 +123,15 @@ class Space:
 
 
 def shown(value: Value) -> str:
-    """Return a value as it is written: a number with three digits, a whole one with all."""
-    return str(value) if isinstance(value, str | int) else f"{value:.{_DIGITS}g}"
+    """Return a value as it is written: a whole number with all its digits, others with three.
+
+    Of a number from 0.9 to 1, those are digits of what it lacks to 1, which is what counts in a moving average.
+    """
+    if isinstance(value, str | int):
+        return str(value)
+    if 0.9 < value < 1.0:
+        return f"{1.0 - float(f'{1.0 - value:.{_DIGITS}g}'):.12g}"
+    return f"{value:.{_DIGITS}g}"
 
 
 def _parameter(where: str, name: str, value: Any) -> Interval | Choices:
@@ -145,10 +156,18 @@ def _choices(where: str, words: Mapping[str, tuple[str, ...]], count: int) -> Ch
     return Choices(words)
 
 
+def _number(value: Any) -> Any:
+    """Return a value with text that is a number as that number: YAML takes 1e-4, without a point, for text."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 def _interval(where: str, value: Mapping[str, Any]) -> Interval:
     if others := value.keys() - {"low", "high", "log"}:
         raise unknown_key(where, min(map(str, others)), {"low", "high", "log"})
-    low, high, log = (value.get(key, default) for key, default in (("low", None), ("high", None), ("log", False)))
+    low, high, log = _number(value.get("low")), _number(value.get("high")), value.get("log", False)
     numbers = [each for each in (low, high) if isinstance(each, int | float) and not isinstance(each, bool)]
     if len(numbers) < 2 or not all(map(math.isfinite, numbers)) or not isinstance(log, bool):
         raise ConfigError(f"{where}: got {dict(value)}, expected numbers low and high, and log: true or false")

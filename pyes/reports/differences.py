@@ -5,12 +5,15 @@ evaluations or episodes of them that only one run made are no difference.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pyes import config as configuration
+from pyes.errors import ConfigError
 from pyes.reports.replay import recording_of
 from pyes.run.journal import Evaluation, Generation, Kind, Record, Recording, Start
 from pyes.system.text import counted
@@ -84,8 +87,8 @@ def _alone(key: _Key, run: Path) -> str | None:
 
 def _difference(one: Record, other: Record) -> str | None:
     """Return the first difference of two records of the same kind and generation."""
-    if isinstance(one, Start) and isinstance(other, Start) and one.settings != other.settings:
-        return f"settings: {_setting(one.settings, other.settings)}"
+    if isinstance(one, Start) and isinstance(other, Start) and (text := _setting(one.settings, other.settings)):
+        return f"settings: {text}"
     where = f"evaluation of center {one.generation}" if isinstance(one, Evaluation) else f"generation {one.generation}"
     for name in _FIGURES:
         if (pair := _values(one, other, name)) and pair[0] != pair[1]:
@@ -103,12 +106,17 @@ def _values(one: Record, other: Record, name: str) -> tuple[Any, Any] | None:
     return (getattr(one, name), getattr(other, name)) if hasattr(one, name) else None
 
 
-def _setting(one: Any, other: Any, path: str = "") -> str:
-    """Return the first setting that differs, with both values."""
-    if not (isinstance(one, dict) and isinstance(other, dict)):
-        return f"{path} {one!r} and {other!r}"
-    key = next(key for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key))
-    return _setting(one.get(key), other.get(key), f"{path}.{key}" if path else key)
+def _setting(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
+    """Return the first setting that differs, with both values; the default of one that an older version lacks."""
+    found = configuration.changes(_decided(one), _decided(other))
+    return next((f"{key} {values[0]!r} and {values[1]!r}" for key, values in found.items()), None)
+
+
+def _decided(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        return configuration.deciding(configuration.from_mapping(settings))
+    except ConfigError:  # an algorithm of the user's own that is not to be found here
+        return settings
 
 
 def _member(one: Record, other: Record) -> str | None:

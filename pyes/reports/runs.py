@@ -160,7 +160,7 @@ def _read_below(path: Path) -> list[Run]:
 
 def _natural(path: Path) -> list[tuple[int, str]]:
     """Return a sort key that puts run 10 after run 9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path)) if part]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", str(path)) if part]
 
 
 def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:

@@ -159,7 +159,7 @@ class _Film:
 
     def __init__(self, path: Path, frames_per_second: float, preset: str = _PRESET) -> None:
         self._encoder = importlib.import_module("imageio_ffmpeg")
-        self._path = str(path)
+        self._path = str(path.absolute())  # ffmpeg takes a colon in a relative one for a protocol
         self._frames_per_second, self._preset = frames_per_second, preset
         self._writer: Generator[None, Any, None] | None = None
         self._frames = 0

@@ -70,10 +70,13 @@ def held(path: Path, name: str) -> Iterator[None]:
 
 @contextmanager
 def unheld(path: Path) -> Iterator[None]:
-    """Hold the lock for a moment if it exists; an OSError if another process does."""
+    """Keep others from taking the lock for a moment, if its file exists; a BlockingIOError if one has it.
+
+    The lock is a shared one, for which the file need not be writable.
+    """
     if fcntl is None or not path.exists():
         yield
         return
-    with open(path, "r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with open(path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         yield

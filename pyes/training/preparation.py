@@ -23,7 +23,7 @@ from pyes.run.directory import RunDirectory
 from pyes.run.history import History, setup_of
 from pyes.run.journal import Evaluation, Generation, Journal, Recording
 from pyes.run.logs import run_log
-from pyes.run.metrics import MetricsRow, MetricsWriter, NodesWriter
+from pyes.run.metrics import MetricsRow, MetricsWriter, NodesWriter, read_rows
 from pyes.run.state import Interface, RunState, Setup
 from pyes.system.files import set_aside
 from pyes.system.lifetime import Interrupt, interruptible
@@ -230,9 +230,24 @@ class Preparation:
 
 def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainConfig) -> MetricsWriter:
     generations = recording.generations
-    if evaluations.ends_before_one(recording, config.evaluation):
+    if evaluations.ends_before_one(recording, config.evaluation) or _ends_unevaluated(directory, generations, config):
         generations -= 1  # the evaluation of the last row is still missing
     return MetricsWriter(directory.metrics, generations, recorded(recording))
+
+
+def _ends_unevaluated(directory: RunDirectory, generations: int, config: TrainConfig) -> bool:
+    """Whether the run ends where it is, and its last row has no evaluation: it was interrupted in that generation."""
+    if not (config.evaluation.every and generations and directory.metrics.exists()):
+        return False
+    last = next(reversed(read_rows(directory.metrics)), None)
+    if last is None or last.get("generation") != str(generations - 1) or last.get("eval_return_mean"):
+        return False
+    timesteps, seconds = float(last["timesteps"]), float(last["seconds"])
+    return (
+        (config.generations is not None and generations >= config.generations)
+        or (config.timesteps is not None and timesteps >= config.timesteps)
+        or (config.time_limit is not None and seconds >= config.time_limit)
+    )
 
 
 def _rebuilt(

@@ -56,6 +56,8 @@ _RUNGS = 3  # budgets of a bracket: a ninth, a third, all
 _POLL = 0.02  # seconds
 _LAST_GENERATION = 60.0  # seconds that a run may take to end after its generation
 _LOWEST = -math.inf  # value of a trial that fails
+#: Signals by which others end a run; SIGHUP is not one of Windows.
+_FROM_OUTSIDE = {getattr(signal, name, None) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")}
 _NO_OTHER_END = ("generations=null", "time_limit=null", "target_return=null")  # of a run than its timesteps
 _ERROR = "pyes: error: "
 
@@ -235,7 +237,9 @@ class _Search:
         if job.failure:
             self._tell(f"trial {job.trial}, seed {job.seed} failed: {job.failure}")
             return _LOWEST
-        return job.value
+        found = job.found()
+        assert found is not None  # or its process would have failed
+        return found
 
     def _confirm(self, best: Trial) -> dict[int, list[float]]:
         """Return the returns of the defaults and of the best trial with seeds of their own."""
@@ -360,19 +364,16 @@ class _Job:
         self._errors: IO[bytes] | None = None
 
     def found(self) -> float | None:
-        """Return the return of the run's center after the last of its timesteps; None if that is not there."""
+        """Return the return of the run's center after the last of its timesteps; None if that is not there.
+
+        The lowest one if all episodes of that evaluation failed.
+        """
         metrics = self.run / "metrics.csv"
         last = read_rows(metrics)[-1:] if metrics.exists() else []
         if not last or int(last[0]["timesteps"]) < self.timesteps or not last[0]["eval_return_mean"]:
             return None
         value = float(last[0]["eval_return_mean"])
         return value if math.isfinite(value) else _LOWEST
-
-    @property
-    def value(self) -> float:
-        """The return of a run that has ended; the lowest one if all episodes of its evaluation failed."""
-        found = self.found()
-        return _LOWEST if found is None else found
 
     def start(self, workers: int) -> None:
         """Start the run, or go on with it."""
@@ -412,8 +413,11 @@ class _Job:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").splitlines()
         self._errors.close()
-        if sys.platform != "win32" and status == -signal.SIGKILL:  # says nothing about its settings
-            raise TaskError(f"{self.run}: its process was killed, maybe for want of memory; go on with --resume")
+        if -status in _FROM_OUTSIDE:  # says nothing about its settings
+            name = signal.Signals(-status).name
+            raise TaskError(f"{self.run}: {name} ended its process, maybe for want of memory; go on with --resume")
+        if not status and self.found() is None:
+            raise TaskError(f"{self.run}: it ended before its last evaluation; go on with --resume")
         if status:
             said = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)] or lines
             self.failure = said[-1] if said else f"ended with status {status}"
@@ -455,15 +459,15 @@ def _run_all(jobs: Iterable[_Job], ended: Callable[[_Job], None], interrupt: Int
     running: list[_Job] = []
     try:
         while waiting or running:
-            if interrupt:
+            if interrupt:  # before any run is asked how it ended: the same signal may have ended it
                 raise KeyboardInterrupt
+            for job in [each for each in running if not each.is_running()]:
+                running.remove(job)
+                ended(job)
             while waiting and len(running) < cores:
                 running.append(waiting.popleft())
                 running[-1].start(workers)
             time.sleep(_POLL)
-            for job in [each for each in running if not each.is_running()]:
-                running.remove(job)
-                ended(job)
     finally:
         for job in running:
             job.ask_to_stop()

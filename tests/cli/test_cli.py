@@ -16,6 +16,7 @@ from commands import pyes, running, started
 
 from pyes import cli
 from pyes.cli import this_machine
+from pyes.reports.replay import EvaluationResult
 from pyes.run.directory import RunDirectory
 
 TINY = ("debug=default", "task=cart_pole", "task.max_timesteps=50")  # in 25 of debug=default no pole falls
@@ -99,6 +100,9 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         (["."], "got '.', expected KEY=VALUE; did you mean resume=.?"),
         (["zzz"], "got 'zzz', expected KEY=VALUE; for example seed=1"),
         (["=3"], "got '=3', expected KEY=VALUE; for example seed=1"),
+        (["resume="], "resume: got nothing, expected a path; is a variable of the shell not set?"),
+        (["run_dir="], "run_dir: got nothing, expected a path; is a variable of the shell not set?"),
+        (["network=null"], "network: got null, expected one of dqn, gru, linear, lstm, mlp, rnn, torch"),
         (
             ["network.hidden=[32,", "32]", "seed=1"],
             "got 'network.hidden=[32,', a value that does not end; quote it for the shell: 'network.hidden=[32, 32]'",
@@ -212,7 +216,7 @@ def test_train_resume_goes_on_with_the_configuration_of_the_run(tmp_path: Path):
     chosen = (*TINY, "seed=5", "algorithm=pgpe", "algorithm.sigma=0.25", "task.env_kwargs.sutton_barto_reward=true")
     first = pyes("train", *chosen, "run_dir=whole", "generations=4", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
-    pyes("train", *chosen, "run_dir=parts", cwd=tmp_path)
+    pyes("train", *chosen, "run_dir=parts", "logger.project=mine", cwd=tmp_path)
     overrides = (tmp_path / "parts" / ".hydra" / "overrides.yaml").read_text()
     done = pyes("train", "resume=parts", "generations=4", "logger=tensorboard", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -220,6 +224,8 @@ def test_train_resume_goes_on_with_the_configuration_of_the_run(tmp_path: Path):
     assert (tmp_path / "parts" / ".hydra" / "overrides.yaml").read_text() == overrides
     weights = [(tmp_path / name / "policy.safetensors").read_bytes() for name in ("whole", "parts")]
     assert weights[0] == weights[1]
+    logger = RunDirectory(tmp_path / "parts").read_config().logger
+    assert (logger.tensorboard, logger.project) == (True, "mine")
     line = error_line(pyes("train", "resume=parts", "debug=default", cwd=tmp_path), 2)
     assert line.startswith("debug: a resumed run keeps its configuration")
 
@@ -603,6 +609,18 @@ def test_replay_json_is_what_the_journal_has(run: Path):
 
     with replay.open(run) as individuals:
         assert (playback["return"], playback["length"]) == (individuals.returns(1)[2], individuals.lengths(1)[2])
+
+
+def test_evaluate_tells_of_episodes_without_a_return(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    episodes = [(3.0, 5), (float("nan"), 7), (5.0, 6)]
+    monkeypatch.setattr("pyes.reports.replay.evaluate", lambda *_, **__: EvaluationResult.of(episodes))
+    assert cli.main(["evaluate", "run"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "return 4.000 ± 1.000 over 2 episodes (min 3.000, max 5.000), length 6.0",
+        "1 episode failed: the return was not a finite number",
+    ]
 
 
 def test_evaluate_json_is_all_there_is_on_stdout(run: Path):

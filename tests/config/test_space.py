@@ -77,6 +77,15 @@ def test_an_interval_between_whole_numbers_has_only_these():
     assert space.overrides({"a": 12344, "b": 1.23456}) == ["a=12344", "b=1.23"]
 
 
+def test_numbers_near_one_and_without_a_point_are_taken_as_meant():
+    values = {"optimizer.beta2": {"low": 0.99, "high": 0.99995}, "a": {"low": "1e-4", "high": "1E-1", "log": True}}
+    space = Space.parse(values, "mine")
+    low, high = space.corners()
+    assert space.overrides(low) == ["optimizer.beta2=0.99", "a=0.0001"]
+    assert space.overrides(high) == ["optimizer.beta2=0.99995", "a=0.1"]
+    assert shown(0.912345678) == "0.9123"
+
+
 @pytest.mark.parametrize(
     ("given", "left_out"),
     [
@@ -103,6 +112,7 @@ def test_what_is_given_is_not_searched(space: Space, given: list[str], left_out:
         ("a: {one: b=1, two: 2}", "a: got {'one': 'b=1', 'two': 2}, expected a list of values"),
         ("a: {low: 1}", "a: got {'low': 1}, expected numbers low and high"),
         ("a: {low: 1, high: .nan}", "expected numbers low and high"),
+        ("a: {low: 1, high: more}", "got {'low': 1, 'high': 'more'}, expected numbers low and high"),
         ("a: {low: 1, high: true}", "expected numbers low and high"),
         ("a: {low: 1, high: 2, log: 3}", "expected numbers low and high, and log: true or false"),
         ("a: {low: 2, high: 1}", "a: got low 2 and high 1, expected low < high"),

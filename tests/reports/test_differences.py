@@ -90,6 +90,19 @@ def test_first_difference_is_named(records: list[Any], expected: str | None, tmp
     assert found.generations == sum(isinstance(record, Generation) for record in records)
 
 
+def test_a_key_that_an_older_version_lacks_has_its_default(tmp_path: Path):
+    def with_offset(value: object) -> Start:
+        task = {"env_id": "CartPole-v1", "episodes": 1, "reward_offset_per_step": value}
+        return replace(START, settings=START.settings | {"task": task})
+
+    first, second, other = (
+        make(tmp_path / name, *RECORDS[1:1], start, *RECORDS[1:])
+        for name, start in (("first", START), ("second", with_offset("auto")), ("other", with_offset(0)))
+    )
+    assert compare(first, second).difference is None
+    assert compare(first, other).difference == "settings: task.reward_offset_per_step 'auto' and 0.0"
+
+
 def test_command_says_equal_or_where_and_its_status_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     one = make(tmp_path / "one", *RECORDS)
     other = make(tmp_path / "other", START, replace(FIRST, observations=7))

@@ -77,6 +77,27 @@ def test_resume_of_a_run_that_has_reached_its_budget_changes_nothing(run):
     assert before == {path.name: path.read_bytes() for path in run.iterdir() if path.name in before}
 
 
+@pytest.mark.parametrize("budget", ["generations", "timesteps", "time_limit"])
+def test_resume_evaluates_the_last_center_of_a_run_that_was_interrupted_in_its_last_generation(tmp_path, budget):
+    run = tmp_path / "run"
+    rare = {"evaluation": {"every": 50, "episodes": 2}, "run_dir": str(run)}
+    whole = pyes.train({**TINY, **rare}, display=False)
+    journal, *lines = (run / "journal.bin").read_bytes(), *(run / "metrics.csv").read_text().splitlines()
+    last = read_rows(run / "metrics.csv")[-1]
+    without = {**last, "eval_return_mean": "", "eval_return_std": ""}  # as an interrupted run leaves it
+    (run / "metrics.csv").write_text("\n".join([*lines[:-1], ",".join(without.values()), ""]))
+    ends = {"generations": None, budget: {"generations": 2, "timesteps": 1, "time_limit": 1e-9}[budget]}
+    again = _go_on(run, **ends)
+    assert again.objective == whole.objective is not None
+    assert again.stopped_by == budget
+    row = read_rows(run / "metrics.csv")[-1]
+    for column in ("generation", "theta_hash", "eval_return_mean", "eval_return_std"):
+        assert row[column] == last[column]
+    assert (run / "journal.bin").read_bytes() == journal
+    _go_on(run, **ends)
+    assert len(read_rows(run / "metrics.csv")) == 2
+
+
 def test_resume_refuses_changed_settings_with_old_and_new_value(run):
     with pytest.raises(ConfigError) as error:
         _go_on(run, seed=1, algorithm={"sigma": 0.2})

@@ -122,6 +122,12 @@ def test_a_signal_ends_the_runs_and_says_how_to_go_on(tmp_path: Path, number: si
         ([*TASK[:2]], "timesteps: missing; say how long the best runs train, as timesteps=1e6"),
         ([*TASK, "seed=3"], "seed: a search sets it for each of its runs; leave it out"),
         ([*TASK, "cluster.workers=3"], "cluster.workers: a search sets it for each of its runs; leave it out"),
+        ([*TASK, "hydra.job.name=x"], "hydra.job.name: a search sets it for each of its runs; leave it out"),
+        ([*TASK, "--space", "own.yaml"], "generations: a search sets it for each of its runs; leave it out"),
+        (
+            [*TASK, "--space", "end.yaml"],
+            "timesteps: a search sets it for each of its runs; give the most as timesteps=N",
+        ),
         (
             [*TASK, "algorithm=ga"],
             "algorithm: there are no parameters for ga; name a file with --space, or use ars, cma",
@@ -138,6 +144,8 @@ def test_a_signal_ends_the_runs_and_says_how_to_go_on(tmp_path: Path, number: si
 def test_wrong_arguments_are_one_line_and_no_folder(tmp_path: Path, words: list[str], says: str):
     (tmp_path / "key.yaml").write_text("algorithm.sigmaa: [1, 2]\n")
     (tmp_path / "one.yaml").write_text("algorithm.sigma: [1, 2]\n")
+    (tmp_path / "own.yaml").write_text("length: {a: network=linear, b: network=mlp generations=3, c: network=gru}\n")
+    (tmp_path / "end.yaml").write_text("timesteps: {low: 100, high: 900}\n")
     done = pyes("tune", *words, "-o", "found", cwd=tmp_path)
     (line,) = done.stderr.splitlines()
     assert done.returncode == 2
@@ -199,11 +207,11 @@ def test_the_plan_counts_all_timesteps():
 
 @pytest.mark.parametrize(
     ("last", "value"),
-    [("900,0.0", 0.0), ("900,-3.5", -3.5), ("901,nan", -math.inf), ("900,", -math.inf), ("899,7.0", -math.inf)],
+    [("900,0.0", 0.0), ("900,-3.5", -3.5), ("901,nan", -math.inf), ("900,", None), ("899,7.0", None)],
 )
-def test_value_of_a_run_is_its_last_evaluation(tmp_path: Path, last: str, value: float):
+def test_value_of_a_run_is_its_last_evaluation(tmp_path: Path, last: str, value: float | None):
     (tmp_path / "metrics.csv").write_text(f"timesteps,eval_return_mean\n300,5.0\n{last}\n")
-    assert tuning._Job(tmp_path, 1, 0, 900, []).value == value
+    assert tuning._Job(tmp_path, 1, 0, 900, []).found() == value
 
 
 def ended(job: tuning._Job) -> tuning._Job:
@@ -217,25 +225,47 @@ def ended(job: tuning._Job) -> tuning._Job:
 def test_a_run_that_reaches_its_target_goes_on_to_its_last_timestep(tmp_path: Path):
     job = ended(tuning._Job(tmp_path / "run", 1, 0, 900, [*TASK[:2], "evaluation.episodes=2", "target_return=1"]))
     assert job.failure == ""
-    assert job.value > 1.0
+    value = job.found()
+    assert value is not None
+    assert value > 1.0
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals for one process")
-def test_a_run_that_is_killed_ends_the_search_and_not_its_trial(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("name", "starting"), [("SIGKILL", False), ("SIGKILL", True), ("SIGTERM", True), ("SIGHUP", True)]
+)
+def test_a_run_that_is_ended_from_outside_ends_the_search_and_not_its_trial(tmp_path: Path, name: str, starting: bool):
     job = tuning._Job(tmp_path / "run", 1, 0, 10**9, TASK[:2])
     job.start(1)
     try:
-        while not (tmp_path / "run" / "journal.bin").exists():
+        while not starting and not (tmp_path / "run" / "journal.bin").exists():
             assert job.is_running()
             time.sleep(0.01)
         assert job._process is not None
-        job._process.kill()
+        job._process.send_signal(signal.Signals[name])
         job._process.wait()
-        with pytest.raises(TaskError, match=r"run: its process was killed, .* --resume"):
+        with pytest.raises(TaskError, match=rf"run: {name} ended its process, .* --resume"):
             job.is_running()
     finally:
         job.stop()
+
+
+def test_a_search_that_is_to_stop_does_not_ask_how_its_runs_ended():
+    """The signal may have ended them, too."""
+    interrupt = Interrupt()
+
+    class Job:
+        found = ask_to_stop = stop = staticmethod(lambda: None)
+
+        def start(self, workers: int) -> None:
+            interrupt.requested = True
+
+        def is_running(self) -> bool:
+            raise AssertionError
+
+    with pytest.raises(KeyboardInterrupt):
+        tuning._run_all([Job()], print, interrupt)  # type: ignore[list-item]
 
 
 def test_the_study_is_in_the_folder_whatever_its_name(tmp_path: Path):

@@ -70,12 +70,14 @@ def state(number: int, path: Path) -> dict[str, Any]:
 
 
 def _held(lock: Path) -> bool:
-    """Whether a process writes the run."""
+    """Whether a process writes the run; not if that cannot be told."""
     try:
         with locks.unheld(lock):
             return False
-    except OSError:
+    except BlockingIOError:
         return True
+    except OSError:
+        return False
 
 
 def curves(paths: Sequence[Path], x: XAxis) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class TensorBoard(Logger):
         """Write the video as a GIF, since TensorBoard shows pictures alone."""
         from imageio_ffmpeg import get_ffmpeg_exe
 
+        file = file.absolute()  # ffmpeg takes a colon in a relative path for a protocol
         picture = file.with_suffix(".gif")
         scaled = ["-vf", f"fps={_FPS},scale={_WIDTH}:-2"]
         subprocess.run([get_ffmpeg_exe(), "-v", "error", "-y", "-i", str(file), *scaled, str(picture)], check=True)
