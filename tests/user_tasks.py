@@ -208,5 +208,29 @@ class Wrong(Point):
         return wrong.get(self._rule, observation) if late else observation, reward, terminated, truncated, info
 
 
+def own_walker() -> gymnasium.Env[Any, Any]:
+    """Return an environment of a class derived from Gymnasium's."""
+    from gymnasium.envs.box2d import BipedalWalker
+
+    class OwnWalker(BipedalWalker):
+        pass
+
+    return OwnWalker()
+
+
+class Slow(Point):
+    """With attributes that say less than usual."""
+
+    metadata = {"render_fps": 0.5}  # noqa: RUF012
+    _max_episode_steps = None
+
+
+class Old(Point):
+    """By the interface of gym before 0.26."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=seed)[0]
+
+
 def wrong(rule: str) -> gymnasium.Env[Any, Any]:
     return Wrong(rule)

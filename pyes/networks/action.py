@@ -5,6 +5,7 @@ decoder can be run, with finite bounds wherever its mode needs them.
 """
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -115,7 +116,7 @@ class ActionDecoder:
 
         if isinstance(space, Discrete):
             decoder = _for_discrete(space, action)
-        elif isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
+        elif isinstance(space, Box) and space.dtype in (np.float32, np.float64):
             decoder = _for_box(space, action, bins)
         else:
             decoder = _for_parts(space, action, bins)
@@ -199,6 +200,10 @@ def _for_box(space: "Box", action: str, bins: int) -> ActionDecoder:
         raise ConfigError(f"task has the action space {space}, which has no components")
     if (mode in ("tanh", "bins") and not all(bounded)) or (mode == "clip" and not any(bounded)):
         raise ConfigError(f"task.action={mode} needs bounds, but the action space is {space}; use auto or identity")
+    if mode in ("tanh", "bins") and max(map(operator.sub, high, low)) > np.finfo(np.float32).max:
+        raise ConfigError(
+            f"task.action={mode} needs bounds whose distance float32 has, but the action space is {space}; use clip"
+        )
     if mode == "bins" and bins < 2:
         raise ConfigError(f"task.bins is {bins}, expected 2 or more with task.action=bins")
     outputs = len(low) * bins if mode == "bins" else len(low)

@@ -127,8 +127,9 @@ class ActionPart:
         if self.kind == "Discrete":
             return self.start[0] + int(numbers[0])
         if self.kind == "Box":
-            values = np.nan_to_num(np.rint(numbers)) if np.issubdtype(self.dtype, np.integer) else numbers
-            if self.mode != "identity":  # in float32 a bound may lie outside of that in another type
+            values = numbers if np.issubdtype(self.dtype, np.floating) else np.nan_to_num(np.rint(numbers))
+            # In float32 a bound may lie outside of that in another type.
+            if self.mode != "identity" or self.dtype == "bool":
                 values = np.clip(values.astype(np.float64), self.low, self.high)
         else:
             values = numbers.astype(np.int64) + (np.array(self.start) if self.start else 0)

@@ -224,7 +224,7 @@ def best_evaluation(rows: Iterable[Mapping[str, str]]) -> tuple[int, float] | No
 
     A center is named by its generation, the number of its updates: one more than that of the row.
     """
-    evaluated = ((int(row["generation"]) + 1, _number(row["eval_return_mean"])) for row in rows)
+    evaluated = ((int(row["generation"]) + 1, number(row["eval_return_mean"])) for row in rows)
     return max((each for each in evaluated if math.isfinite(each[1])), key=lambda each: each[1], default=None)
 
 
@@ -255,12 +255,12 @@ def _right_rows(
 
 def _difference(row: dict[str, str], recorded: Mapping[str, float | str]) -> str:
     """Return what is wrong in a row; empty if nothing is."""
-    if not math.isfinite(_number(row["seconds"])):
+    if not math.isfinite(number(row["seconds"])):
         return f"seconds={row['seconds']!r}, expected a finite number"
     for key, value in recorded.items():
         text = row[key]
         # The figures of another build of NumPy may differ in their last digits.
-        same = text == value if isinstance(value, str) else _is_close(_number(text), value)
+        same = text == value if isinstance(value, str) else _is_close(number(text), value)
         if not same:
             shown = value if isinstance(value, str) else f"{value:.9g}"
             return f"{key}={text or 'nothing'}, the journal has {shown}"
@@ -271,7 +271,7 @@ def _is_close(first: float, second: float) -> bool:
     return math.isclose(first, second, rel_tol=1e-6, abs_tol=1e-9) or (math.isnan(first) and math.isnan(second))
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
     """Return a field as a number; -inf, which no figure is, where it is none."""
     try:
         return float(text)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from pyes.errors import TaskError
 from pyes.tasks.base import Step
@@ -48,9 +49,9 @@ def joint_states(client: Any, joints: Sequence[Any]) -> Callable[[], Any]:
     return partial(client.getJointStates, body_of(joints[0]), [joint.jointIndex for joint in joints])
 
 
-def finite_values(action: NDArray[Any]) -> list[float]:
+def finite_values(action: ArrayLike) -> list[float]:
     """Return the components of an action; TaskError unless all are finite."""
-    values: list[float] = action.tolist()
+    values: list[float] = np.asarray(action).tolist()
     if not math.isfinite(sum(values)):
         raise TaskError(f"the action is {values}, expected finite numbers")
     return values

@@ -19,6 +19,10 @@ from pyes.tasks.base import Task
 from pyes.tasks.parity import check_versions, first_difference
 from pyes.tasks.wrapped import WrappedConfig, WrappedTask
 
+#: Arguments of `gymnasium.make` that are not the user's: the rollout enforces the episode limit, and a wrapper for it would
+#: only cost time.
+_GIVEN: Mapping[str, Any] = {"max_episode_steps": -1, "disable_env_checker": True}
+
 
 @dataclass(frozen=True)
 class GymnasiumConfig(WrappedConfig):
@@ -57,6 +61,10 @@ class GymnasiumTask(WrappedTask):
         return f"task.env_id: {self._config.env_id!r}"
 
     def _create(self, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+        for name in _GIVEN:
+            if name in arguments:
+                expected = "no such argument, since pyes gives it; the limit of an episode is task.max_timesteps"
+                raise refusal(f"task.env_kwargs.{name}", arguments[name], expected)
         with self._making(gymnasium.error.Error):
             try:
                 spec = self._spec()
@@ -69,8 +77,7 @@ class GymnasiumTask(WrappedTask):
                     text = f"{str(error).rstrip('.')}; of a module that registers it: MODULE:{self._config.env_id}"
                     raise gymnasium.error.Error(text) from error
                 raise
-            # The rollout enforces the episode limit: a wrapper for it would only cost time.
-            return gymnasium.make(spec, max_episode_steps=-1, disable_env_checker=True, **arguments)
+            return gymnasium.make(spec, **_GIVEN, **arguments)
 
     def _spec(self) -> EnvSpec:
         """Look up the id; for "module:id" the module is imported first, which registers it."""

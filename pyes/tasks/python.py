@@ -69,4 +69,5 @@ class PythonTask(WrappedTask):
             limit: int | None = self._env.spec.max_episode_steps
             return limit
         name = "_max_episode_steps"  # of gymnasium.wrappers.TimeLimit
-        return int(self._env.get_wrapper_attr(name)) if self._env.has_wrapper_attr(name) else None
+        own = self._env.get_wrapper_attr(name) if self._env.has_wrapper_attr(name) else None
+        return None if own is None else int(own)

@@ -84,8 +84,9 @@ class WrappedTask(Task):
         self.action_space: spaces.Space[Any] = self._env.action_space
         own = self._own_limit()
         self.max_timesteps = None if own is None else math.ceil(own / self.frame_skip)
-        self.render_fps = int(self._env.metadata.get("render_fps") or 30) / self.frame_skip
-        self._refresh = _CLEAN_SLATES.get(type(self._innermost()).__name__)
+        self.render_fps = float((self._env.metadata or {}).get("render_fps") or 30) / self.frame_skip
+        classes = (f"{each.__module__}.{each.__qualname__}" for each in type(self._innermost()).__mro__)
+        self._refresh = next((_CLEAN_SLATES[name] for name in classes if name in _CLEAN_SLATES), None)
         levels = self._config.action_levels
         self._levels = _Levels(self.action_space, levels) if levels else None
         self._trait = self._find_trait()
@@ -197,7 +198,13 @@ class WrappedTask(Task):
             self._shorten_step()
         elif self._refresh is not None:
             self._refresh(self._innermost())
-        return self._env.reset(seed=seed)[0]
+        begun = self._env.reset(seed=seed)
+        if not (isinstance(begun, tuple) and len(begun) == 2):
+            raise TaskError(
+                f"{self._label()}: reset returned a {type(begun).__name__}, expected (observation, info), as Gymnasium's "
+                "environments return; one of old gym is task=gym"
+            )
+        return begun[0]
 
     def step(self, action: Any) -> Step:
         """Apply one action, rounded to its levels, ``frame_skip`` times; returns the sum of rewards."""
@@ -230,6 +237,8 @@ class _Levels:
     def __init__(self, space: spaces.Space[Any], count: int) -> None:
         if not isinstance(space, spaces.Box) or not (np.isfinite(space.low) & np.isfinite(space.high)).all():
             raise ConfigError(f"task.action_levels={count} needs bounds, but the action space is {space}; use 0")
+        if not np.issubdtype(space.dtype, np.floating):
+            raise ConfigError(f"task.action_levels={count} is for real numbers, but the action space is {space}; use 0")
         self._low, self._high = space.low, space.high
         self._span = space.high - space.low
         self._divisor = np.where(self._span > 0, self._span, 1)  # a component may have one value alone
@@ -255,5 +264,8 @@ def _fresh_bipedal_world(walker: Any) -> None:
     walker.world = Box2D.b2World()
 
 
-#: For classes of environments whose reset keeps state of earlier episodes: a function that removes it.
-_CLEAN_SLATES: dict[str, Callable[[Any], None]] = {"BipedalWalker": _fresh_bipedal_world}
+#: For classes of environments, and those derived from them, whose reset keeps state of earlier episodes: a function
+#: that removes it.
+_CLEAN_SLATES: dict[str, Callable[[Any], None]] = {
+    f"{library}.envs.box2d.bipedal_walker.BipedalWalker": _fresh_bipedal_world for library in ("gymnasium", "gym")
+}

@@ -23,7 +23,7 @@ from pyes.run.directory import RunDirectory
 from pyes.run.history import History, setup_of
 from pyes.run.journal import Evaluation, Generation, Journal, Recording
 from pyes.run.logs import run_log
-from pyes.run.metrics import MetricsRow, MetricsWriter, NodesWriter, read_rows
+from pyes.run.metrics import MetricsRow, MetricsWriter, NodesWriter, number, read_rows
 from pyes.run.state import Interface, RunState, Setup
 from pyes.system.files import set_aside
 from pyes.system.lifetime import Interrupt, interruptible
@@ -242,7 +242,7 @@ def _ends_unevaluated(directory: RunDirectory, generations: int, config: TrainCo
     last = next(reversed(read_rows(directory.metrics)), None)
     if last is None or last.get("generation") != str(generations - 1) or last.get("eval_return_mean"):
         return False
-    timesteps, seconds = float(last["timesteps"]), float(last["seconds"])
+    timesteps, seconds = (number(last.get(key, "")) for key in ("timesteps", "seconds"))
     return (
         (config.generations is not None and generations >= config.generations)
         or (config.timesteps is not None and timesteps >= config.timesteps)

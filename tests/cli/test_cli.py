@@ -612,11 +612,11 @@ def test_replay_json_is_what_the_journal_has(run: Path):
 
 
 def test_evaluate_tells_of_episodes_without_a_return(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     episodes = [(3.0, 5), (float("nan"), 7), (5.0, 6)]
     monkeypatch.setattr("pyes.reports.replay.evaluate", lambda *_, **__: EvaluationResult.of(episodes))
-    assert cli.main(["evaluate", "run"]) == 0
+    assert cli.main(["evaluate", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "return 4.000 ± 1.000 over 2 episodes (min 3.000, max 5.000), length 6.0",
         "1 episode failed: the return was not a finite number",

@@ -44,6 +44,8 @@ def _runner(inputs, decoder):
         (_box(0, np.inf), {}, "clip", 3),
         *((space, {}, "mixed", outputs) for space, outputs in zip(MIXED, (14, 4, 2, 5, 13), strict=True)),
         (MIXED[3], {"action": "bins", "bins": 4}, "mixed", 11),
+        (spaces.Box(-1, 1, (3,), np.float16), {}, "mixed", 3),
+        (spaces.Box(-1e30, 1e30, (3,), np.float64), {"action": "tanh"}, "tanh", 3),
     ],
 )
 def test_decoder_for_space_chooses_mode_and_outputs(space, arguments, mode, outputs):
@@ -60,6 +62,8 @@ def test_decoder_for_space_chooses_mode_and_outputs(space, arguments, mode, outp
         (_box(-1, 1), {"action": "bins"}, ["task.bins", "0", "2 or more"]),
         (_box(-1, np.inf), {"action": "tanh"}, ["tanh", "bounds", "identity"]),
         (_box(-np.inf, np.inf), {"action": "clip"}, ["clip", "bounds", "identity"]),
+        (_box(-3e38, 3e38), {"action": "tanh"}, ["tanh", "bounds whose distance", "use clip"]),
+        (spaces.Box(-1e300, 0, (3,), np.float64), {"action": "bins", "bins": 3}, ["bins", "bounds whose distance"]),
         (_box(-np.inf, np.inf), {"action": "bins", "bins": 3}, ["bins", "bounds"]),
         (spaces.Text(3), {}, ["the task's actions", "Text", "MultiDiscrete", "wrap"]),
         (spaces.Dict({"say": spaces.Tuple([spaces.Text(3)])}), {}, ["part 'say.0' of the task's actions", "Text"]),
@@ -123,6 +127,19 @@ def test_actions_at_the_bounds_are_in_their_space(action, dtype):
     runner.load(100 * weights)
     for observation in (-1.0, 1.0):
         assert space.contains(runner.act(np.array([observation], np.float32)).astype(dtype))
+
+
+@pytest.mark.parametrize("action", ["auto", "tanh", "bins", "identity"])
+@pytest.mark.parametrize("dtype", [np.float16, bool])
+def test_actions_are_of_the_type_of_their_space(dtype, action):
+    space = spaces.Box(0, 1, (3,), dtype)
+    runner = _runner(5, ActionDecoder.for_space(space, action, bins=3 * (action == "bins")))
+    observations = np.random.default_rng(1).normal(0, 4, (50, 5)).astype(np.float32)
+    actions = [runner.act(observation) for observation in observations]
+    if dtype is bool or action != "identity":
+        assert all(space.contains(each) for each in actions)
+    assert {each.dtype for each in actions} == {np.dtype(dtype)}
+    assert 0.2 < np.mean(actions) < 0.8 or action == "identity"
 
 
 @pytest.mark.parametrize("action", ["auto", "tanh", "bins", "identity"])

@@ -42,6 +42,17 @@ def test_limit_of_a_wrapper_is_known():
         assert task.max_timesteps == 8
 
 
+def test_a_limit_of_none_is_none_and_few_frames_a_second_are_no_none():
+    with _task("Slow") as task:
+        assert task.max_timesteps is None
+        assert task.render_fps == 0.5
+
+
+def test_the_interface_of_old_gym_is_named():
+    with _task("Old") as task, pytest.raises(TaskError, match=r"reset returned a ndarray, expected .* is task=gym"):
+        task.reset(0)
+
+
 def test_remake_calls_the_function_for_every_episode():
     with _task("tired") as task:
         assert task.reset(0) != task.reset(0)

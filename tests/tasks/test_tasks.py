@@ -13,6 +13,7 @@ from pyes.networks.linear import LinearConfig
 from pyes.tasks.envpool import EnvPoolConfig
 from pyes.tasks.gymnasium import GymnasiumConfig
 from pyes.tasks.parity import first_difference
+from pyes.tasks.python import PythonConfig
 from pyes.tasks.wrapped import _Levels
 from tests.task_options import option
 
@@ -37,6 +38,26 @@ def test_bipedal_walker_as_it_comes_is_not_a_clean_slate():
     used.close()
     fresh.close()
     assert differs
+
+
+@pytest.mark.parametrize("config", [option("bipedal_walker"), PythonConfig(factory="user_tasks:own_walker")], ids=str)
+def test_an_episode_of_a_walker_does_not_depend_on_earlier_ones(config):
+    with tasks.make(config) as used, tasks.make(config) as fresh:
+
+        def episode(task, seed):
+            rng = np.random.default_rng(seed)
+            task.reset(seed)
+            return [task.step(rng.uniform(-1, 1, 4).astype(np.float32))[0].tolist() for _ in range(300)]
+
+        for seed in range(6):
+            episode(used, seed)
+        assert episode(used, 77) == episode(fresh, 77)
+
+
+def test_arguments_that_pyes_gives_are_refused():
+    expected = r"task.env_kwargs.max_episode_steps: got 9, expected no such argument, .* is task.max_timesteps"
+    with pytest.raises(ConfigError, match=expected):
+        tasks.make(GymnasiumConfig(env_id="CartPole-v1", env_kwargs={"max_episode_steps": 9}))
 
 
 @pytest.mark.parametrize(
@@ -101,6 +122,10 @@ def test_action_levels_go_with_frame_skip():
 def test_action_levels_need_bounds():
     with pytest.raises(ConfigError, match=r"task.action_levels=3 needs bounds, but the action space is Discrete\(2\)"):
         tasks.make(GymnasiumConfig(env_id="CartPole-v1", action_levels=3))
+    with pytest.raises(
+        ConfigError, match=r"task.action_levels=3 is for real numbers, but .* Box\(0, 5, \(2,\), int8\)"
+    ):
+        _Levels(spaces.Box(0, 5, (2,), np.int8), 3)
     with pytest.raises(ConfigError, match=r"task.action_levels: got 1, expected 0 \(any value\) or an integer >= 2"):
         GymnasiumConfig(action_levels=1)
 
