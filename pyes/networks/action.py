@@ -200,7 +200,7 @@ def _for_box(space: "Box", action: str, bins: int) -> ActionDecoder:
         raise ConfigError(f"task has the action space {space}, which has no components")
     if (mode in ("tanh", "bins") and not all(bounded)) or (mode == "clip" and not any(bounded)):
         raise ConfigError(f"task.action={mode} needs bounds, but the action space is {space}; use auto or identity")
-    if mode in ("tanh", "bins") and max(map(operator.sub, high, low)) > np.finfo(np.float32).max:
+    if mode in ("tanh", "bins") and max(map(operator.sub, high, low)) > float(np.finfo(np.float32).max):
         raise ConfigError(
             f"task.action={mode} needs bounds whose distance float32 has, but the action space is {space}; use clip"
         )

@@ -19,8 +19,8 @@ from pyes.tasks.base import Task
 from pyes.tasks.parity import check_versions, first_difference
 from pyes.tasks.wrapped import WrappedConfig, WrappedTask
 
-#: Arguments of `gymnasium.make` that are not the user's: the rollout enforces the episode limit, and a wrapper for it would
-#: only cost time.
+#: Arguments of `gymnasium.make` that are not the user's: the rollout enforces the episode limit, and a wrapper for it
+#: would only cost time.
 _GIVEN: Mapping[str, Any] = {"max_episode_steps": -1, "disable_env_checker": True}
 
 

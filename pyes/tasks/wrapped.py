@@ -201,8 +201,8 @@ class WrappedTask(Task):
         begun = self._env.reset(seed=seed)
         if not (isinstance(begun, tuple) and len(begun) == 2):
             raise TaskError(
-                f"{self._label()}: reset returned a {type(begun).__name__}, expected (observation, info), as Gymnasium's "
-                "environments return; one of old gym is task=gym"
+                f"{self._label()}: reset returned a {type(begun).__name__}, expected (observation, info), which is "
+                "Gymnasium's interface; an environment of old gym is task=gym"
             )
         return begun[0]
 
