@@ -5,6 +5,7 @@ Owns the text of the card. Invariant: a result in the card is of the policy in t
 
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import yaml
 
 from pyes import config as configuration
 from pyes.config import TrainConfig
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, JournalError
 from pyes.networks import Policy
 from pyes.run.directory import RunDirectory
+from pyes.run.journal import read
 from pyes.run.metrics import read_rows
 from pyes.system.files import write_file
 
@@ -45,7 +47,7 @@ def write(policy: Policy, run: Path, folder: Path) -> None:
                 )
     source = RunDirectory(run)
     config = source.read_config() if source.config.exists() else None
-    card = _card(policy, config, _evaluation(policy, source)).encode()
+    card = _card(policy, config, _evaluation(policy, source), branched(source)).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -62,6 +64,13 @@ def shareable(config: TrainConfig) -> str:
     return f"{json.dumps(kept, indent=2)}\n"
 
 
+def branched(run: RunDirectory) -> bool:
+    """Whether settings were changed on the way, so that those of the run do not repeat it; False without a journal."""
+    with suppress(JournalError):
+        return run.journal.exists() and read(run.journal).branched
+    return False
+
+
 def _evaluation(policy: Policy, run: RunDirectory) -> tuple[float, float] | None:
     """Return the mean and standard deviation of the run's evaluation of this policy, if one has not failed."""
     for row in read_rows(run.metrics) if run.metrics.exists() else ():
@@ -71,7 +80,7 @@ def _evaluation(policy: Policy, run: RunDirectory) -> tuple[float, float] | None
     return None
 
 
-def _card(policy: Policy, config: TrainConfig | None, evaluation: tuple[float, float] | None) -> str:
+def _card(policy: Policy, config: TrainConfig | None, evaluation: tuple[float, float] | None, changed: bool) -> str:
     description = policy.description()
     task = str(policy.task.get("env_id") or policy.task.get("name") or "unknown task")
     network = str(policy.network.get("name") or "network")
@@ -99,7 +108,9 @@ def _card(policy: Policy, config: TrainConfig | None, evaluation: tuple[float, f
         ]
         over = f" over {episodes} episodes" if episodes else ""
         result = f"Mean return **{mean:.2f}** +/- {deviation:.2f}{over}, on seeds that training does not use."
-    made = _MADE.format(settings=_SETTINGS) if config is not None else "The settings of the training are not here.\n"
+    made = (_CHANGED if changed else _MADE).format(settings=_SETTINGS)
+    if config is None:
+        made = "The settings of the training are not here.\n"
     return _CARD.format(
         front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
         task=task,
@@ -112,6 +123,10 @@ def _card(policy: Policy, config: TrainConfig | None, evaluation: tuple[float, f
         digest=description["theta_hash"],
     )
 
+
+_CHANGED = """\
+`{settings}` has the settings at the end. Some were changed on the way, so they do not repeat the training.
+"""
 
 _MADE = """\
 `{settings}` has all settings of the training. This repeats it:

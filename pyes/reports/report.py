@@ -161,23 +161,32 @@ def _configuration(run: Run, runs: Sequence[Run]) -> str:
 
 def _commands(run: Run) -> Iterator[str]:
     directory = RunDirectory(run.path)
-    if (overrides := _overrides(run.path)) is not None:
+    branched = hub.branched(directory)
+    if not branched and (overrides := _overrides(run.path)) is not None:
         yield f"<p>Training:</p>{_code(shlex.join(['pyes', 'train', *overrides]))}"
     if directory.config.exists():
         settings = hub.shareable(directory.read_config()).encode()
         file = f'<a download="config.json" href="{_encoded(settings, "application/json")}">config.json</a>'
-        yield f"<p>The same from {file}:</p>{_code(_FROM_SETTINGS)}"
+        if branched:
+            yield f"<p>Settings were changed on the way, so no one command makes it; {file} has the last ones.</p>"
+        else:
+            yield f"<p>The same from {file}:</p>{_code(_FROM_SETTINGS)}"
     where = shlex.quote(str(run.path))
     lines = (f"evaluate {where}", f"video {where} -o video.mp4", f"map {where} -o map.png", f"explore {where}")
     yield f"<p>From the run directory:</p>{_code(chr(10).join(f'pyes {line}' for line in lines))}"
 
 
 def _overrides(path: Path) -> list[str] | None:
-    """Return what was typed after ``pyes train``, without places; None if the run was started otherwise."""
-    file = path / ".hydra" / "overrides.yaml"
+    """Return what was typed after ``pyes train``, without places.
+
+    None if the run was started otherwise, or with a folder of configurations, which another machine does not have.
+    """
     try:
-        typed = yaml.safe_load(file.read_bytes()) or []
-    except (OSError, yaml.YAMLError):
+        typed = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_bytes()) or []
+        sources = yaml.safe_load((path / ".hydra" / "hydra.yaml").read_bytes())["hydra"]["runtime"]["config_sources"]
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return None
+    if any(source["provider"] == "command-line" for source in sources):
         return None
     return [text for text in map(str, typed) if text.partition("=")[0].partition(".")[0] not in hub.PLACES]
 

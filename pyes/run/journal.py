@@ -209,6 +209,11 @@ class Recording:
         """Hex digest of the last record, which covers all records."""
         return self.entries[-1].digest.hex() if self.entries else ""
 
+    @property
+    def branched(self) -> bool:
+        """Whether settings that decide theta were changed on the way, so that no configuration makes the run again."""
+        return sum(entry.kind == Kind.START for entry in self.entries) > 1
+
     def begins_with(self, settings: dict[str, Any]) -> bool:
         """Whether the run began with these settings."""
         start = self[0]

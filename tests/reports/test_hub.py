@@ -62,6 +62,14 @@ def test_settings_of_the_folder_repeat_the_training(run, tmp_path):
     assert not {"run_dir", "resume", "cluster"} & set(settings)
 
 
+def test_settings_that_were_changed_on_the_way_are_not_said_to_repeat_it(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    branch = {"resume": str(tmp_path / "run"), "force": True, "generations": 4, "algorithm": {"sigma": 0.5}}
+    text = (export(pyes.train(branch, display=False).run_dir, tmp_path / "policy") / "README.md").read_text()
+    assert "so they do not repeat the training" in text
+    assert "repeats it" not in text
+
+
 def test_policy_that_was_not_evaluated_has_no_result(run, tmp_path):
     front, text = _front(export(run, tmp_path / "policy", generation=1))
     assert "model-index" not in front

@@ -67,6 +67,27 @@ def test_its_settings_train_the_same_run(page: str, tmp_path: Path, runs: Path):
     assert (run / "journal.bin").read_bytes() == (origin / "journal.bin").read_bytes()
 
 
+def test_a_command_is_shown_only_where_it_makes_the_run(tmp_path: Path, runs: Path):
+    run = shutil.copytree(runs / "seed-1", tmp_path / "run")
+    folder = run / ".hydra"
+    folder.mkdir()
+    (folder / "overrides.yaml").write_text("[experiment=mine, seed=1, run_dir='run']")
+
+    def commands() -> str:
+        return html.unescape("".join(report._commands(read(run)[0])))
+
+    for provider, shown in (("main", True), ("command-line", False)):
+        sources = {"config_sources": [{"path": "cfg", "schema": "file", "provider": provider}]}
+        (folder / "hydra.yaml").write_text(json.dumps({"hydra": {"runtime": sources}}))
+        assert ("pyes train experiment=mine seed=1" in commands()) == shown
+        assert "The same from" in commands()
+    (folder / "hydra.yaml").write_text(json.dumps({"hydra": {"runtime": {"config_sources": []}}}))
+    pyes.train({"resume": str(run), "force": True, "generations": 9, "algorithm": {"sigma": 0.5}}, display=False)
+    assert "pyes train experiment" not in commands()
+    assert "The same from" not in commands()
+    assert "Settings were changed on the way" in commands()
+
+
 def test_equal_runs_have_equal_reports(page: str, runs: Path, tmp_path: Path):
     assert report.write([runs], tmp_path / "again.html").read_text(encoding="utf-8") == page
 
