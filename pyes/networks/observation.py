@@ -106,9 +106,13 @@ class ObservationPart:
         """Return the numbers of the part in an observation: (size,)."""
         value = reduce(getitem, self.keys, observation)
         if not self.choices:
-            values = np.asarray(value, self.dtype).ravel()
+            given = np.ravel(value)
+            values = given.astype(self.dtype, copy=False)
             if values.size != self.size:
                 raise ValueError(f"it has {values.size} values, expected {self.size}")
+            if values.dtype.kind in "iub" and given.dtype != values.dtype and (values != given).any():
+                wrong = given[values != given][0]
+                raise ValueError(f"it has the value {wrong}, which its type {self.dtype} does not have")
             return values
         chosen = np.ravel(value) - np.array(self.start)
         if chosen.shape != (len(self.choices),) or (chosen < 0).any() or (chosen >= self.choices).any():
