@@ -45,14 +45,26 @@ def missing(file: Path, jobs: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]
 
 
 def note(folder: Path, part: str, command: str) -> None:
-    """Write down on what a part is being measured; one that goes on later may have several commands and commits."""
+    """Write down on what a part is being measured; one that goes on later may have several commands and commits.
+
+    Raises
+    ------
+    SystemExit
+        The part was begun on another kind of machine, or with other versions.
+    """
     file = folder / "about.json"
     about = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     earlier = about.get(part, {})
+    machine = {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()}
+    versions = {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+    if earlier and any(earlier["machine"][key] != machine[key] for key in ("processor", "cores")):
+        raise SystemExit(f"{folder}: {part} was begun on a {earlier['machine']['processor']}; give another folder")
+    if earlier and earlier["versions"] != versions:
+        raise SystemExit(f"{folder}: {part} was begun with {earlier['versions']}; give another folder")
     about[part] = {
         "commands": list(dict.fromkeys([*earlier.get("commands", ()), command])),
         "commits": list(dict.fromkeys([*earlier.get("commits", ()), commit()])),
-        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()},
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+        "machine": machine,
+        "versions": versions,
     }
     file.write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")

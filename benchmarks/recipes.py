@@ -224,7 +224,7 @@ def summary(result: Result) -> str:
     returns = [row.return_mean for row in rows if row.theta_hash]
     failed = len(rows) - len(returns)
     low, high = f"{min(returns):.6g}", f"{max(returns):.6g}"
-    millions = float(f"{statistics.median(row.timesteps for row in rows) / 1e6:.3g}")
+    millions = float(f"{statistics.median(row.timesteps for row in rows if row.theta_hash) / 1e6:.3g}")
     seconds = statistics.median(row.seconds for row in rows if not math.isnan(row.seconds))
     return (
         f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {counted(len(rows), 'seed')}"

@@ -1,6 +1,6 @@
 """CartPole in Python, compiled by Numba: episodes run without Python, as fast as in C, and with the same bits.
 
-pyes train task=native task.factory=cart_pole:CartPole generations=20
+In this folder: pyes train task=native task.factory=cart_pole:CartPole generations=20
 """
 
 import numba

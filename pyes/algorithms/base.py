@@ -250,6 +250,8 @@ class Algorithm(ABC):
             Factor of each parameter of a slice; None stands for 1.
         """
         size = self.population_size
+        if mirrored:
+            self.config.check_even("population_size", size)
         scales = np.array(np.broadcast_to(scale, (size,)), np.float32)
         if mirrored:
             scales[1::2] *= -1

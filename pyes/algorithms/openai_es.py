@@ -109,6 +109,16 @@ class OpenAIES(Algorithm):
         self.theta[:] = self._start
         self._optimizer = optimizers.make(self._optimizer_form, len(self.theta))
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that is needed to go on; with restarts also the start that they return to."""
+        start = {} if self.config.restart.after is None else {"start": self._start.copy()}
+        return super().state_dict() | start
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        super().load_state_dict(state)
+        self._start[:] = state.get("start", self._start)
+
     def _draw(self) -> Population:
         return self.perturbed(self.sigma, mirrored=self.config.mirrored)
 

@@ -63,7 +63,7 @@ class SNES(SeparateSigmas):
     @accepts(_Arguments)
     def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
         super().__init__(theta, table, **settings)
-        self._utilities = utilities(self.population_size)
+        self._utilities = np.empty(0)
         rate = self.config.sigma_learning_rate
         self._sigma_learning_rate = default_sigma_learning_rate(len(self.theta)) if rate is None else rate
 
@@ -71,6 +71,8 @@ class SNES(SeparateSigmas):
         return self.perturbed(1.0, deviation=self.deviation)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
+        if len(self._utilities) != len(returns):  # at first, and after a state with another population
+            self._utilities = utilities(len(returns))
         weights = shaping.by_rank(returns, self._utilities)
         noise.weighted_moments(
             self._table,

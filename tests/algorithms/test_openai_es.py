@@ -124,13 +124,29 @@ def test_an_attempt_that_has_come_to_nothing_begins_again_with_other_noise(table
     assert not np.isin(es.ask().offsets, first).any()
     moments = es.state_dict()["optimizer"]
     assert (moments["steps"], moments["m"].any()) == (0, False)
-    resumed = OpenAIES(np.ones(8), table, restart={"after": 3, "below": -1.0}, **settings)
+    resumed = OpenAIES(np.zeros(8), table, restart={"after": 3, "below": -1.0}, **settings)
     for generation in range(5):  # the second attempt is good enough at its third generation, and goes on
         if generation == 2:
             resumed.load_state_dict(es.state_dict())
             es = resumed
         es.tell(np.arange(10.0))
     assert (es.sigma, es.learning_rate) == (0.1, 0.05)
+
+
+def test_a_restart_after_a_saved_state_returns_to_the_start_of_the_search_that_it_is_of(table):
+    settings = {"population_size": 4, "restart": {"after": 1, "below": 0.0}}
+    es, other = OpenAIES(np.full(3, 5), table, **settings), OpenAIES(np.zeros(3), table, **settings)
+    es.tell(np.arange(4.0) - 9)
+    other.load_state_dict(es.state_dict())
+    other.tell(np.arange(4.0) - 9)
+    np.testing.assert_array_equal(other.theta, 5)
+
+
+def test_a_population_of_mirrored_members_cannot_become_odd(table):
+    es = OpenAIES(np.zeros(3), table, population_size=8)
+    es.population_size = 7
+    with pytest.raises(ConfigError, match=r"population_size: got 7, expected an even number"):
+        es.ask()
 
 
 @pytest.mark.parametrize(

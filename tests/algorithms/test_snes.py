@@ -35,6 +35,17 @@ def test_equals_a_plain_numpy_implementation(table):
         np.testing.assert_allclose(es.deviation, sigma, rtol=1e-3)
 
 
+@pytest.mark.parametrize(("saved", "made"), [(4, 8), (8, 4)])
+def test_a_saved_state_of_another_population_goes_on_as_it_would_have(table, saved, made):
+    es, other = (pyes.SNES(np.ones(5), table, seed=1, population_size=size) for size in (saved, made))
+    other.load_state_dict(es.state_dict())
+    for _ in range(3):
+        for each in (es, other):
+            each.tell(np.arange(float(len(each.ask()))))
+        np.testing.assert_array_equal(es.theta, other.theta)
+        np.testing.assert_array_equal(es.deviation, other.deviation)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("function", "value"), [(functions.sphere, -1e-6), (functions.ellipsoid, -0.02)])
 def test_solves(table, function, value):
