@@ -160,9 +160,9 @@ def path_of(arguments: list[str], key: str) -> str | None:
 
 
 def _quoted(text: str) -> str:
-    """Quote the value of ``resume`` or ``run_dir``, so that Hydra accepts any characters in the path."""
+    """Quote a path or an address, so that Hydra accepts any characters in it."""
     key = text.partition("=")[0]
-    path = path_of([text], key) if key in ("resume", "run_dir") else None
+    path = path_of([text], key) if key in ("resume", "run_dir", "cluster.listen") else None
     if path is None:
         return text
     return f"{key}={_new_path(path) if key == 'run_dir' else _hydra_value(path)}"

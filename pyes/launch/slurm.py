@@ -36,7 +36,7 @@ trap 'rm -f "$key" "$key.node" "$folder/tie"; rmdir "$folder"' EXIT
 "${{pyes[@]}}" keygen -o "$key" > /dev/null || exit
 {training}
 {variable}={again} "${{pyes[@]}}" \\
-    train {before}"cluster.listen=tcp://$listen:$port" "cluster.key='$quoted'" "${{training[@]}}" &
+    train {before}"cluster.listen='tcp://$listen:$port'" "cluster.key='$quoted'" "${{training[@]}}" &
 head=$!
 told=
 # Sent by Slurm shortly before the time limit: the run ends after its generation. Slurm sends it to the head as well

@@ -112,6 +112,7 @@ class Door:
         host = str((writer.get_extra_info("peername") or ["?"])[0])
         side = HeadSide(handler.message_limit())
         below = writer.transport  # the transport below TLS
+        hello = None
         try:
             keep_alive(writer)
             hello = await self._greet(handler, side, reader, writer)
@@ -124,7 +125,11 @@ class Door:
         except PyesError as error:
             self.refusals.log(host, str(error))
         except OSError as error:
-            logger.info("connection with %s: %s", host, error.strerror or error)
+            why = error.strerror or type(error).__name__
+            if hello is None:  # of whoever reaches the port, who must not fill the log
+                self.refusals.log(host, f"the connection broke ({why})")
+            else:
+                logger.info("connection with %s: %s", host, why)
         except asyncio.CancelledError:  # the run is over; asyncio would log it as an error
             pass
         finally:
@@ -192,7 +197,8 @@ def listen(address: addresses.Address, setting: str) -> socket.socket:
             hint = "is another head running there? take another port"
         elif error.errno == errno.EACCES:
             hint = "take a port above 1023"
-        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        number = error.errno or 0  # below 0 where the name has no address
+        why = os.strerror(number) if number >= 0 else str(error.strerror).partition(" (")[0]
         raise ConfigError(f"{setting}: cannot listen at {address} ({why}); {hint}") from error
 
 

@@ -26,7 +26,7 @@ from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import NodeSide, State
 from pyes.run.logs import Log
 from pyes.system import limits
-from pyes.system.addresses import Address
+from pyes.system.addresses import NEXT_ADDRESS_SECONDS, Address
 from pyes.system.files import what_to_try
 from pyes.system.lookup import version
 from pyes.system.text import counted
@@ -180,7 +180,9 @@ class Session:
             try:
                 # Not asyncio.wait_for, which in Python 3.11 may lose a cancellation.
                 async with asyncio.timeout(SILENT_SECONDS):
-                    reader, writer = await asyncio.open_connection(self._address.host, self._address.port, ssl=context)
+                    reader, writer = await asyncio.open_connection(
+                        self._address.host, self._address.port, ssl=context, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
+                    )
             except ssl.SSLError as error:
                 raise RefusedError(f"{self._address}: it is not the head of this key ({error.reason})") from error
             except OSError as error:

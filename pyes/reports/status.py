@@ -12,7 +12,7 @@ from pyes.errors import ClusterError, ProtocolError, RefusedError
 from pyes.remote import wire
 from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import NodeSide
-from pyes.system.addresses import Address
+from pyes.system.addresses import NEXT_ADDRESS_SECONDS, Address
 from pyes.system.lookup import version
 from pyes.system.text import counted
 
@@ -47,7 +47,9 @@ async def _ask(address: Address, key: str | None) -> dict[str, Any]:
     credentials = None if key is None else keys.of_node(key)
     context = None if credentials is None else credentials.context
     async with asyncio.timeout(_SECONDS):
-        reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
+        reader, writer = await asyncio.open_connection(
+            address.host, address.port, ssl=context, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
+        )
         try:
             if credentials is not None and not credentials.recognize(writer.get_extra_info("ssl_object")):
                 raise RefusedError(

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from pyes.errors import ConfigError
 
+#: After which the next address of a name is tried beside one that does not answer, as RFC 8305 recommends.
+NEXT_ADDRESS_SECONDS = 0.25
 _ADDRESS = re.compile(
     r"tcp://(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<name>[\w-]{1,63}(\.[\w-]{1,63})*\.?)):(?P<port>\d{1,5})", re.ASCII
 )

@@ -298,6 +298,12 @@ def test_train_sweep_that_compares_takes_the_command_line_first_and_leaves_jobs_
     assert (tmp_path / "lander" / "0" / "metrics.csv").read_bytes() == metrics
 
 
+def test_train_takes_an_address_of_ipv6_as_it_is_written(tmp_path: Path):
+    done = pyes("train", "cluster=socket", "cluster.listen=tcp://[::1]:5999", "--cfg", "job", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "  listen: tcp://[::1]:5999\n" in done.stdout
+
+
 def test_train_help_lists_the_choices(tmp_path: Path):
     done = pyes("train", "--help", cwd=tmp_path)
     assert done.returncode == 0

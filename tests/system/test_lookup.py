@@ -43,6 +43,8 @@ def test_find_returns_what_is_of_an_allowed_package():
         "user_tasks:point.__class__",
         "user_tasks:Point.__subclasses__",
         "pyes.cli:main",
+        "pyes.tasks.numba_environment:Struct",  # whose functions would be any addresses that the settings name
+        "pyes.tasks.native:as_gymnasium",
     ],
 )
 def test_find_refuses_what_is_of_another_package(name: str):
