@@ -86,6 +86,7 @@ class Session:
         self._turn = asyncio.Lock()  # held by the task that uses the replica
         self._heard = self._beat = 0.0  # time of the head's last bytes, and of its last beat
         self._unanswered = 0  # successive connections that the head has closed without a message
+        self._met_silence = False  # on a connection that was not accepted
 
     @property
     def workers(self) -> int:
@@ -146,7 +147,11 @@ class Session:
                     await self._converse(reader, writer)
                     return
                 except OSError as error:
-                    if self._send is None:  # closed or reset before this node was accepted
+                    if self._send is None and isinstance(error, TimeoutError):  # perhaps a head that is stopped
+                        if not self._met_silence:
+                            self._say(f"{self._address}: {error} from what listens there; trying again")
+                        self._met_silence = True
+                    elif self._send is None:  # closed or reset before this node was accepted
                         self._count_unanswered()
                         await asyncio.sleep(_RETRY_SECONDS[1] * random.random())
                     elif not self._parting:
@@ -273,7 +278,7 @@ class Session:
         await asyncio.Event().wait()  # forever: `_answer` ends the conversation after the last message
 
     async def _watch(self, inbox: Inbox) -> None:
-        """Raise ConnectionError if the head has been silent for too long; send beats if it sends none."""
+        """Raise TimeoutError if the head has been silent for too long; send beats if it sends none."""
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             now = time.monotonic()
@@ -284,7 +289,7 @@ class Session:
             if now - self._heard > SILENT_SECONDS:
                 await asyncio.sleep(BEAT_SECONDS)  # after this process was stopped, there may be bytes to read
                 if time.monotonic() - self._heard > SILENT_SECONDS:
-                    raise ConnectionError(f"nothing heard for {SILENT_SECONDS:g} s")
+                    raise TimeoutError(f"nothing heard for {SILENT_SECONDS:g} s")
 
     # --- the conversation
 

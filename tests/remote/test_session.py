@@ -193,6 +193,23 @@ def test_a_node_that_nobody_answers_gives_up(reset):
         meet(play)
 
 
+def test_a_node_waits_for_a_head_that_says_nothing(monkeypatch):
+    """It may be stopped, and go on; nothing else would start the head's own node again."""
+    monkeypatch.setattr(session_module, "SILENT_SECONDS", 0.05)
+    connections = []
+
+    async def play(side, reader, writer):
+        connections.append(writer)
+        if len(connections) < 2 * session_module._MOST_UNANSWERED:
+            await reader.read()  # until the node closes the connection
+        else:
+            writer.write(side.send(wire.Refused(WHY)))
+            await writer.drain()
+
+    with pytest.raises(RefusedError, match=WHY):
+        meet(play)
+
+
 def test_a_node_that_was_in_waits_for_its_head_however_often_nobody_answers():
     """A tunnel to a head that is being resumed takes connections, and closes them."""
     connections = []
