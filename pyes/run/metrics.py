@@ -4,6 +4,7 @@ import csv
 import io
 import logging
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -217,6 +218,15 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     return list(csv.DictReader(whole.splitlines()))
+
+
+def last_row(path: Path) -> dict[str, str]:
+    """Return the row of the last generation before any damage; empty if there is none, or the columns are others."""
+    header, data = _line(COLUMNS), path.read_bytes() if path.exists() else b""
+    if not data.startswith(header):
+        return {}
+    *_, (_, row) = (b"", {}), *_whole_rows(data[len(header) :], sys.maxsize)
+    return row
 
 
 def best_evaluation(rows: Iterable[Mapping[str, str]]) -> tuple[int, float] | None:

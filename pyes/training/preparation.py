@@ -23,7 +23,7 @@ from pyes.run.directory import RunDirectory
 from pyes.run.history import History, setup_of
 from pyes.run.journal import Evaluation, Generation, Journal, Recording
 from pyes.run.logs import run_log
-from pyes.run.metrics import MetricsRow, MetricsWriter, NodesWriter, number, read_rows
+from pyes.run.metrics import MetricsRow, MetricsWriter, NodesWriter, last_row, number
 from pyes.run.state import Interface, RunState, Setup
 from pyes.system.files import set_aside
 from pyes.system.lifetime import Interrupt, interruptible
@@ -237,12 +237,10 @@ def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainCo
 
 def _ends_unevaluated(directory: RunDirectory, generations: int, config: TrainConfig) -> bool:
     """Whether the run ends where it is, and its last row has no evaluation: it was interrupted in that generation."""
-    if not (config.evaluation.every and generations and directory.metrics.exists()):
+    last = last_row(directory.metrics) if config.evaluation.every else {}
+    if last.get("generation") != str(generations - 1) or last["eval_return_mean"]:
         return False
-    last = next(reversed(read_rows(directory.metrics)), None)
-    if last is None or last.get("generation") != str(generations - 1) or last.get("eval_return_mean"):
-        return False
-    timesteps, seconds = (number(last.get(key, "")) for key in ("timesteps", "seconds"))
+    timesteps, seconds = number(last["timesteps"]), number(last["seconds"])
     return (
         (config.generations is not None and generations >= config.generations)
         or (config.timesteps is not None and timesteps >= config.timesteps)
