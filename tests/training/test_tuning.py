@@ -232,9 +232,7 @@ def test_a_run_that_reaches_its_target_goes_on_to_its_last_timestep(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals for one process")
-@pytest.mark.parametrize(
-    ("name", "starting"), [("SIGKILL", False), ("SIGKILL", True), ("SIGTERM", True), ("SIGHUP", True)]
-)
+@pytest.mark.parametrize(("name", "starting"), [("SIGKILL", False), ("SIGKILL", True), ("SIGTERM", True)])
 def test_a_run_that_is_ended_from_outside_ends_the_search_and_not_its_trial(tmp_path: Path, name: str, starting: bool):
     job = tuning._Job(tmp_path / "run", 1, 0, 10**9, TASK[:2])
     job.start(1)
