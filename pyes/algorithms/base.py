@@ -248,12 +248,16 @@ class Algorithm(ABC):
             Members 2k and 2k + 1 have the same slice, with opposite signs.
         deviation : float32 (dim,)
             Factor of each parameter of a slice; None stands for 1.
+
+        Raises
+        ------
+        ConfigError
+            ``population_size`` has become odd, and members are mirrored.
         """
         size = self.population_size
-        if mirrored:
-            self.config.check_even("population_size", size)
         scales = np.array(np.broadcast_to(scale, (size,)), np.float32)
         if mirrored:
+            self.config.check_even("population_size", size)
             scales[1::2] *= -1
         offsets = np.repeat(self.offsets(size // 2), 2) if mirrored else self.offsets(size)
         return Population.around(self.generation, self.theta, offsets, scales, deviation)
