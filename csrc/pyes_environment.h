@@ -41,7 +41,7 @@ struct pyes_environment {
     uint32_t size;    /* sizeof(struct pyes_environment) */
     const char *name; /* UTF-8 */
 
-    /* Begins the episode of a seed, and writes the first observation. The state is zero before. */
+    /* Begins the episode of a seed, and writes the first observation. The state and the observation are zero before. */
     void (*reset)(void *state, uint64_t seed, void *observation, const void *user);
 
     /* Applies an action for one timestep; writes the next observation and the reward. Returns 0, PYES_TERMINATED,

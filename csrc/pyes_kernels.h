@@ -379,7 +379,7 @@ enum { PYES_GUARD_BYTE = 0xA5 };
 /* What can be wrong with a step; the others return what the environment's step does, PYES_TERMINATED and so on. */
 enum { PYES_WRONG_FLAGS = -1, PYES_WRONG_REWARD = -2, PYES_NAN_OBSERVED = -3, PYES_STEP_FAILED = -4 };
 
-/* Begins the episode of a seed: clears the state, and writes the first observation. */
+/* Begins the episode of a seed: clears the state and the observation, and writes the first observation. */
 void pyes_world_reset(const struct pyes_world *world, uint64_t seed);
 
 /* Applies one action frame_skip times, or until the episode ends.

@@ -11,6 +11,11 @@ def place(walker):
     return walker.places[walker.time % 3]
 
 
+@numba.njit
+def write(numbers, index):
+    numbers[index] = 1.0
+
+
 @native.environment
 class Walk:
     """A walk with fields of every kind, actions of a box, and observations in float64; `bad` makes it go wrong."""
@@ -43,6 +48,8 @@ class Walk:
             raise ValueError("tripped")
         if self.bad == 2.0 and self.time == 5:
             observation[self.time] = 1.0  # out of bounds
+        if self.bad == 4.0 and self.time == 5:
+            write(observation, self.time)
         observation[0], observation[1] = place(self), self.bad / (self.time - 5.0 if self.bad == 3.0 else 1.0)
         reward = native.floor(10.0 * place(self)) - native.sqrt(native.cos(self.time) ** 2)
         return reward, native.TRUNCATED if self.tired else 0

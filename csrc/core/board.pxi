@@ -2,7 +2,7 @@
 
 cdef int32_t *_states(object states, object count, bint writable) except? NULL:
     cdef int32_t *address = <int32_t *>_array("states", states, INT32, 1, writable)
-    if not 0 <= count <= len(states):
+    if not 0 <= _index("count", count) <= len(states):
         raise ValueError(f"count: got {count}, expected 0 <= count <= {len(states)} (the length of states)")
     return address
 

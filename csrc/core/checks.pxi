@@ -85,11 +85,15 @@ cdef int _inside(object offsets, const int64_t *p_offsets, int64_t length, int64
     return 0
 
 
-cdef uint64_t _integer(str name, object value, object bound) except? 0xFFFFFFFFFFFFFFFF:
+cdef object _index(str name, object value):
     try:
-        number = value.__index__()
+        return value.__index__()
     except AttributeError:
         raise TypeError(f"{name}: got {type(value).__name__}, expected an integer") from None
+
+
+cdef uint64_t _integer(str name, object value, object bound) except? 0xFFFFFFFFFFFFFFFF:
+    number = _index(name, value)
     if not 0 <= number < bound:
         raise ValueError(f"{name}: got {number}, expected 0 <= {name} < {bound}")
     return number

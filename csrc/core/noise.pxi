@@ -81,9 +81,10 @@ cdef int _perturbation(pyes_perturbation *out, int64_t dim, object table, object
     """Describe what is added to theta, after checks; the arrays must outlive it."""
     out.dtype = _table_dtype("table", table)
     cdef const char *entries = <const char *>_in("table", table, None)
-    cdef int64_t length = len(table), first = offset, width = table.itemsize
-    if not 0 <= first <= length - dim:
-        raise ValueError(f"offset: got {first}, expected 0 <= offset <= {length - dim} (table {length} - theta {dim})")
+    cdef int64_t length = len(table), first, width = table.itemsize
+    if not 0 <= _index("offset", offset) <= length - dim:
+        raise ValueError(f"offset: got {offset}, expected 0 <= offset <= {length - dim} (table {length} - theta {dim})")
+    first = offset
     out.slice, out.scale, out.deviation = entries + first * width, scale, NULL
     if deviation is not None:
         out.deviation = <const float *>_in("deviation", deviation, FLOAT32)

@@ -12,7 +12,9 @@ void pyes_world_reset(const struct pyes_world *world, uint64_t seed)
 {
     const struct pyes_environment *environment = world->environment;
     const uint64_t found = standard_arithmetic();
+    const size_t width = environment->observation_type == PYES_OBSERVE_FLOAT64 ? sizeof(double) : sizeof(float);
     memset(world->state, 0, (size_t)environment->state_bytes);
+    memset(world->values, 0, environment->observation_size * width);
     environment->reset(world->state, seed, world->values, environment->user);
     restore_arithmetic(found);
 }

@@ -79,12 +79,14 @@ void PYES_WIDE(pyes_sgd_step)(int64_t dim, const float *gradient, double learnin
     move(dim, velocity, (float)learning_rate, (float)(learning_rate * weight_decay), theta);
 }
 
-/* Toklu, Liskowski & Srivastava 2020, "ClipUp", algorithm 1. With a zero gradient, only momentum acts. */
+/* Toklu, Liskowski & Srivastava 2020, "ClipUp", algorithm 1. With a gradient of zero, or so short that float has
+ * no factor for it, only momentum acts. */
 void PYES_WIDE(pyes_clipup_step)(int64_t dim, const float *gradient, double learning_rate, double momentum,
                                  double max_speed, double weight_decay, float *theta, float *velocity)
 {
     const double length = sqrt(sum_of_squares(dim, gradient));
-    accelerate(dim, gradient, (float)momentum, length > 0.0 ? (float)(learning_rate / length) : 0.0f, velocity);
+    const double gain = length > 0.0 ? learning_rate / length : 0.0;
+    accelerate(dim, gradient, (float)momentum, gain <= FLT_MAX ? (float)gain : 0.0f, velocity);
     const double speed = sqrt(sum_of_squares(dim, velocity));
     if (speed > max_speed) {
         const float shrink = (float)(max_speed / speed);

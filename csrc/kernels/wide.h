@@ -11,6 +11,7 @@
 #include "../pyes_kernels.h"
 
 /* All system headers are included here, before any target is set. */
+#include <float.h>
 #include <math.h> /* sqrt and sqrtf, which IEEE 754 rounds correctly; nothing else */
 #include <stddef.h>
 #include <string.h>

@@ -168,7 +168,7 @@ class OptimizerConfig(Section):
     name: Literal["adam", "sgd", "clipup"] = "adam"
     beta1: Annotated[float, Range(0, 1, open_maximum=True)] = 0.9  # adam
     beta2: Annotated[float, Range(0, 1, open_maximum=True)] = 0.999  # adam
-    epsilon: Annotated[float, Positive] = 1e-8  # adam
+    epsilon: Annotated[float, Range(minimum=1e-30)] = 1e-8  # adam; as a float32 it must not be 0
     momentum: Annotated[float, Range(0, 1, open_maximum=True)] = 0.9  # sgd, clipup
     max_speed: Annotated[float, Positive] = 0.3  # clipup: longest step
 

@@ -13,6 +13,7 @@ from pyes.config.section import (
     AtLeastOne,
     NotNegative,
     Positive,
+    Range,
     Scheduled,
     Section,
     Share,
@@ -20,6 +21,7 @@ from pyes.config.section import (
     refusal,
 )
 
+_Limit = Range(minimum=1, maximum=10**9)
 #: The default kind of task.
 _DEFAULT = "gymnasium"
 
@@ -57,7 +59,7 @@ class TaskConfig(Section):
     #: Per member and generation; their mean is the member's return.
     episodes: Annotated[int | str, Scheduled(AtLeastOne, whole=True)] = 1
     #: Of an episode, those of training by a schedule, all others by its largest value; None: the task's own limit.
-    max_timesteps: Annotated[int | str, Scheduled(AtLeastOne, whole=True)] | None = None
+    max_timesteps: Annotated[int | str, Scheduled(_Limit, whole=True)] | None = None
 
     # Values that a run reads for every task. Without annotations these are constants, not keys, for tasks without
     # observations, actions and seeds. `EnvironmentConfig` turns them into keys.

@@ -128,8 +128,8 @@ class ActionPart:
             return self.start[0] + int(numbers[0])
         if self.kind == "Box":
             values = numbers if np.issubdtype(self.dtype, np.floating) else np.nan_to_num(np.rint(numbers))
-            # In float32 a bound may lie outside of that in another type.
-            if self.mode != "identity" or self.dtype == "bool":
+            # In float32 a bound may lie outside of that in another type. Of integers there are none beyond the bounds.
+            if self.mode != "identity" or not np.issubdtype(self.dtype, np.floating):
                 values = np.clip(values.astype(np.float64), self.low, self.high)
         else:
             values = numbers.astype(np.int64) + (np.array(self.start) if self.start else 0)

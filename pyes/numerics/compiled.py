@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numba import carray, errors, extending, types, uint64
+from numba.core import config
 from numba.np.numpy_support import from_dtype
 
 __all__ = ["carray"]
@@ -270,8 +271,8 @@ extending.overload(outcome)(_outcome)
 
 
 def user(function: Any) -> Any:
-    """Return a function of the user's, to be compiled; an index out of bounds raises IndexError."""
-    return numba.njit(**OPTIONS, boundscheck=True, forceinline=True)(function)
+    """Return a function of the user's, to be compiled."""
+    return numba.njit(**OPTIONS, forceinline=True)(function)
 
 
 def _values(wide: bool) -> Any:
@@ -293,11 +294,17 @@ def plain(state: np.dtype[Any], wide: bool, discrete: bool) -> Any:
     return (record, values), (record, action, values)
 
 
-def callback(function: Any, signature: Any) -> Any:
-    """Compile a function for C, or load it from Numba's cache, where there is a folder for one."""
+def callback(function: Any, signature: Any, cache: bool) -> Any:
+    """Compile a function for C, or load it from Numba's cache, where that is allowed and there is a folder for one.
+
+    In all functions that are compiled meanwhile, the user's helpers too, an index out of bounds raises IndexError.
+    """
+    before, config.BOUNDSCHECK = config.BOUNDSCHECK, 1
     try:
-        return numba.cfunc(signature, **OPTIONS, cache=True)(function)
+        return numba.cfunc(signature, **OPTIONS, cache=cache)(function)
     except RuntimeError as error:
         if "cannot cache" not in str(error):
             raise
         return numba.cfunc(signature, **OPTIONS)(function)
+    finally:
+        config.BOUNDSCHECK = before

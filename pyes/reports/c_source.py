@@ -18,6 +18,7 @@ from pyes.reports.c_functions import source
 from pyes.system.files import write_file
 from pyes.system.packing import theta_hash
 
+_LARGEST_INT = 2**31 - 1
 _LANES = 16  # packed rows are padded to a multiple of it
 _ACTIVATIONS = {Activation.TANH: "hyperbolic_tangent", Activation.SIGMOID: "logistic"}
 
@@ -41,6 +42,12 @@ def write(policy: Policy, output: Path) -> None:
         raise ConfigError(
             f"{policy.spec.program.name} cannot be exported to .c, since torch runs it; export its state dict as .pt, "
             "or the module by torch.onnx.export to .onnx"
+        )
+    decoder = policy.spec.decoder
+    if any(part.dtype == "float16" for part in decoder.parts) or abs(decoder.start) + decoder.outputs > _LARGEST_INT:
+        raise ConfigError(
+            "a policy whose actions are of float16, or choices beyond an int of C, cannot be exported to .c; "
+            "export it as .safetensors, or to .onnx"
         )
     written = _Source(policy, name)
     write_file(output, written.code().encode())
@@ -98,7 +105,8 @@ class _Source:
         if mean is not None and inverse_std is not None:
             arrays = self._constants("observation_mean", mean), self._constants("observation_inverse_std", inverse_std)
             buffer = self._taken(size)
-            limit = _literal(float(np.float32(policy.spec.observation_clip)))
+            with np.errstate(over="ignore"):  # beyond float32: no limit
+                limit = self._bound(float(np.float32(policy.spec.observation_clip)))
             self._body.append(f"{self._call('normalize', size, *arrays, limit, x, buffer)};")
             x = buffer
         return x
@@ -172,7 +180,9 @@ class _Source:
                 if part.mode == "argmax":
                     value = f"(float)({part.start[component]} + {value})"
                 elif np.issubdtype(part.dtype, np.integer) and part.mode != "sign":
-                    value = self._call("rounded", value)
+                    value = self._call(
+                        "clip", self._call("rounded", value), *map(self._bound, (low[index], high[index]))
+                    )
                 yield value
                 at, index = at + width, index + 1
 

@@ -7,7 +7,6 @@ same environment with Gymnasium's interface. Must not know how an episode runs: 
 
 import ctypes
 import importlib
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +88,7 @@ class NativeTask(Task):
         except ValueError as error:
             raise ConfigError(f"{label} is no environment that can be used: {error}") from error
         self._describe(self._environment)
-        self.max_timesteps = math.ceil(self._environment.time_limit / config.frame_skip) or None
+        self.max_timesteps = -(-self._environment.time_limit // config.frame_skip) or None
         self.behaviour_size = self.observation_size if config.behaviour == "final_observation" else 0
         self._picture = Picture(config.title) if render_mode is not None and self._draw is None else None
         if self._picture is not None:

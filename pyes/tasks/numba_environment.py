@@ -5,6 +5,7 @@ tasks: a struct of this module is a struct as any other. Invariant: what is load
 this very code, that of the functions it calls, and the constants it reads.
 """
 
+import contextlib
 import ctypes
 import difflib
 import dis
@@ -13,6 +14,7 @@ import functools
 import hashlib
 import inspect
 import re
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -32,6 +34,7 @@ _SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 _ARGUMENTS = {"reset": ("self", "observation"), "step": ("self", "action", "observation"), "render": ("self",)}
 _OWN_FIELDS = ("random", "failed")  # of the state; the second one: a function has raised an exception
+_LIBRARIES = sys.stdlib_module_names | {"builtins", "numpy", "numba"}
 _ABI = 1
 _FAILED = 4
 
@@ -232,7 +235,7 @@ def _describe(made: Struct, settings: dict[str, Any], where: str) -> Iterator[ND
         )
     made.observation_type = int(settings["observation_type"] is not np.float32)
     for name in ("reward_low", "reward_high"):
-        if not isinstance(settings[name], int | float):
+        if not isinstance(settings[name], int | float | np.integer | np.floating):
             raise ConfigError(f"{where}: {name}: got {literal(settings[name])}, expected a number")
         setattr(made, name, settings[name])
     for kind, type_, size in (("observation", float, made.observation_size), ("action", np.float32, made.action_size)):
@@ -282,7 +285,7 @@ def _compile(made: Struct, state: np.dtype[Any], functions: dict[str, Any]) -> l
     wrappers = space["compiled"](digest)
     types_ = compiled.signatures(state, bool(made.observation_type))
     try:
-        return [compiled.callback(each, signature) for each, signature in zip(wrappers, types_, strict=True)]
+        return [compiled.callback(*each, cache=digest != "") for each in zip(wrappers, types_, strict=True)]
     except BaseException as error:
         let_through(error)
         raise _explained(error, jitted, made, state) from error
@@ -316,20 +319,26 @@ def _first_line(error: BaseException) -> str:
     return text if hasattr(error, "loc") else f"{type(error).__name__}: {text}"
 
 
+class _Unknown(Exception):
+    """Code uses something whose content is not known."""
+
+
 def _digest(*parts: Any) -> str:
-    """Return a hash of code and of all that it uses."""
+    """Return a hash of code and of all that it uses; empty if the content of something is not known."""
     found = hashlib.sha256()
     seen: set[int] = set()
-    for part in parts:
-        for text in _text(part, seen):
-            found.update(text + b"\0")
-    return found.hexdigest()
+    with contextlib.suppress(_Unknown):
+        for part in parts:
+            for text in _text(part, seen):
+                found.update(text + b"\0")
+        return found.hexdigest()
+    return ""
 
 
 def _text(part: Any, seen: set[int]) -> Iterator[bytes]:
     """Yield what a function, code or constant is made of, and the same of what its names stand for."""
     function = getattr(part, "py_func", part)  # of a function that Numba compiles
-    if isinstance(function, types.FunctionType):
+    if isinstance(function, types.FunctionType) and not _of_library(function):
         if id(function) not in seen:
             seen.add(id(function))
             yield repr(sorted(getattr(part, "targetoptions", {}).items())).encode()
@@ -344,17 +353,37 @@ def _text(part: Any, seen: set[int]) -> Iterator[bytes]:
     elif isinstance(function, enum.EnumType):
         members: Mapping[str, Any] = function.__members__
         yield repr({name: each.value for name, each in members.items()}).encode()
+    elif isinstance(function, enum.Enum):
+        yield function.name.encode()
+        yield from _text(type(function), seen)
     elif isinstance(function, np.ndarray):
         yield from (function.tobytes(), repr((function.dtype, function.shape)).encode())
     elif isinstance(function, tuple):
+        yield from _text(type(function), seen)
         for each in function:
             yield from _text(each, seen)
-    elif isinstance(function, str | bytes | int | float | complex | np.generic | np.dtype | None):
+    elif (
+        isinstance(function, str | bytes | int | float | complex | slice | np.generic | np.dtype | None)
+        or function is ...
+    ):
         yield repr(function).encode()
     elif isinstance(function, set | frozenset):
         yield repr(sorted(map(repr, function))).encode()
     elif isinstance(function, list | dict):
         yield repr(function).encode()
+    elif _of_library(function):
+        yield f"{function.__module__}.{function.__name__}".encode()
+    elif type(function) is type:  # a NamedTuple or an exception
+        yield f"{function.__qualname__} {getattr(function, '_fields', ())}".encode()
+    elif type(function).__module__.startswith("numba.core.types."):
+        yield repr(function).encode()
+    else:
+        raise _Unknown
+
+
+def _of_library(value: Any) -> bool:
+    """Whether a value is a function or class of Python, NumPy or Numba."""
+    return hasattr(value, "__name__") and str(getattr(value, "__module__", "")).partition(".")[0] in _LIBRARIES
 
 
 def _names(code: types.CodeType) -> list[str]:

@@ -152,7 +152,7 @@ IMPOSSIBLE = [
     (
         "task.max_timesteps",
         "linear 9 to 99",
-        "an integer >= 1, or a schedule, as 'linear 20 to 100 in 2e6 timesteps' or nu",
+        "an integer >= 1 and <= 1000000000, or a schedule, as 'linear 20 to 100 in 2e6 timesteps' or nu",
     ),
     ("task.reward_min", "low", "a finite number, or a schedule, as 'linear 0.3 to 0.05 in 2e6 timesteps' or null"),
     ("task.reward_min", "norm 0.1 at least 0.1", "only sigma and learning_rate follow a norm"),

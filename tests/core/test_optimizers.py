@@ -58,6 +58,13 @@ def test_clipup_step_zero_gradient_leaves_momentum_at_work(impl: Any) -> None:
     np.testing.assert_allclose(theta, 0.05)
 
 
+@each_impl
+def test_clipup_step_gradient_that_is_too_short_for_a_direction_counts_as_zero(impl: Any) -> None:
+    theta, velocity = np.zeros(4, np.float32), np.full(4, 0.1, np.float32)
+    impl.clipup_step(theta, np.full(4, 1e-42, np.float32), velocity, 0.1, 0.5, 1.0, 0.0)
+    np.testing.assert_allclose(theta, 0.05)
+
+
 def steps(impl: Any, dim: int, decay: float, **options: Any) -> list[NDArray[np.float32]]:
     """Two steps of each optimiser, and all of their state."""
     arrays = []
@@ -98,6 +105,8 @@ def test_optimizers_refuse_impossible_settings() -> None:
     theta, gradient, m, v = (np.zeros(3, np.float32) for _ in range(4))
     with pytest.raises(ValueError, match="step: got 0, expected step >= 1"):
         _core.adam_step(theta, gradient, m, v, 0, *ADAM)
+    with pytest.raises(TypeError, match="step: got float, expected an integer"):
+        _core.adam_step(theta, gradient, m, v, 1.5, *ADAM)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"beta1: got 1\.0, expected 0 <= beta1 < 1"):
         _core.adam_step(theta, gradient, m, v, 1, 0.1, 1.0, 0.9, 1e-8, 0.0)
     with pytest.raises(ValueError, match=r"max_speed: got -1\.0, expected max_speed >= 0"):

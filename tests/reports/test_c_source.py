@@ -32,12 +32,13 @@ HEADS = {
     },
     **{f"parts {name}": ActionDecoder.for_space(space) for name, space in Parts.ACTIONS.items()},
     "parts in bins": ActionDecoder.for_space(Parts.ACTIONS["integers"], "bins", bins=3),
+    "integers as they are": ActionDecoder.for_space(spaces.Box(-1, 2, (3,), np.int8), "identity"),
 }
 
 
-def _policy(config, head=CLIP, *, size=6, gain=2.0, encoder=None, statistics=True):
+def _policy(config, head=CLIP, *, size=6, gain=2.0, encoder=None, statistics=True, limit=3.0):
     rng = np.random.default_rng(0)
-    spec, theta = build(config, size, head, seed=1, observation_clip=3.0)
+    spec, theta = build(config, size, head, seed=1, observation_clip=limit)
     theta = (gain * theta + 0.1 * rng.normal(size=len(theta))).astype(np.float32)
     mean, std = rng.normal(size=size).astype(np.float32), rng.uniform(0.5, 3, size).astype(np.float32)
     known = (mean, std) if statistics else ()
@@ -120,6 +121,17 @@ def _refusal(policy, name, folder):
 @pytest.mark.parametrize("name", ["my-policy", "2d", "größe"])
 def test_name_that_cannot_begin_functions_is_one_line(tmp_path, name):
     assert "for example policy.c" in _refusal(_policy(LinearConfig()), name, tmp_path / "run")
+
+
+@pytest.mark.parametrize("space", [spaces.Box(-1, 1, (2,), np.float16), spaces.Discrete(3, start=2**31 - 2)], ids=str)
+def test_actions_that_c_does_not_have_are_one_line(tmp_path, space):
+    policy = _policy(LinearConfig(), ActionDecoder.for_space(space))
+    assert "cannot be exported to .c" in _refusal(policy, "policy", tmp_path / "run")
+
+
+def test_limit_of_observations_beyond_float32_is_none(tmp_path):
+    policy = _policy(LinearConfig(), limit=1e39)
+    _check(_exported(tmp_path / "run", policy), load(tmp_path / "run"), COMPILERS[0], "-O1")
 
 
 def test_parameters_that_are_not_finite_are_one_line(tmp_path):

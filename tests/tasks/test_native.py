@@ -383,6 +383,23 @@ def test_step_that_breaks_its_contract_is_refused(step: str, more: str, message:
         task.step(np.zeros(1, np.float32))
 
 
+def test_episode_begins_with_an_observation_of_zeros():
+    """An environment that does not write all of it has nothing of the episode before."""
+    task = make(library=native_sources.point("seen[1] = 7.0;"), symbol="point")
+    for _ in range(2):
+        assert task.reset(0)[1] == 0.0
+        assert task.step(np.zeros(1, np.float32))[0][1] == 7.0
+
+
+def test_longest_episode_of_all():
+    task = make(factory="native_sources:address", max_timesteps=10**9)
+    assert task.max_timesteps == 10**9
+    with pytest.raises(
+        ConfigError, match=r"task\.max_timesteps: got 9223372036854775808, expected an integer >= 1 and <="
+    ):
+        make(env_id="CartPole-v1", max_timesteps=2**63)
+
+
 def test_action_of_another_size_is_refused():
     task = make(env_id="CartPole-v1")
     task.reset(0)

@@ -125,9 +125,9 @@ def test_step_ends_the_episode_as_it_says():
     assert found[-1][2:4] == (False, True)
 
 
-@pytest.mark.parametrize("bad", [1, 2])
+@pytest.mark.parametrize("bad", [1, 2, 4])
 def test_exception_in_step_fails_it(bad: int):
-    """An error that is raised, and an index out of bounds."""
+    """An error that is raised, and an index out of bounds, in the function itself and in one that it calls."""
     with pytest.raises(ValueError, match=r"Walk failed: its step returned PYES_FAILED, .* pyes check-environment"):
         episode(seed_with(bad))
 
@@ -313,16 +313,28 @@ def test_function_that_is_no_class_is_refused() -> None:
         "S = {}\ndef f(x):\n    return [S * i for i in x]",
         "S = {}\ndef f(x):\n    return (lambda: S)()",
         "import enum\nclass S(enum.Enum):\n    A = {}\ndef f(x):\n    return S.A.value",
+        "import enum\nclass S(enum.Enum):\n    A = 1\n    B = 2\nM = S({})\ndef f(x):\n    return M is S.A",
+        "from typing import NamedTuple\nclass S(NamedTuple('S', [('ab'[{} - 1], int), ('c', int)])): ...\n"
+        "T = S(1, 2)\ndef f(x):\n    return T.a",
     ],
 )
 def test_digest_has_what_inner_code_and_members_of_enums_stand_for(source: str):
     def digest(value: int) -> str:
-        names: dict[str, Any] = {}
+        names: dict[str, Any] = {"__name__": "user"}
         exec(source.format(value), names)
         return numba_environment._digest(names["f"])
 
     assert digest(1) == digest(1)
     assert digest(1) != digest(2)
+
+
+def test_code_that_uses_something_unknown_has_no_digest():
+    names: dict[str, Any] = {"__name__": "user"}
+    source = "import math, numba, numpy as np\n@numba.vectorize\ndef g(x): return x\ndef f(x): return {}"
+    exec(source.format("g(x)"), names)
+    assert numba_environment._digest(names["f"]) == ""
+    exec(source.format("math.sin(x) + np.sum(np.zeros(3)) + np.add(x, np.float32(1)) + float(x)"), names)
+    assert numba_environment._digest(names["f"])
 
 
 @pytest.mark.slow
