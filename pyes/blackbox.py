@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pyes import algorithms
 from pyes.algorithms import Population
+from pyes.algorithms.base import checked_theta
 from pyes.cluster import open_cluster
 from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, OptimizerForm, algorithm_config, refusal
 from pyes.config.section import NotNegative, parse
@@ -83,7 +84,9 @@ def maximize(
     TaskError
         The function failed for every member of a generation.
     """
-    start = np.array(theta, np.float32).ravel()
+    start = checked_theta(theta)
+    if algorithm is not None and not isinstance(algorithm, str):
+        raise refusal("algorithm", algorithm, "a name, as 'snes', or 'PACKAGE:CLASS'")
     try:
         config, rule = _configs(algorithm or _default(len(start)), optimizer, settings)
     except ConfigError as error:

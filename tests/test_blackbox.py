@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,16 @@ def test_what_works_for_a_newcomer_needs_no_settings():
 
 
 def test_a_setting_of_another_algorithm_says_which_one_was_taken():
+    for theta, got in (
+        ([], "shape (0,)"),
+        (1.0, "shape ()"),
+        ([[1.0, 2.0]], "shape (1, 2)"),
+        ([1.0, np.nan], "nan in it"),
+    ):
+        with pytest.raises(ConfigError, match=f"^theta: got {re.escape(got)}, expected"):
+            pyes.maximize(_paraboloid, theta)
+    with pytest.raises(ConfigError, match=r"^algorithm: got .*OpenAIES.*, expected a name"):
+        pyes.maximize(_paraboloid, np.zeros(3), pyes.OpenAIES)
     with pytest.raises(ConfigError, match=r"^unknown key 'algorithm\.learning_rate'") as caught:
         pyes.maximize(_paraboloid, np.zeros(3), learning_rate=0.1)
     assert caught.value.__notes__ == ["(no algorithm is named, so it is cma_es)"]

@@ -198,6 +198,8 @@ class Wrong(Point):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = super().step(action)
+        if self._rule == "step's shape":
+            observation = observation[None]
         late = self._time == 7
         wrong: dict[str, Any] = {"outside": np.float32([11.5]), "nan": np.float32([np.nan])}
         if late and self._rule == "raises":

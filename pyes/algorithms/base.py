@@ -11,6 +11,7 @@ import copy
 import dataclasses
 import inspect
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from pyes.algorithms.population import Population
 from pyes.config import AlgorithmConfig, OptimizerForm, schedules
 from pyes.config.section import parse
-from pyes.errors import DivergedError
+from pyes.errors import ConfigError, DivergedError
 from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable, few_entries
 
@@ -94,7 +95,7 @@ class Algorithm(ABC):
     Raises
     ------
     ConfigError
-        An impossible setting, or a table smaller than theta.
+        An impossible setting, a theta that is no vector of finite numbers, or a table smaller than theta.
     """
 
     #: Settings: a frozen dataclass that derives from `AlgorithmConfig`.
@@ -121,7 +122,7 @@ class Algorithm(ABC):
         self, theta: Vector, table: NoiseTable | None = None, *, seed: int = 0, threads: int = 1, **settings: Any
     ) -> None:
         self.config = parse(self.Config, settings, AlgorithmConfig.PATH)
-        self.theta = np.array(theta, np.float32)
+        self.theta = checked_theta(theta)
         self.generation = 0
         self.population_size = self.config.population_min
         self._seed, self._threads = seed, threads
@@ -168,6 +169,8 @@ class Algorithm(ABC):
     ) -> None:
         """Learn from the returns of all members, in member order, and go on to the next generation.
 
+        Whether `ask` was called makes no difference: a second call learns from the returns of the next members.
+
         Parameters
         ----------
         returns : (n,)
@@ -180,7 +183,7 @@ class Algorithm(ABC):
         Raises
         ------
         ValueError
-            The number of returns is not the number of members.
+            The number of returns is not the number of members, or timesteps are negative.
         DivergedError
             Theta or its deviation is not finite any more; nothing can follow.
         """
@@ -188,12 +191,15 @@ class Algorithm(ABC):
         returns = np.asarray(returns, np.float64)
         if returns.shape != (len(population),):
             raise ValueError(f"returns: got shape {returns.shape}, expected ({len(population)},), one a member")
+        took = len(population) if timesteps is None else operator.index(timesteps)
+        if took < 0:
+            raise ValueError(f"timesteps: got {timesteps}, expected an integer >= 0")
         with np.errstate(all="ignore"):  # what comes of it is looked at below
             self._learn(population, shaping.failed_as_nan(returns))
             self._check_finite()
         self._population = None
         self.generation += 1
-        self.timesteps += len(population) if timesteps is None else timesteps
+        self.timesteps += took
         if self._restarted:
             self._attempt, self._restarted = (self.generation, self.timesteps), False
         self._adjust()
@@ -287,6 +293,16 @@ class Algorithm(ABC):
             else:
                 setattr(self, name, copy.deepcopy(value))
         self._adjust()
+
+
+def checked_theta(theta: Any) -> Vector:
+    """Return a copy of theta; ConfigError unless it is a vector of finite numbers."""
+    found = np.array(theta, np.float32)
+    if found.ndim != 1 or not len(found):
+        raise ConfigError(f"theta: got shape {found.shape}, expected (dim,) with dim >= 1")
+    if not np.isfinite(found).all():
+        raise ConfigError(f"theta: got {found[~np.isfinite(found)][0]} in it, expected finite numbers")
+    return found
 
 
 def root_mean_square(theta: Vector) -> float:

@@ -4,6 +4,7 @@ Owns the checks, and what each says to do. Must not know where a task comes from
 keep the others from running.
 """
 
+import contextlib
 import hashlib
 import math
 import time
@@ -129,14 +130,18 @@ class Checks:
 
     def spaces(self) -> str:
         """Whether observations have the shape and the type that the environment says."""
-        first = self._task.reset(SEEDS[0])
+        observed = {"reset": self._task.reset(SEEDS[0])}
+        self._task.action_space.seed(SEEDS[0])
+        with contextlib.suppress(Exception):  # the next checks tell
+            observed["step"] = self._task.step(self._task.action_space.sample())[0]
         space, encoder = self._task.observation_space, self._task.encoder
         seen = "" if encoder is None or encoder.plain else f", of which the policy sees {self._task.observation_size}"
         if isinstance(space, spaces.Box) and not seen:
-            got = np.asarray(first)
-            if got.shape != space.shape or not np.can_cast(got.dtype, space.dtype, "same_kind"):
-                expected = f"{space.dtype} {space.shape}, as observation_space says"
-                raise CheckError(f"reset returned {got.dtype} {got.shape}, expected {expected}")
+            for function, observation in observed.items():
+                got = np.asarray(observation)
+                if got.shape != space.shape or not np.can_cast(got.dtype, space.dtype, "same_kind"):
+                    expected = f"{space.dtype} {space.shape}, as observation_space says"
+                    raise CheckError(f"{function} returned {got.dtype} {got.shape}, expected {expected}")
         return f"observations {space or self._task.observation_shape}{seen}, actions {self._task.action_space}"
 
     def seeding(self) -> str:

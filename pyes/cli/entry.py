@@ -3,6 +3,7 @@
 Owns exit statuses, ``--debug``, and the choice of the command.
 """
 
+import io
 import os
 import sys
 import threading
@@ -51,6 +52,8 @@ def _status(argv: Sequence[str] | None) -> int:
     debug = "--debug" in arguments
     sys.path.insert(0, "")  # as with `python -m pyes`: the user's own modules are in the current folder
     _one_thread_per_process()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal lacks costs no result
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with raising_stop() if _runs_environments(arguments) else nullcontext():
             status = _exit_status([each for each in arguments if each != "--debug"], training)

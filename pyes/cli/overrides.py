@@ -96,6 +96,8 @@ def _check_form(overrides: list[str]) -> None:
             raise ConfigError(f"got {word!r}, expected KEY=VALUE; {_meant(word)}")
         if value == "null" and key in _options() and key not in GROUPS_WITHOUT_KEYS:
             raise ConfigError(f"{key}: got null, expected one of {', '.join(_options()[key])}")
+        if key == "run_dir" and value == "null":
+            raise ConfigError("run_dir: got null, expected a path; leave it out for one by date and time")
         if key in ("resume", "run_dir") and not value:
             raise ConfigError(f"{key}: got nothing, expected a path; is a variable of the shell not set?")
 

@@ -20,9 +20,12 @@ from pyes.cli.overrides import AS_WRITTEN, GROUPS_WITHOUT_KEYS, directed, path_o
 from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
 from pyes.config.registry import kinds_with_key
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
+from pyes.system.files import new_folder
 from pyes.system.text import one_line
 
 _CONF = "pyes.conf"  # the package that contains conf/
+_DATED = "${now:"  # in the directory of a run for which none is named
+_OTHER_TASK = ("task.env_kwargs", "task.hide_observations")  # keys that make another problem of an environment
 _HYDRA = "1.3"  # version of Hydra's defaults
 #: Groups whose options have their own keys, one of which is ``name``.
 _NAMED_GROUPS = ("algorithm", "task", "optimizer")
@@ -122,6 +125,9 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
         if config.hydra.mode == RunMode.MULTIRUN:
             return False
         config.hydra.mode = RunMode.RUN
+        if _DATED in config._get_node("run_dir")._value() and config.resume is None:
+            # Not named by the user: runs that begin in the same second have folders of their own.
+            config.run_dir = new_folder(config.run_dir)
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
         try:
             _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises the job's error
@@ -219,7 +225,10 @@ def _recipe(config: TrainConfig) -> str:
     choices = HydraConfig.get().runtime.choices
     if config.resume is not None or any(choices.get(group) for group in GROUPS_WITHOUT_KEYS) or _sweeping():
         return ""
-    return recipes.advice(str(choices.get("task")), getattr(config.task, "env_id", "")) or ""
+    if any(word.lstrip("+").startswith(_OTHER_TASK) for word in _given()):
+        return ""
+    environment = getattr(config.task, "env_id", "").rpartition(":")[2]  # without the module that registers it
+    return recipes.advice(str(choices.get("task")), environment) or ""
 
 
 def _checked(config: Any, run_dir: Path) -> TrainConfig:

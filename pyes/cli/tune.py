@@ -1,6 +1,7 @@
 """``pyes tune``: arguments, the check of every setting before the first run, and what is written at the end."""
 
 import argparse
+import os
 import shlex
 from collections.abc import Iterable
 from importlib import resources
@@ -51,6 +52,9 @@ def _tune(options: argparse.Namespace) -> None:
     elif options.overrides or options.space or any(getattr(options, name) for name in options.standard):
         raise ConfigError("--resume: a search goes on with the arguments that it has; leave out all others")
     arguments = tuning.read(folder)
+    if Path(arguments.started_in) != Path.cwd() and Path(arguments.started_in).is_dir():
+        folder = folder.absolute()
+        os.chdir(arguments.started_in)
     tell(tuning.plan(arguments))
     try:
         found = tuning.search(folder, tell)
@@ -67,7 +71,7 @@ def _tune(options: argparse.Namespace) -> None:
 
 
 def _arguments(options: argparse.Namespace) -> Any:
-    """Return the arguments of a new search, checked: every parameter makes a valid configuration at both its ends."""
+    """Return the arguments of a new search, checked: all values of `Space.samples` make a valid configuration."""
     from pyes.cli import train
     from pyes.training import tuning
 
@@ -86,14 +90,19 @@ def _arguments(options: argparse.Namespace) -> Any:
     space = space.without(keys)
     if not space.parameters:
         raise ConfigError(f"{path}: all of its parameters are given on the command line; leave one of them out")
-    for corner in space.corners():
+    for values in space.samples():
         try:
-            train.settings([*options.overrides, *space.overrides(corner)])
+            made = train.settings([*options.overrides, *space.overrides(values)])
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from error
+        if not made.evaluation.every:
+            raise ConfigError(
+                f"{path}: evaluation.every: got 0, expected an integer >= 1: a search goes by evaluations"
+            )
     numbers = {name: getattr(options, name) or default for name, default in options.standard.items()}
     overrides = tuple(word for word in options.overrides if not word.startswith("timesteps="))
-    return tuning.Arguments(overrides, config.timesteps, space=space.to_mapping(), **numbers)
+    there = str(Path.cwd())
+    return tuning.Arguments(overrides, config.timesteps, space=space.to_mapping(), started_in=there, **numbers)
 
 
 def _check_own(keys: Iterable[str]) -> None:

@@ -28,6 +28,7 @@ from pyes.config.section import (
     to_mapping,
 )
 from pyes.config.task import TaskConfig
+from pyes.system.files import unused
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class TrainConfig(Section):
     timesteps: Annotated[int, AtLeastOne] | None = None
     time_limit: Annotated[float, Positive] | None = None  # seconds
     target_return: float | None = None  # mean return of an evaluation
-    run_dir: str = field(default_factory=lambda: time.strftime("runs/%Y-%m-%d/%H-%M-%S"))
+    run_dir: str = field(default_factory=lambda: unused(time.strftime("runs/%Y-%m-%d/%H-%M-%S")))
     resume: str | None = None
     force: bool = False  # with resume: settings that affect theta may change from here on
     task: TaskConfig

@@ -113,13 +113,16 @@ class Space:
                 words.append(f"{name}={shown(value)}")
         return words
 
-    def corners(self) -> tuple[dict[str, Value], dict[str, Value]]:
-        """Return the first or lowest and the last or highest value of every parameter."""
-        ends: list[tuple[str, Value, Value]] = []
+    def samples(self) -> list[dict[str, Value]]:
+        """Return values to check: together every choice, both ends of every interval, an even and an odd number."""
+        several: dict[str, list[Value]] = {}
         for name, each in self.parameters.items():
-            labels = list(each.overrides) if isinstance(each, Choices) else []
-            ends.append((name, labels[0], labels[-1]) if isinstance(each, Choices) else (name, each.low, each.high))
-        return {name: low for name, low, _ in ends}, {name: high for name, _, high in ends}
+            if isinstance(each, Choices):
+                several[name] = list(each.overrides)
+            else:
+                several[name] = [each.low, each.high, *([each.low + 1] if each.whole else [])]
+        count = max(map(len, several.values()))
+        return [{name: values[min(k, len(values) - 1)] for name, values in several.items()} for k in range(count)]
 
 
 def shown(value: Value) -> str:
@@ -157,11 +160,13 @@ def _choices(where: str, words: Mapping[str, tuple[str, ...]], count: int) -> Ch
 
 
 def _number(value: Any) -> Any:
-    """Return a value with text that is a number as that number: YAML takes 1e-4, without a point, for text."""
+    """Return a value with text that is a number as that number: YAML takes 1e-4 and 1e4, without a point, for text."""
     try:
-        return float(value) if isinstance(value, str) else value
+        number = float(value) if isinstance(value, str) else value
     except ValueError:
         return value
+    whole = isinstance(value, str) and "." not in value and math.isfinite(number) and number == int(number)
+    return int(number) if whole else number
 
 
 def _interval(where: str, value: Mapping[str, Any]) -> Interval:

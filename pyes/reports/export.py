@@ -31,6 +31,7 @@ from pyes.networks.action import rounded_inside
 from pyes.reference import PolicyNetwork
 from pyes.reports import c_source, hub
 from pyes.reports.replay import load
+from pyes.run.directory import RunDirectory
 from pyes.system.files import write_file
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 # Version 13 (2020) has all operators used here, and old runtimes can read it.
 _OPSET = 13
 _IR_VERSION = 7
+_OF_A_RUN = ("policy.safetensors", "best.safetensors")
 #: sqrt(2 / pi) and the cubic coefficient of GELU's tanh form (Hendrycks & Gimpel 2016).
 _GELU_SCALE, _GELU_CUBIC = 0.7978845608028654, 0.044715
 
@@ -68,6 +70,9 @@ def export(run: str | Path, output: str | Path, generation: int | Literal["best"
     if output.suffix not in _WRITERS:
         known = ", ".join(_WRITERS)
         raise ConfigError(f"cannot export to {output}: suffix {output.suffix!r}, expected none or one of {known}")
+    beside = RunDirectory(output.parent)
+    if beside.journal.exists() and output.name in _OF_A_RUN:
+        raise ConfigError(f"{output} is the run's own, and would be replaced; export under another name")
     _WRITERS[output.suffix](load(run, generation), output)
     return output
 

@@ -22,6 +22,7 @@ from pyes.config import TaskConfig, TrainConfig
 from pyes.episodes.rollout import AnyRollout, TaskEvaluator, rollout_of
 from pyes.errors import ConfigError, RunDirectoryError, TaskError
 from pyes.networks import Policy
+from pyes.networks.policy import WEIGHTS_FILE
 from pyes.numerics import streams
 from pyes.run import journal
 from pyes.run.directory import RunDirectory
@@ -118,7 +119,8 @@ def load(run: str | Path, generation: int | Literal["best"] | None = None) -> Po
         Run directory, or an exported .safetensors file.
     generation : int, "best" or None
         Number of updates of the center; "best" for the one with the highest mean return in an evaluation (default: the
-        last saved policy). Centers that are not in a file are rebuilt from the journal.
+        last saved policy; the last center of a run that has saved none yet). Centers that are not in a file are rebuilt
+        from the journal.
 
     Raises
     ------
@@ -128,7 +130,10 @@ def load(run: str | Path, generation: int | Literal["best"] | None = None) -> Po
         There is no policy, or no intact journal.
     """
     if generation is None:
-        return Policy.load(run)
+        if _has_saved(run):
+            return Policy.load(run)
+        with open(run) as replay:
+            return replay.policy(replay.generations)
     if generation == "best":
         generation = best_generation(run)
         saved = RunDirectory(run).best
@@ -137,6 +142,14 @@ def load(run: str | Path, generation: int | Literal["best"] | None = None) -> Po
                 return policy
     with open(run) as replay:
         return replay.policy(generation)
+
+
+def _has_saved(run: str | Path) -> bool:
+    """Whether a policy is to be read from a file: it is there, or there are no generations to rebuild it from."""
+    directory = RunDirectory(run)
+    if all(directory.path.joinpath(WEIGHTS_FILE).with_suffix(each).exists() for each in (".safetensors", ".json")):
+        return True
+    return not (directory.journal.exists() and recording_of(run).generations)
 
 
 def best_generation(run: str | Path) -> int:
@@ -180,7 +193,7 @@ def make_env(run: str | Path, render_mode: str | None = None) -> TaskEnvironment
     RunDirectoryError
         The policy is missing or damaged, or names no task.
     """
-    return tasks.make_environment(_task_of(Policy.load(run)), render_mode)
+    return tasks.make_environment(_task_of(load(run)), render_mode)
 
 
 def open_task(policy: Policy, render_mode: str | None = None) -> Task:

@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from pyes.config import TrainConfig, from_mapping
 from pyes.errors import ConfigError, JournalError, PyesError
 from pyes.reports import figures, hub, maps, plots, replay, tables, video
 from pyes.reports.runs import Run, read, title
@@ -162,10 +163,11 @@ def _configuration(run: Run, runs: Sequence[Run]) -> str:
 def _commands(run: Run) -> Iterator[str]:
     directory = RunDirectory(run.path)
     branched = hub.branched(directory)
-    if not branched and (overrides := _overrides(run.path)) is not None:
-        yield f"<p>Training:</p>{_code(shlex.join(['pyes', 'train', *overrides]))}"
     if directory.config.exists():
-        settings = hub.shareable(directory.read_config()).encode()
+        config = directory.read_config()
+        if not branched and (overrides := _overrides(run.path, config)) is not None:
+            yield f"<p>Training:</p>{_code(shlex.join(['pyes', 'train', *overrides]))}"
+        settings = hub.shareable(config).encode()
         file = f'<a download="config.json" href="{_encoded(settings, "application/json")}">config.json</a>'
         if branched:
             yield f"<p>Settings were changed on the way, so no one command makes it; {file} has the last ones.</p>"
@@ -176,19 +178,34 @@ def _commands(run: Run) -> Iterator[str]:
     yield f"<p>From the run directory:</p>{_code(chr(10).join(f'pyes {line}' for line in lines))}"
 
 
-def _overrides(path: Path) -> list[str] | None:
+def _overrides(path: Path, config: TrainConfig) -> list[str] | None:
     """Return what was typed after ``pyes train``, without places.
 
-    None if the run was started otherwise, or with a folder of configurations, which another machine does not have.
+    None if the run was started otherwise, or with a folder of configurations, which another machine does not have; or
+    if what was typed last makes other settings: of a run that went on with another budget, or of a start that was
+    refused because the run was there.
     """
+    record = path / ".hydra"
     try:
-        typed = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_bytes()) or []
-        sources = yaml.safe_load((path / ".hydra" / "hydra.yaml").read_bytes())["hydra"]["runtime"]["config_sources"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        typed = yaml.safe_load((record / "overrides.yaml").read_bytes()) or []
+        sources = yaml.safe_load((record / "hydra.yaml").read_bytes())["hydra"]["runtime"]["config_sources"]
+        made = from_mapping(yaml.safe_load((record / "config.yaml").read_bytes()))
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ConfigError):
         return None
-    if any(source["provider"] == "command-line" for source in sources):
+    if any(source["provider"] == "command-line" for source in sources) or not _agree(*map(_values, (made, config))):
         return None
     return [text for text in map(str, typed) if text.partition("=")[0].partition(".")[0] not in hub.PLACES]
+
+
+def _values(config: TrainConfig) -> Any:
+    return json.loads(hub.shareable(config))
+
+
+def _agree(typed: Any, used: Any) -> bool:
+    """Whether a run used the settings that were typed: all of them, but for ``auto``."""
+    if isinstance(typed, dict) and isinstance(used, dict):
+        return all(_agree(typed.get(key), used.get(key)) for key in typed | used)
+    return bool(typed == used) or typed == "auto"
 
 
 def _machine(run: Run) -> str:

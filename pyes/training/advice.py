@@ -25,10 +25,14 @@ class Advice:
     ----------
     initial : float or None
         Mean return in the evaluation of the initial center.
+    offset : float
+        Added to every reward in training.
+    chance : bool
+        Whether episodes of one policy may differ.
     """
 
-    def __init__(self, initial: float | None = None) -> None:
-        self._initial = initial
+    def __init__(self, initial: float | None = None, *, offset: float = 0.0, chance: bool = True) -> None:
+        self._initial, self._offset, self._chance = initial, offset, chance
         self._differed = self._failing = self._still = self._idle = False
         self._rows = 0
         self._evaluations: list[float] = []
@@ -62,16 +66,23 @@ class Advice:
         if not self._still and _stands_still(self._evaluations[-_STILL:], std, limit):
             self._still = True
             bonus = round(mean / limit)
-            yield (
-                f"the center's return stays near {bonus} a timestep ({rounded(mean)} in {limit:,}): it may only stand "
-                f"still for a bonus of being alive; try task.reward_offset_per_step=-{bonus}, or half of that if "
-                "episodes then end early"
+            told = (
+                f"the center's return stays near {bonus} a timestep ({rounded(mean)} in {limit:,}): it may only stand"
             )
+            if self._offset > -bonus:
+                yield (
+                    f"{told} still for a bonus of being alive; try task.reward_offset_per_step=-{bonus}, or half of "
+                    "that if episodes then end early"
+                )
+            else:
+                yield f"{told} still, though training is without that bonus; try a larger algorithm.sigma"
         initial = math.inf if self._initial is None else self._initial
         if len(self._evaluations) == _WITHOUT_GAIN and max(self._evaluations) <= initial < math.inf:
             yield (
                 f"none of {_WITHOUT_GAIN} evaluations was better than {rounded(initial)}, that of the untrained "
-                "center; try a larger algorithm.sigma, or task.episodes=8 if returns differ by their starts alone"
+                "center; try a larger algorithm.sigma"
+                + ", or task.episodes=8 if returns differ by their starts alone"
+                * self._chance
             )
 
 

@@ -5,6 +5,7 @@ The loop decides when. Invariant: a snapshot is written only after the metrics a
 
 import logging
 import math
+import shlex
 
 from pyes.errors import ConfigError
 from pyes.system.lifetime import how_to_go_on
@@ -74,7 +75,9 @@ def summarize(run: Run, stopped_by: str, evaluation: tuple[float, float] | None)
         show(f"evaluation: {described(*evaluation)}")
     best = run.metrics.best_evaluation
     if best is not None and best[0] != state.generation:
-        where = f"{run.directory.best.name}; on fresh episodes: pyes evaluate {run.directory.path} --best"
+        where = (
+            f"{run.directory.best.name}; on fresh episodes: pyes evaluate {shlex.quote(str(run.directory.path))} --best"
+        )
         show(f"best evaluation: {rounded(best[1])}, of the center of generation {best[0]} ({where})")
     if text := verdict(run.initial, best):
         show(text)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyes.cluster import Abandoned
-from pyes.config import TrainConfig
+from pyes.config import TrainConfig, refusal
 from pyes.episodes.batch import Batch, Results
 from pyes.errors import PyesError, TaskError
 from pyes.run import evaluations
@@ -76,6 +76,8 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True, rema
         The workers cannot be kept alive.
     """
     if not isinstance(config, TrainConfig):
+        if not isinstance(config, Mapping):
+            raise refusal("", config, "a TrainConfig or a mapping, as {'task': {'env_id': 'CartPole-v1'}}")
         config = resume.settings(config)
     with Preparation(config, display=display) as steps:
         steps.claim_directory()
@@ -101,7 +103,7 @@ class _Loop:
         self._cluster, self._interrupt = run.cluster, run.interrupt
         self._begun = time.perf_counter() - run.metrics.seconds
         initial, best = run.initial, run.metrics.best_evaluation  # a run that goes on may have been better before
-        self._advice = Advice(None if initial is None or (best and best[1] > initial[0]) else initial[0])
+        self._advice = self._adviser(None if initial is None or (best and best[1] > initial[0]) else initial[0])
         self._learning = False  # from a record that the journal has to a state that has learned from it
         self._bytes = (0, 0)  # sent to other machines, and received
         self._evaluating = 0.0  # seconds of evaluation since the previous rows of nodes
@@ -156,7 +158,7 @@ class _Loop:
             self._run.journal.append(record)
             state.apply(record)
             self._run.initial = record.summary
-            self._advice = Advice(record.summary[0])
+            self._advice = self._adviser(record.summary[0])
             self._run.display.note(f"before training: evaluation {ending.described(*record.summary)}")
 
     def _generation(self) -> str | None:
@@ -184,6 +186,11 @@ class _Loop:
         self._run.nodes.write(nodes)
         self._advise(self._advice.of(row, len(record.returns), self._cluster.workers))
         return self._conclude(row, nodes)
+
+    def _adviser(self, initial: float | None) -> Advice:
+        task = self._config.task
+        offset = task.reward_offset_per_step
+        return Advice(initial, offset=0.0 if offset == "auto" else offset, chance=task.name != "function")
 
     def _advise(self, texts: Iterable[str]) -> None:
         for text in texts:

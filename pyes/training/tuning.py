@@ -78,6 +78,8 @@ class Arguments:
         Runs of each setting in the search, and of the best one and of the defaults afterwards.
     space : mapping
         Content of the file of parameters.
+    started_in : str
+        Folder that relative paths and modules of the overrides are looked up in.
     """
 
     overrides: tuple[str, ...]
@@ -86,6 +88,7 @@ class Arguments:
     seeds: int
     confirm: int
     space: Mapping[str, Any]
+    started_in: str
 
 
 def begin(folder: Path, arguments: Arguments) -> None:
@@ -205,30 +208,45 @@ class _Search:
             if rung < _RUNGS - 1:
                 trials = self._trials()
                 ordered = sorted(kept, key=lambda each: (-trials[each].means[timesteps], each))
-                kept = sorted(ordered[: math.ceil(len(ordered) / _KEPT)])
-                self._tell(f"of {counted(len(ordered), 'trial')}, on go {', '.join(map(str, kept))}")
+                going_on = ordered[: math.ceil(len(ordered) / _KEPT)]
+                kept = sorted(each for each in going_on if math.isfinite(trials[each].means[timesteps]))
+                self._tell(f"of {counted(len(ordered), 'trial')}, on go {', '.join(map(str, kept)) or 'none'}")
         for each in numbers:
             self._end(each)
 
     def _evaluate(self, wanted: Mapping[int, int]) -> None:
-        """Train trials to so many timesteps each, where that is not done, and enter their means."""
+        """Train trials to so many timesteps each, where that is not done, and enter their means.
+
+        Raises
+        ------
+        TaskError
+            No run of any trial began, which says more of the machine or of the whole space than of these settings.
+        """
         trials = self._trials()
         wanted = {number: steps for number, steps in wanted.items() if steps not in trials[number].means}
         seeds = range(self._arguments.seeds)
         jobs = [self._job(trials[number], seed, steps) for number, steps in wanted.items() for seed in seeds]
         returns: dict[int, list[float]] = {number: [] for number in wanted}
+        means: dict[int, float] = {}
 
         def ended(job: "_Job") -> None:
             of_trial = returns[job.trial]
             of_trial.append(self._result(job))
             if len(of_trial) == len(seeds):
                 mean, trial = statistics.mean(of_trial), trials[job.trial]
-                self._report(job.trial, job.timesteps, mean)
+                means[job.trial] = mean
                 steps = f"{job.timesteps:,} timesteps"
                 settings = "" if trial.means else f" ({trial.settings})"
                 self._tell(f"trial {job.trial}: {reports.number(mean)} after {steps}{settings}")
 
         _run_all(jobs, ended, self._interrupt)
+        tried = [job for job in jobs if job.trial != DEFAULTS]
+        if tried and not any(job.began for job in tried):
+            raise TaskError(
+                f"no run of any of these trials began, the last one: {tried[-1].failure}; go on with --resume"
+            )
+        for number, steps in wanted.items():
+            self._report(number, steps, means[number])
 
     def _result(self, job: "_Job") -> float:
         """Return the return of a run that has ended, or fail if not even the defaults can be trained."""
@@ -375,10 +393,15 @@ class _Job:
         value = float(last[0]["eval_return_mean"])
         return value if math.isfinite(value) else _LOWEST
 
+    @property
+    def began(self) -> bool:
+        """Whether the run came as far as its journal."""
+        journal = self.run / "journal.bin"
+        return journal.exists() and journal.stat().st_size > 0
+
     def start(self, workers: int) -> None:
         """Start the run, or go on with it."""
-        journal = self.run / "journal.bin"
-        if journal.exists() and journal.stat().st_size:
+        if self.began:
             words = [f"resume={self.run}"]
         else:
             shutil.rmtree(self.run, ignore_errors=True)

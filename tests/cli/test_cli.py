@@ -51,6 +51,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+def test_runs_that_begin_at_once_have_directories_of_their_own(tmp_path: Path):
+    command = [sys.executable, "-m", "pyes", "train", *TINY, "generations=1"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    started = [subprocess.Popen([*command, f"seed={seed}"], cwd=tmp_path, **pipes) for seed in range(4)]
+    folders = {seed: Path(each.communicate(timeout=60)[0].strip()) for seed, each in enumerate(started)}
+    for seed, folder in folders.items():
+        assert json.loads((folder / "config.json").read_text())["seed"] == seed
+        assert f"seed={seed}" in (folder / ".hydra" / "overrides.yaml").read_text()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "name"),
     [
@@ -101,6 +112,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         (["zzz"], "got 'zzz', expected KEY=VALUE; for example seed=1"),
         (["=3"], "got '=3', expected KEY=VALUE; for example seed=1"),
         (["resume="], "resume: got nothing, expected a path; is a variable of the shell not set?"),
+        (["run_dir=null"], "run_dir: got null, expected a path; leave it out for one by date and time"),
         (["run_dir="], "run_dir: got nothing, expected a path; is a variable of the shell not set?"),
         (["network=null"], "network: got null, expected one of dqn, gru, linear, lstm, mlp, rnn, torch"),
         (

@@ -40,7 +40,7 @@ def test_file_is_read(space: Space):
 
 
 def test_values_set_overrides(space: Space):
-    low, high = space.corners()
+    low, high = space.samples()
     assert space.overrides(low) == [
         "algorithm.sigma=0.02",
         "algorithm.population_size=20",
@@ -65,7 +65,7 @@ def test_values_with_spaces_stay_whole():
         "both": {"one": "seed=1", "two": f"seed=2 algorithm.learning_rate='{schedule}'"},
     }
     space = Space.parse(values, "mine")
-    _, last = space.corners()
+    _, last = space.samples()
     both = ["seed=2", f"algorithm.learning_rate={schedule}"]
     assert space.overrides(last) == ["network.hidden=[64, 64]", f"algorithm.sigma={schedule}", *both]
     assert Space.parse(space.to_mapping(), "itself").parameters == space.parameters
@@ -75,12 +75,24 @@ def test_an_interval_between_whole_numbers_has_only_these():
     space = Space.parse({"a": {"low": 20, "high": 12345}, "b": {"low": 1, "high": 2.0}}, "mine")
     assert {name: each.whole for name, each in space.parameters.items()} == {"a": True, "b": False}
     assert space.overrides({"a": 12344, "b": 1.23456}) == ["a=12344", "b=1.23"]
+    space = Space.parse({"a": {"low": 10, "high": "1e2"}, "b": {"low": 0, "high": "1e-1"}}, "mine")
+    assert space.parameters == {"a": Interval(10, 100), "b": Interval(0.0, 0.1)}
+
+
+def test_samples_have_every_choice_and_an_even_and_an_odd_number():
+    space = Space.parse({"a": {"low": 10, "high": 80}, "b": {"low": 0.5, "high": 2}, "c": [1, 2, 3, 4]}, "mine")
+    assert [tuple(each.values()) for each in space.samples()] == [
+        (10, 0.5, "1"),
+        (80, 2.0, "2"),
+        (11, 2.0, "3"),
+        (11, 2.0, "4"),
+    ]
 
 
 def test_numbers_near_one_and_without_a_point_are_taken_as_meant():
     values = {"optimizer.beta2": {"low": 0.99, "high": 0.99995}, "a": {"low": "1e-4", "high": "1E-1", "log": True}}
     space = Space.parse(values, "mine")
-    low, high = space.corners()
+    low, high = space.samples()
     assert space.overrides(low) == ["optimizer.beta2=0.99", "a=0.0001"]
     assert space.overrides(high) == ["optimizer.beta2=0.99995", "a=0.1"]
     assert shown(0.912345678) == "0.9123"

@@ -204,6 +204,15 @@ def test_unknown_suffix_lists_the_known_ones(tmp_path):
     assert ".safetensors, .pt, .pth, .onnx, .c" in _error(ConfigError, run, tmp_path / "policy.tflite")
 
 
+def test_policy_of_a_run_is_not_replaced(tmp_path):
+    _, run = _saved(tmp_path)
+    (run / "journal.bin").touch()
+    before = (run / "policy.safetensors").read_bytes()
+    assert "is the run's own" in _error(ConfigError, run, run / "policy.safetensors")
+    export(run, run / "policy.onnx")
+    assert (run / "policy.safetensors").read_bytes() == before
+
+
 def test_missing_run_and_missing_folder_are_one_line(tmp_path):
     _, run = _saved(tmp_path)
     assert "no policy at" in _error(RunDirectoryError, tmp_path / "none", tmp_path / "policy.pt")

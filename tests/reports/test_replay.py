@@ -177,6 +177,13 @@ def test_a_best_center_that_a_kill_left_unsaved_is_found_again(declining, tmp_pa
     assert pyes.load(copy / "best.safetensors").generation == (best if means[-1] <= max(means[:-1]) else 9)
 
 
+def test_a_center_that_has_not_been_saved_yet_is_rebuilt(declining, tmp_path):
+    run = shutil.copytree(declining[0], tmp_path / "run")
+    (run / "policy.json").unlink()
+    np.testing.assert_array_equal(pyes.load(run).theta, pyes.load(declining[0]).theta)
+    assert pyes.load(run).generation == 8
+
+
 def test_commands_take_the_best_center_or_one_by_its_generation(declining, tmp_path, capsys):
     run, best = declining
     for option in (["--best"], ["--generation", str(best)]):

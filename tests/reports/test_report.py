@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from explorers import SETTINGS, two_runs
 
 import pyes
@@ -72,16 +73,21 @@ def test_a_command_is_shown_only_where_it_makes_the_run(tmp_path: Path, runs: Pa
     folder = run / ".hydra"
     folder.mkdir()
     (folder / "overrides.yaml").write_text("[experiment=mine, seed=1, run_dir='run']")
+    settings = json.loads((run / "config.json").read_text())
+    settings["noise"]["entries"] = "auto"
 
     def commands() -> str:
         return html.unescape("".join(report._commands(read(run)[0])))
 
-    for provider, shown in (("main", True), ("command-line", False)):
+    for provider, seed, shown in (("main", 1, True), ("command-line", 1, False), ("main", 7, False)):
         sources = {"config_sources": [{"path": "cfg", "schema": "file", "provider": provider}]}
+        (folder / "config.yaml").write_text(yaml.safe_dump({**settings, "seed": seed}))
         (folder / "hydra.yaml").write_text(json.dumps({"hydra": {"runtime": sources}}))
         assert ("pyes train experiment=mine seed=1" in commands()) == shown
         assert "The same from" in commands()
     (folder / "hydra.yaml").write_text(json.dumps({"hydra": {"runtime": {"config_sources": []}}}))
+    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
+    assert "pyes train experiment" in commands()
     pyes.train({"resume": str(run), "force": True, "generations": 9, "algorithm": {"sigma": 0.5}}, display=False)
     assert "pyes train experiment" not in commands()
     assert "The same from" not in commands()

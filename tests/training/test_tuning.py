@@ -4,6 +4,7 @@ import itertools
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ algorithm.sigma: {low: 0.02, high: 1.0, log: true}
 algorithm.population_size: [4, 8]
 """
 TASK = ("task=native", "task.env_id=CartPole-v1", "timesteps=900", "evaluation.episodes=2")
-ARGUMENTS = Arguments(TASK[:2], 900, 4, 1, 1, {"network.init": {"zero": "network.init=zero", "no": ""}})
+ARGUMENTS = Arguments(TASK[:2], 900, 4, 1, 1, {"network.init": {"zero": "network.init=zero", "no": ""}}, ".")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -97,6 +98,34 @@ def test_runs_that_fail_cost_their_trial_and_those_of_the_defaults_the_search(tm
 
 
 @pytest.mark.slow
+def test_a_search_goes_on_from_any_folder_and_ends_if_no_run_begins(tmp_path: Path):
+    (tmp_path / "space.yaml").write_text("algorithm.sigma: [0.1, 0.2]\n")
+    module = tmp_path / "mine.py"
+    module.write_text("import gymnasium\n\n\ndef make(**_):\n    return gymnasium.make('CartPole-v1')\n")
+    words = ("task=python", "task.factory=mine:make", "timesteps=900", "evaluation.episodes=2", "-o", "found")
+    options = ("--trials", "2", "--seeds", "1", "--confirm", "1", "--space", "space.yaml")
+    begun = search(tmp_path, *words, *options)
+    assert begun.stderr is not None
+    while not list(tmp_path.glob("found/runs/0/0/policy.json")):  # the defaults have been trained
+        assert begun.poll() is None
+        time.sleep(0.01)
+    begun.kill()
+    begun.communicate()
+    shutil.rmtree(tmp_path / "found" / "runs" / "1", ignore_errors=True)
+    shutil.rmtree(tmp_path / "found" / "runs" / "2", ignore_errors=True)
+    module.rename(tmp_path / "away")
+    study = trials(tmp_path / "found")
+    failed = pyes("tune", "--resume", "found", cwd=tmp_path)
+    assert "no run of any of these trials began, the last one: task.factory=mine:make" in failed.stderr
+    assert trials(tmp_path / "found") == study
+    (tmp_path / "away").rename(module)
+    (tmp_path / "elsewhere").mkdir()
+    done = pyes("tune", "--resume", str(tmp_path / "found"), cwd=tmp_path / "elsewhere")
+    assert done.returncode == 0, done.stderr
+    assert "failed" not in done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals for one process")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_runs_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals):
@@ -137,6 +166,11 @@ def test_a_signal_ends_the_runs_and_says_how_to_go_on(tmp_path: Path, number: si
         ([*TASK, "--space", "none.yaml"], "none.yaml: cannot be read"),
         ([*TASK, "--space", "key.yaml"], "key.yaml: unknown key 'algorithm.sigmaa': did you mean 'algorithm.sigma'?"),
         ([*TASK, "algorithm.sigma=1", "--space", "one.yaml"], "all of its parameters are given on the command line"),
+        (
+            [*TASK, "--space", "odd.yaml"],
+            "odd.yaml: algorithm.population_size: got 5, expected",
+        ),
+        ([*TASK, "--space", "idle.yaml"], "idle.yaml: evaluation.every: got 0, expected an integer >= 1"),
         ([*TASK, "--trials", "0"], "argument --trials: got '0', expected an integer >= 1"),
         ([*TASK, "--resume", "x"], "argument -o/--output: not allowed with argument --resume"),
     ],
@@ -145,6 +179,8 @@ def test_wrong_arguments_are_one_line_and_no_folder(tmp_path: Path, words: list[
     (tmp_path / "key.yaml").write_text("algorithm.sigmaa: [1, 2]\n")
     (tmp_path / "one.yaml").write_text("algorithm.sigma: [1, 2]\n")
     (tmp_path / "own.yaml").write_text("length: {a: network=linear, b: network=mlp generations=3, c: network=gru}\n")
+    (tmp_path / "odd.yaml").write_text("algorithm.population_size: {low: 4, high: 10}\n")
+    (tmp_path / "idle.yaml").write_text("evaluation.every: [5, 0, 10]\n")
     (tmp_path / "end.yaml").write_text("timesteps: {low: 100, high: 900}\n")
     done = pyes("tune", *words, "-o", "found", cwd=tmp_path)
     (line,) = done.stderr.splitlines()
@@ -200,7 +236,7 @@ def test_brackets_have_all_trials_once(trials: int, sizes: list[int]):
 
 def test_the_plan_counts_all_timesteps():
     # The defaults; in a bracket 8 ninths, of which 3 go on to a third and one of these to all; 5 runs confirm, twice.
-    nine_hundred = Arguments((), 900, 24, 2, 5, {})
+    nine_hundred = Arguments((), 900, 24, 2, 5, {}, ".")
     bracket = 8 * 100 + 3 * 200 + 600
     assert f"{(2 * (900 + 3 * bracket) + 10 * 900) / 1e6:,.3g} million timesteps" in tuning.plan(nine_hundred)
 
