@@ -255,8 +255,8 @@ def clipup_step(
 ) -> None:
     """Take one step of ClipUp (Toklu, Liskowski & Srivastava 2020, algorithm 1), uphill, in place."""
     length = _norm(gradient)
-    gain = learning_rate / length if length > 0 else 0.0
-    gain = np.float32(gain if gain <= float(np.finfo(np.float32).max) else 0)
+    exact = learning_rate / length if length > 0 else 0.0
+    gain = np.float32(exact if exact <= float(np.finfo(np.float32).max) else 0)
     velocity[:] = np.float32(momentum) * velocity + gain * gradient
     speed = _norm(velocity)
     if speed > max_speed:

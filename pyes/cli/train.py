@@ -116,6 +116,7 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
     from hydra.core.utils import run_job
     from hydra.errors import HydraException
     from hydra.types import HydraContext, RunMode
+    from omegaconf import OmegaConf
 
     with initialize_config_module(_CONF, job_name="train", version_base=_HYDRA):
         try:
@@ -125,7 +126,8 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
         if config.hydra.mode == RunMode.MULTIRUN:
             return False
         config.hydra.mode = RunMode.RUN
-        if _DATED in config._get_node("run_dir")._value() and config.resume is None:
+        named = OmegaConf.to_container(config, resolve=False)["run_dir"]  # type: ignore[call-overload, index]
+        if _DATED in str(named) and config.resume is None:
             # Not named by the user: runs that begin in the same second have folders of their own.
             config.run_dir = new_folder(config.run_dir)
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
