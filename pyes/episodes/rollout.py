@@ -51,8 +51,13 @@ class Rollout:
                 total += least if value < least else value  # NaN stays NaN
                 if terminated or truncated:
                     break
-        except (TypeError, ValueError):
+        except (TypeError, ValueError) as error:
             _check_reward(reward)
+            if "unpack" in str(error) and error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                raise TaskError(
+                    f"step: {error}, expected (observation, reward, terminated, truncated, info), which is Gymnasium's "
+                    "interface; an environment of old gym is task=gym"
+                ) from error
             raise
         self.runner.check(observation)  # the policy has not seen the last one
         self._observation = observation

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pyes.config import EnvironmentConfig, refusal
 from pyes.config.section import AtLeastOne, NotNegative
-from pyes.errors import ConfigError, TaskError
+from pyes.errors import ConfigError, PyesError, TaskError
 from pyes.networks import ObservationEncoder
 from pyes.system.text import message, reason
 from pyes.system.user_code import let_through
@@ -121,7 +121,12 @@ class WrappedTask(Task):
     def _make(self) -> Any:
         # Environments without rendering do not accept the argument.
         rendering = {} if self._render_mode is None else {"render_mode": self._render_mode}
-        env = self._create({**self._config.env_kwargs, **rendering})
+        try:
+            env = self._create({**self._config.env_kwargs, **rendering})
+        except PyesError as error:
+            if rendering and isinstance(error.__cause__, TypeError):
+                error.add_note(f"(a film needs an environment that takes render_mode={self._render_mode!r})")
+            raise
         quiet_worlds()
         return env
 

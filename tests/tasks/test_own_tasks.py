@@ -1,5 +1,6 @@
 import json
 import re
+import types
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pyes
 import pyes.reports.replay
 from pyes import cli, tasks
 from pyes.config import from_mapping
+from pyes.episodes.rollout import Rollout
 from pyes.errors import ConfigError, TaskError
 from pyes.reports.export import export
 from pyes.reports.replay import evaluate
@@ -53,6 +55,16 @@ def test_the_interface_of_old_gym_is_named():
         task.reset(0)
 
 
+def test_a_step_of_old_gym_is_named():
+    runner = types.SimpleNamespace(act=lambda _: np.zeros(1, np.float32), check=print)
+    with _task("wrong", env_kwargs={"rule": "four values"}) as task:
+        with pytest.raises(TaskError, match=r"step: not enough values to unpack .* is task=gym"):
+            Rollout(task, runner).run(0, 5)
+        runner.act = lambda _: float("much")
+        with pytest.raises(ValueError, match="could not convert"):
+            Rollout(task, runner).run(0, 5)
+
+
 def test_remake_calls_the_function_for_every_episode():
     with _task("tired") as task:
         assert task.reset(0) != task.reset(0)
@@ -64,8 +76,9 @@ def test_render_mode_is_passed_when_frames_are_wanted():
     with _task("rendered", "rgb_array") as task:
         task.reset(0)
         assert task.render().shape[-1] == 3
-    with pytest.raises(TaskError, match=r"task.factory=user_tasks:point failed: TypeError: .*render_mode"):
+    with pytest.raises(TaskError, match=r"task.factory=user_tasks:point failed: TypeError: .*render_mode") as caught:
         _task("point", "rgb_array")
+    assert caught.value.__notes__ == ["(a film needs an environment that takes render_mode='rgb_array')"]
 
 
 @pytest.mark.parametrize(
