@@ -126,10 +126,10 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
         if config.hydra.mode == RunMode.MULTIRUN:
             return False
         config.hydra.mode = RunMode.RUN
-        named = OmegaConf.to_container(config, resolve=False)["run_dir"]  # type: ignore[call-overload, index]
-        if _DATED in str(named) and config.resume is None:
-            # Not named by the user: runs that begin in the same second have folders of their own.
-            config.run_dir = new_folder(config.run_dir)
+        named = any(path_of(overrides, key) is not None for key in ("run_dir", "resume", "hydra.run.dir"))
+        default = OmegaConf.to_container(config, resolve=False)["run_dir"]  # type: ignore[call-overload, index]
+        if not named and _DATED in str(default):
+            config.run_dir = new_folder(config.run_dir)  # no other run that begins in this second has the same
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
         try:
             _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises the job's error

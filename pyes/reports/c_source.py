@@ -18,7 +18,7 @@ from pyes.reports.c_functions import source
 from pyes.system.files import write_file
 from pyes.system.packing import theta_hash
 
-_LARGEST_INT = 2**31 - 1
+_LARGEST_INT, _LARGEST_IN_FLOAT = 2**31 - 1, 2**24
 _LANES = 16  # packed rows are padded to a multiple of it
 _ACTIVATIONS = {Activation.TANH: "hyperbolic_tangent", Activation.SIGMOID: "logistic"}
 
@@ -44,10 +44,15 @@ def write(policy: Policy, output: Path) -> None:
             "or the module by torch.onnx.export to .onnx"
         )
     decoder = policy.spec.decoder
-    if any(part.dtype == "float16" for part in decoder.parts) or abs(decoder.start) + decoder.outputs > _LARGEST_INT:
+    whole = abs(decoder.start) + decoder.outputs <= _LARGEST_INT and all(
+        abs(start) + count <= _LARGEST_IN_FLOAT
+        for part in decoder.parts
+        for start, count in zip(part.start, part.choices, strict=True)
+    )
+    if not whole or any(part.dtype == "float16" for part in decoder.parts):
         raise ConfigError(
-            "a policy whose actions are of float16, or choices beyond an int of C, cannot be exported to .c; "
-            "export it as .safetensors, or to .onnx"
+            "a policy whose actions are of float16, or choices whose numbers an int or, in a part, a float of C does "
+            "not have, cannot be exported to .c; export it as .safetensors, or to .onnx"
         )
     written = _Source(policy, name)
     write_file(output, written.code().encode())

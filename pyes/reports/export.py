@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Version 13 (2020) has all operators used here, and old runtimes can read it.
 _OPSET = 13
 _IR_VERSION = 7
-_OF_A_RUN = ("policy.safetensors", "best.safetensors")
+_OF_A_RUN = ("policy", "best", "config")  # names of a run's files that a .safetensors and its .json would replace
 #: sqrt(2 / pi) and the cubic coefficient of GELU's tanh form (Hendrycks & Gimpel 2016).
 _GELU_SCALE, _GELU_CUBIC = 0.7978845608028654, 0.044715
 
@@ -70,8 +70,7 @@ def export(run: str | Path, output: str | Path, generation: int | Literal["best"
     if output.suffix not in _WRITERS:
         known = ", ".join(_WRITERS)
         raise ConfigError(f"cannot export to {output}: suffix {output.suffix!r}, expected none or one of {known}")
-    beside = RunDirectory(output.parent)
-    if beside.journal.exists() and output.name in _OF_A_RUN:
+    if output.suffix == ".safetensors" and output.stem in _OF_A_RUN and RunDirectory(output.parent).journal.exists():
         raise ConfigError(f"{output} is the run's own, and would be replaced; export under another name")
     _WRITERS[output.suffix](load(run, generation), output)
     return output
@@ -333,8 +332,11 @@ class _Graph:
         if part.mode == "sign":
             return self._node("Greater", x, self._scalar(0))
         if part.mode != "argmax":
-            boxed = self._boxed(x, part.mode, *rounded_inside(*part.bounds), part.bins)
-            return self._node("Round", boxed) if np.issubdtype(part.dtype, np.integer) else boxed
+            low, high = rounded_inside(*part.bounds)
+            boxed = self._boxed(x, part.mode, low, high, part.bins)
+            if not np.issubdtype(part.dtype, np.integer):
+                return boxed
+            return self._clipped(self._node("Round", boxed), low, high)
         best, start = [], 0
         for choices in part.choices:
             best.append(self._node("ArgMax", self._sliced(x, start, start + choices), axis=1, keepdims=1))

@@ -134,8 +134,8 @@ def load(run: str | Path, generation: int | Literal["best"] | None = None) -> Po
             return Policy.load(run)
         with open(run) as replay:
             return replay.policy(replay.generations)
-    if isinstance(generation, str) and generation != "best":
-        raise ConfigError(f"generation: got {generation!r}, expected a number or 'best'")
+    if generation is not None and generation != "best" and not hasattr(generation, "__index__"):
+        raise ConfigError(f"generation: got {generation!r}, expected an integer or 'best'")
     if generation == "best":
         generation = best_generation(run)
         saved = RunDirectory(run).best

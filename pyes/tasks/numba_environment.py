@@ -15,6 +15,7 @@ import hashlib
 import inspect
 import re
 import sys
+import sysconfig
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -35,6 +36,7 @@ _SETTINGS: dict[str, Any] = {
 _ARGUMENTS = {"reset": ("self", "observation"), "step": ("self", "action", "observation"), "render": ("self",)}
 _OWN_FIELDS = ("random", "failed")  # of the state; the second one: a function has raised an exception
 _LIBRARIES = sys.stdlib_module_names | {"builtins", "numpy", "numba"}
+_STANDARD = sysconfig.get_path("stdlib")
 _ABI = 1
 _FAILED = 4
 
@@ -354,7 +356,7 @@ def _text(part: Any, seen: set[int]) -> Iterator[bytes]:
         members: Mapping[str, Any] = function.__members__
         yield repr({name: each.value for name, each in members.items()}).encode()
     elif isinstance(function, enum.Enum):
-        yield function.name.encode()
+        yield repr(function).encode()
         yield from _text(type(function), seen)
     elif isinstance(function, np.ndarray):
         yield from (function.tobytes(), repr((function.dtype, function.shape)).encode())
@@ -382,8 +384,12 @@ def _text(part: Any, seen: set[int]) -> Iterator[bytes]:
 
 
 def _of_library(value: Any) -> bool:
-    """Whether a value is a function or class of Python, NumPy or Numba."""
-    return hasattr(value, "__name__") and str(getattr(value, "__module__", "")).partition(".")[0] in _LIBRARIES
+    """Whether a value is a function or class of Python, NumPy or Numba; not of a user's file with such a name."""
+    root = str(getattr(value, "__module__", "")).partition(".")[0]
+    if not hasattr(value, "__name__") or root not in _LIBRARIES:
+        return False
+    file = getattr(sys.modules.get(root), "__file__", None) or _STANDARD
+    return root in ("numpy", "numba") or file.startswith(_STANDARD)
 
 
 def _names(code: types.CodeType) -> list[str]:

@@ -124,7 +124,7 @@ class WrappedTask(Task):
         try:
             env = self._create({**self._config.env_kwargs, **rendering})
         except PyesError as error:
-            if rendering and isinstance(error.__cause__, TypeError):
+            if rendering and isinstance(error.__cause__, TypeError) and "argument" in str(error):
                 error.add_note(f"(a film needs an environment that takes render_mode={self._render_mode!r})")
             raise
         quiet_worlds()

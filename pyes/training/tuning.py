@@ -88,7 +88,7 @@ class Arguments:
     seeds: int
     confirm: int
     space: Mapping[str, Any]
-    started_in: str
+    started_in: str = "."
 
 
 def begin(folder: Path, arguments: Arguments) -> None:
@@ -241,10 +241,9 @@ class _Search:
 
         _run_all(jobs, ended, self._interrupt)
         tried = [job for job in jobs if job.trial != DEFAULTS]
-        if tried and not any(job.began for job in tried):
-            raise TaskError(
-                f"no run of any of these trials began, the last one: {tried[-1].failure}; go on with --resume"
-            )
+        several = len(wanted.keys() - {DEFAULTS}) > 1 or any(job.resumed for job in tried)
+        if tried and several and all(job.refused for job in tried):
+            raise TaskError(f"no run of these trials began: {tried[-1].failure}; mend that, and go on with --resume")
         for number, steps in wanted.items():
             self._report(number, steps, means[number])
 
@@ -377,6 +376,10 @@ class _Job:
     def __init__(self, run: Path, trial: int, seed: int, timesteps: int, words: Sequence[str]) -> None:
         self.run, self.trial, self.seed, self.timesteps = run, trial, seed, timesteps
         self.failure = ""
+        self.resumed = False
+        #: Whether the program did not begin: its settings, or its surroundings, are wrong.
+        self.refused = False
+        self._before = 0  # bytes of the journal when it was started
         self._words = words
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
@@ -393,15 +396,16 @@ class _Job:
         value = float(last[0]["eval_return_mean"])
         return value if math.isfinite(value) else _LOWEST
 
-    @property
-    def began(self) -> bool:
-        """Whether the run came as far as its journal."""
+    def _recorded(self) -> int:
+        """Return the bytes of the journal."""
         journal = self.run / "journal.bin"
-        return journal.exists() and journal.stat().st_size > 0
+        return journal.stat().st_size if journal.exists() else 0
 
     def start(self, workers: int) -> None:
         """Start the run, or go on with it."""
-        if self.began:
+        self._before = self._recorded()
+        self.resumed = self._before > 0
+        if self.resumed:
             words = [f"resume={self.run}"]
         else:
             shutil.rmtree(self.run, ignore_errors=True)
@@ -444,6 +448,7 @@ class _Job:
         if status:
             said = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)] or lines
             self.failure = said[-1] if said else f"ended with status {status}"
+            self.refused = status == ConfigError.exit_status and self._recorded() == self._before
         return False
 
     def ask_to_stop(self) -> None:

@@ -123,7 +123,15 @@ def test_name_that_cannot_begin_functions_is_one_line(tmp_path, name):
     assert "for example policy.c" in _refusal(_policy(LinearConfig()), name, tmp_path / "run")
 
 
-@pytest.mark.parametrize("space", [spaces.Box(-1, 1, (2,), np.float16), spaces.Discrete(3, start=2**31 - 2)], ids=str)
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-1, 1, (2,), np.float16),
+        spaces.Discrete(3, start=2**31 - 2),
+        spaces.MultiDiscrete([3], start=[2**24]),
+    ],
+    ids=str,
+)
 def test_actions_that_c_does_not_have_are_one_line(tmp_path, space):
     policy = _policy(LinearConfig(), ActionDecoder.for_space(space))
     assert "cannot be exported to .c" in _refusal(policy, "policy", tmp_path / "run")

@@ -33,6 +33,7 @@ CONFIG = MLPConfig(hidden=(16, 8))
 
 MIXED = {name: ActionDecoder.for_space(space) for name, space in Parts.ACTIONS.items() if name != "start"}
 MIXED["bins"] = ActionDecoder.for_space(Parts.ACTIONS["integers"], "bins", bins=3)
+MIXED["integers as they are"] = ActionDecoder.for_space(Parts.ACTIONS["integers"], "identity")
 MIXED["tanh"] = ActionDecoder.for_space(Parts.ACTIONS["tuple"], "tanh")
 
 
@@ -208,7 +209,8 @@ def test_policy_of_a_run_is_not_replaced(tmp_path):
     _, run = _saved(tmp_path)
     (run / "journal.bin").touch()
     before = (run / "policy.safetensors").read_bytes()
-    assert "is the run's own" in _error(ConfigError, run, run / "policy.safetensors")
+    for name in ("policy", "config"):
+        assert "is the run's own" in _error(ConfigError, run, run / f"{name}.safetensors")
     export(run, run / "policy.onnx")
     assert (run / "policy.safetensors").read_bytes() == before
 

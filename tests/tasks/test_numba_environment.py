@@ -1,6 +1,7 @@
 """Environments that Numba compiles: the same bits as in C, their form, and what is said of those that cannot be."""
 
 import ctypes
+import importlib
 import shutil
 import subprocess
 import sys
@@ -335,6 +336,15 @@ def test_code_that_uses_something_unknown_has_no_digest():
     assert numba_environment._digest(names["f"]) == ""
     exec(source.format("math.sin(x) + np.sum(np.zeros(3)) + np.add(x, np.float32(1)) + float(x)"), names)
     assert numba_environment._digest(names["f"])
+
+
+def test_own_module_with_the_name_of_a_library_is_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "code.py").write_text("def f(x):\n    return x\n")
+    monkeypatch.delitem(sys.modules, "code", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = importlib.import_module("code")
+    assert not numba_environment._of_library(own.f)
+    assert numba_environment._of_library(shutil.which)
 
 
 @pytest.mark.slow
