@@ -298,7 +298,7 @@ def test_a_node_whose_workers_are_lost_leaves_and_tries_again(tmp_path, referenc
         _more_rows(head, run, 1)
         with Host(address, environment={"FAULTY": '{"fault": "kill_at_start"}'}) as host:
             head.until(lambda: _logged(run, r"node \S+ has left") > 1, "two of its leaves")
-            assert host.said.count("workers die as soon as they start") > 1
+            host.until(lambda: host.said.count("workers die as soon as they start") > 1, "its word on both of them")
             _more_rows(head, run, 1)
             assert host.running
         _end(head)
