@@ -55,13 +55,12 @@ def adam_step(theta, gradient, m, v, step, learning_rate, beta1, beta2, epsilon,
     cdef float *p_m = <float *>_out("m", m, FLOAT32)  # IN, OUT
     cdef float *p_v = <float *>_out("v", v, FLOAT32)  # IN, OUT
     _separate({"theta": theta, "gradient": gradient, "m": m, "v": v})
-    cdef int64_t dim = len(theta), t
+    cdef int64_t dim = len(theta), t = <int64_t>_integer("step", step, 1 << 63)
     cdef double rate = learning_rate, b1 = _share("beta1", beta1), b2 = _share("beta2", beta2)
     cdef double eps = _at_least("epsilon", epsilon, 0), decay = weight_decay
     cdef pyes_level build = _level(level)
-    if _index("step", step) < 1:
-        raise ValueError(f"step: got {step}, expected step >= 1 (the number of this step)")
-    t = <int64_t>_integer("step", step, 1 << 63)
+    if t < 1:
+        raise ValueError(f"step: got {t}, expected step >= 1 (the number of this step)")
     with nogil:
         pyes_adam_step(build, dim, p_gradient, t, rate, b1, b2, eps, decay, p_theta, p_m, p_v)
 

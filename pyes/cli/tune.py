@@ -11,6 +11,7 @@ from typing import Any
 from pyes.cli import recipes
 from pyes.cli.arguments import Add, count
 from pyes.cli.output import tell
+from pyes.config import TrainConfig
 from pyes.config.space import Space
 from pyes.errors import ConfigError
 
@@ -80,8 +81,7 @@ def _arguments(options: argparse.Namespace) -> Any:
     config = train.settings(options.overrides)
     if config.timesteps is None:
         raise ConfigError("timesteps: missing; say how long the best runs train, as timesteps=1e6")
-    if not config.evaluation.every:
-        raise ConfigError("evaluation.every: got 0, expected an integer >= 1: a search goes by the last evaluations")
+    _check_evaluated(config)
     path = options.space or _standard_space(config.algorithm.name)
     space = Space.read(path)
     _check_own(key for name in space.parameters for key in space.keys(name))
@@ -95,14 +95,17 @@ def _arguments(options: argparse.Namespace) -> Any:
             made = train.settings([*options.overrides, *space.overrides(values)])
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from error
-        if not made.evaluation.every:
-            raise ConfigError(
-                f"{path}: evaluation.every: got 0, expected an integer >= 1: a search goes by evaluations"
-            )
+        _check_evaluated(made, f"{path}: ")
     numbers = {name: getattr(options, name) or default for name, default in options.standard.items()}
     overrides = tuple(word for word in options.overrides if not word.startswith("timesteps="))
     there = str(Path.cwd())
     return tuning.Arguments(overrides, config.timesteps, space=space.to_mapping(), started_in=there, **numbers)
+
+
+def _check_evaluated(config: TrainConfig, where: str = "") -> None:
+    if not config.evaluation.every:
+        text = "evaluation.every: got 0, expected an integer >= 1: a search goes by the last evaluations"
+        raise ConfigError(where + text)
 
 
 def _check_own(keys: Iterable[str]) -> None:
