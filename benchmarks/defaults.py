@@ -11,6 +11,7 @@ that is there is not run again.
 
 import argparse
 import csv
+import math
 import os
 import statistics
 import subprocess
@@ -91,19 +92,27 @@ def main() -> None:
 
 
 def end_of(folder: Path, task: str, candidate: str, seed: int) -> float:
-    """Return the last evaluation of a run, which is run if it is not there yet."""
+    """Return the last evaluation of a run, which goes on to its end if it is not there yet; NaN if it fails."""
     setting = (TASKS | HELD_OUT)[task]
     run = folder / f"{task}-{candidate.replace(' ', '_')}-{seed}"
-    if not (run / "policy.json").exists():
+    if timesteps(run) < setting.timesteps:
         words = [*setting.overrides.split(), *CANDIDATES[candidate].split(), *EVALUATION]
         budget = [f"timesteps={setting.timesteps:.0f}", "generations=null", "cluster.workers=1"]
-        command = [sys.executable, "-m", "pyes", "train", *words, *budget, f"seed={seed}", f"run_dir={run}"]
+        begun = (run / "journal.bin").exists()
+        chosen = [f"resume={run}"] if begun else [*words, *budget, f"seed={seed}", f"run_dir={run}"]
+        command = [sys.executable, "-m", "pyes", "train", *chosen]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             print(f"{run.name}: {done.stderr.splitlines()[-1]}", file=sys.stderr, flush=True)
-            return setting.random
+            return math.nan
     evaluated = [row["eval_return_mean"] for row in read_rows(run / "metrics.csv") if row["eval_return_mean"]]
     return float(evaluated[-1])
+
+
+def timesteps(run: Path) -> int:
+    """Return how far a run is."""
+    rows = read_rows(run / "metrics.csv") if (run / "metrics.csv").exists() else []
+    return int(rows[-1]["timesteps"]) if rows else 0
 
 
 def show(found: dict[tuple[str, str, int], float], tasks: Sequence[str], names: Sequence[str], seeds: range) -> None:
@@ -115,19 +124,25 @@ def show(found: dict[tuple[str, str, int], float], tasks: Sequence[str], names: 
     for label, group in (("score", TASKS), ("score, held out", HELD_OUT)):
         kept = [task for task in tasks if task in group]
         if kept:
-            medians = ([(group[task], statistics.median(ends[task, name])) for task in kept] for name in names)
-            scores = (statistics.mean(score(*each) for each in median) for median in medians)
+            scores = (statistics.mean(score(group[task], ends[task, name]) for task in kept) for name in names)
             print(f"| {label} | {' | '.join(f'{each:.2f}' for each in scores)} |")
 
 
 def cell(ends: Sequence[float]) -> str:
-    """Return the median over seeds, and the least and the greatest."""
-    return f"{statistics.median(ends):.4g} ({min(ends):.4g} to {max(ends):.4g})"
+    """Return the median over seeds, the least and the greatest, and how many failed, which are below all others."""
+    returns = [value for value in ends if not math.isnan(value)]
+    failed = f", {len(ends) - len(returns)} failed" if len(returns) < len(ends) else ""
+    return f"{median(ends):.4g} ({min(returns):.4g} to {max(returns):.4g}{failed})" if returns else "failed"
 
 
-def score(setting: Setting, value: float) -> float:
-    """Return where a return lies between random and good."""
-    return min(max((value - setting.random) / (setting.good - setting.random), 0.0), 1.2)
+def median(ends: Sequence[float]) -> float:
+    """Return the median, where a run that failed is below all others."""
+    return statistics.median(-math.inf if math.isnan(value) else value for value in ends)
+
+
+def score(setting: Setting, ends: Sequence[float]) -> float:
+    """Return where the median lies between random and good."""
+    return min(max((median(ends) - setting.random) / (setting.good - setting.random), 0.0), 1.2)
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ OF_DATETIME = {"now", "utcnow", "today", "fromtimestamp"}
 #: Where people are told the time: the lines of a node, a new run's directory, what loggers send, Prometheus.
 TELLS_THE_TIME = {
     "remote/agent.py": ["time.strftime"],
-    "config/run.py": ["time.strftime"],
+    "run/directory.py": ["time.strftime"],
     "reports/loggers/mlflow.py": ["time.time"],
     "reports/loggers/tensorboard.py": ["time.time"],
     "training/exporter.py": ["time.time"],

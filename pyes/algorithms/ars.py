@@ -78,7 +78,7 @@ class ARS(Algorithm):
         return self.perturbed(self.sigma, mirrored=True)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
-        pairs = shaping.fill_failed(returns).reshape(-1, 2)
+        pairs = shaping.of_unit_scale(shaping.fill_failed(returns)).reshape(-1, 2)
         top = max(1, len(pairs) // 2) if self.config.top == "half" else self.config.top
         kept = slice(None) if top is None else _best(pairs, top)
         used = pairs[kept]

@@ -13,7 +13,7 @@ import inspect
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, get_type_hints
 
@@ -90,7 +90,8 @@ class Algorithm(ABC):
     population_size : int
         Members of that generation; may be changed between generations where `Config.grows` and it has no schedule.
     sigma, learning_rate, gradient_norm : float or None
-        For the metrics; None where the algorithm has none.
+        Of that generation; None where the algorithm has none. One that has no schedule stays as it is set, and is not
+        part of the saved state.
 
     Raises
     ------
@@ -124,14 +125,14 @@ class Algorithm(ABC):
         self.config = parse(self.Config, settings, AlgorithmConfig.PATH)
         self.theta = checked_theta(theta)
         self.generation = 0
-        self.population_size = self.config.population_min
+        self._population_size: int = self.config.population_min
         self._seed, self._threads = seed, threads
         self.timesteps = 0
         self._attempt = (0, 0)  # generation and timesteps at which the schedules began
         self._schedules = schedules(self.config)
-        if isinstance(self.config.population_size, int):
-            self._schedules.pop("population_size", None)  # a run may let it grow
         self._adjust()
+        # Those that are constant have their value, for a run or a user may change it.
+        self._schedules = {name: each for name, each in self._schedules.items() if each.kind != "constant"}
         self._population: Population | None = None
         if self.config.on_table:
             dim = len(self.theta)
@@ -139,6 +140,20 @@ class Algorithm(ABC):
             self._bound = self._table.offset_bound(dim)
 
     # Generations
+
+    @property
+    def population_size(self) -> int:
+        """Members of the generation that is asked for next."""
+        return self._population_size
+
+    @population_size.setter
+    def population_size(self, size: int) -> None:
+        if not self.config.grows and size != self._population_size:
+            raise ConfigError(
+                f"algorithm.population_size: got {size} after {self._population_size}, expected one size for all "
+                f"generations of {type(self).__name__}"
+            )
+        self._population_size = size
 
     def ask(self) -> Population:
         """Return the members of the current generation; asking twice gives the same."""
@@ -185,7 +200,7 @@ class Algorithm(ABC):
         ValueError
             The number of returns is not the number of members, or timesteps are negative.
         DivergedError
-            Theta or its deviation is not finite any more; nothing can follow.
+            Theta, or what the algorithm needs to go on from it, is not finite any more.
         """
         population = self.ask()
         returns = np.asarray(returns, np.float64)
@@ -217,14 +232,18 @@ class Algorithm(ABC):
             value = each.at(*self.progress, rms)
             setattr(self, name, self.config.size_of(value) if name == "population_size" else value)
 
+    def _learned(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
+        """Yield the names and numbers of what was learned: once one of them is not finite, nothing can follow."""
+        yield "theta", self.theta
+
     def _check_finite(self) -> None:
-        for name in ("theta", "deviation"):
-            norm = float(np.linalg.norm(getattr(self, name, 0.0)))
-            if not math.isfinite(norm):
+        for name, numbers in self._learned():
+            known = np.isfinite(numbers)
+            if not known.all():
                 raise DivergedError(
-                    f"generation {self.generation}: its update was too large, the norm of {name} is {norm}; start "
-                    "again with a smaller learning rate or sigma (to resume repeats the update); the centers up to "
-                    "this one can be evaluated"
+                    f"generation {self.generation}: its update was too large, {name} has a value of "
+                    f"{numbers[~known][0]}; start again with smaller steps, or with returns of a smaller scale (to "
+                    "resume a run repeats the update); the centers up to this one can be evaluated"
                 )
 
     @abstractmethod
@@ -258,12 +277,17 @@ class Algorithm(ABC):
         Raises
         ------
         ConfigError
-            ``population_size`` has become odd, and members are mirrored.
+            ``population_size`` is odd and members are mirrored, or `Config.on_table` is False.
         """
+        if not self.config.on_table:
+            raise ConfigError(
+                f"{type(self).__name__}: its members are no perturbations, for its Config.on_table is False"
+            )
         size = self.population_size
         scales = np.array(np.broadcast_to(scale, (size,)), np.float32)
         if mirrored:
-            self.config.check_even("population_size", size)
+            if size % 2:
+                raise ConfigError(f"algorithm.population_size: got {size}, expected an even number, for mirrored pairs")
             scales[1::2] *= -1
         offsets = np.repeat(self.offsets(size // 2), 2) if mirrored else self.offsets(size)
         return Population.around(self.generation, self.theta, offsets, scales, deviation)
@@ -271,19 +295,29 @@ class Algorithm(ABC):
     # The state as values
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that is needed to go on, as arrays and numbers; a copy."""
+        """Return what changes from generation to generation, and the seed, as arrays and numbers; a copy.
+
+        An algorithm of the same settings, optimiser, seed and noise table goes on from it.
+        """
         state = {"theta": self.theta.copy(), "generation": self.generation, "population_size": self.population_size}
-        state |= {"timesteps": self.timesteps, "attempt": list(self._attempt)}
+        state |= {"timesteps": self.timesteps, "attempt": list(self._attempt), "seed": self._seed}
         for name in self.saved:
             value = getattr(self, name)
             state[name.lstrip("_")] = value.state_dict() if hasattr(value, "state_dict") else copy.deepcopy(value)
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Go on from a saved state.
+
+        Raises
+        ------
+        ConfigError
+            It is of another seed, another size of theta or another optimiser.
+        """
+        self._check_saved(state, state["theta"])
         self._population = None
         self.theta[:] = state["theta"]
-        self.generation, self.population_size = int(state["generation"]), int(state["population_size"])
+        self.generation, self._population_size = int(state["generation"]), int(state["population_size"])
         self.timesteps, (began, at) = int(state["timesteps"]), state["attempt"]
         self._attempt = int(began), int(at)
         for name in self.saved:
@@ -293,6 +327,13 @@ class Algorithm(ABC):
             else:
                 setattr(self, name, copy.deepcopy(value))
         self._adjust()
+
+    def _check_saved(self, state: dict[str, Any], theta: Vector) -> None:
+        """Refuse the state of another search; ``theta`` is any of its vectors."""
+        if state["seed"] != self._seed:
+            raise ConfigError(f"seed: got {self._seed}, expected {state['seed']}, with which the state was saved")
+        if np.shape(theta) != self.theta.shape:
+            raise ConfigError(f"theta: got shape {self.theta.shape}, expected {np.shape(theta)} as it was saved")
 
 
 def checked_theta(theta: Any) -> Vector:

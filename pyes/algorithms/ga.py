@@ -129,7 +129,14 @@ class GA(Algorithm):
         return state | {"lineages": lineage.pack([self._center, *self._lineages])}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state; of more parents than the settings allow, the best ones stay."""
+        """Go on from a saved state; of more parents than the settings allow, the best ones stay.
+
+        Raises
+        ------
+        ConfigError
+            It is of another seed, or another size of theta.
+        """
+        self._check_saved(state, state["origin"])
         self._origin[:] = state["origin"]
         self._center, *lineages = lineage.unpack(state["lineages"])
         self._lineages = lineages[: self.config.parents]

@@ -1,8 +1,9 @@
 """Algorithms that other libraries implement, behind the interface of this package.
 
-Owns what such a library lacks: a state of values instead of code, random numbers that nothing else draws from, silence,
-and failures of one line. Must not know any library. Invariant: the search follows from the start, the seed and the
-returns told; so these are the state, and loading one asks and tells again.
+Owns what such a library lacks: a state of values instead of code, random numbers that nothing else draws from, linear
+algebra that no number of threads changes, silence, and failures of one line. Must not know any library. Invariant: the
+search follows from the start, the seed and the returns told; so these are the state, and loading one asks and tells
+again.
 """
 
 import random
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from pyes.algorithms.base import Algorithm, Vector
 from pyes.algorithms.population import Population
@@ -70,8 +72,10 @@ class LibraryAlgorithm(Algorithm):
         self._failure: Exception | None = None
         number = streams.library_seed(seed)
         self._generators = _Generators(number)
+        self._blas = ThreadpoolController()
         with self._calling(), self._failing():
             self._open(start.astype(np.float64), np.random.RandomState(number))
+        self._blas = ThreadpoolController()  # with what the library has loaded
 
     @property
     def _name(self) -> str:
@@ -139,8 +143,11 @@ class LibraryAlgorithm(Algorithm):
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
-        """Let the library draw from the algorithm's own generators, and keep its warnings to itself."""
-        with self._generators.installed(), warnings.catch_warnings():
+        """Let the library draw from the algorithm's own generators, in one thread, and keep its warnings to itself.
+
+        With more threads BLAS adds in other orders.
+        """
+        with self._generators.installed(), self._blas.limit(limits=1, user_api="blas"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
 

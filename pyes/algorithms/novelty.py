@@ -4,6 +4,7 @@ Owns the centers, which of them moves, and the weights of returns and of novelty
 does; how novel a behaviour is, the archive knows.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -126,6 +127,10 @@ class NoveltySearch(Algorithm):
             population.member(index, self._table.array).write(out)
         return centers
 
+    def _learned(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
+        yield "a center", self._centers
+        yield from (("a moment of the optimizer", each) for one in self._optimizers for each in one.moments)
+
     def _draw(self) -> Population:
         around, own = self.perturbed(self.sigma, mirrored=self.config.mirrored), len(self._unseen)
         rows = np.full(len(around), self._choose())
@@ -172,11 +177,14 @@ class NoveltySearch(Algorithm):
         ValueError
             One of them is missing or of another shape.
         """
-        size = len(self.ask())
+        count, size = len(self.ask()), None if self._own_behaviours is None else self._own_behaviours.shape[1]
         self._told = None if behaviours is None else np.asarray(behaviours, np.float32)
-        if self._told is None or self._told.ndim != 2 or len(self._told) != size:
-            got = "None" if self._told is None else f"shape {self._told.shape}"
-            raise ValueError(f"behaviours: got {got}, expected ({size}, numbers of a behaviour), one row a member")
+        shape = None if self._told is None else self._told.shape
+        if shape is None or len(shape) != 2 or shape[0] != count or not shape[1] or shape[1] != (size or shape[1]):
+            got = "None" if shape is None else f"shape {shape}"
+            raise ValueError(
+                f"behaviours: got {got}, expected ({count}, {size or 'numbers of a behaviour'}), one row a member"
+            )
         super().tell(returns, timesteps=timesteps)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:

@@ -1,5 +1,6 @@
 """OpenAI's evolution strategy (Salimans et al. 2017, algorithm 2) on the shared noise table."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -118,6 +119,10 @@ class OpenAIES(Algorithm):
         """Go on from a saved state."""
         super().load_state_dict(state)
         self._start[:] = state.get("start", self._start)
+
+    def _learned(self) -> Iterator[tuple[str, Vector]]:
+        yield from super()._learned()
+        yield from (("a moment of the optimizer", each) for each in self._optimizer.moments)
 
     def _draw(self) -> Population:
         return self.perturbed(self.sigma, mirrored=self.config.mirrored)

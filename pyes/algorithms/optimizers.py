@@ -13,12 +13,17 @@ from numpy.typing import NDArray
 
 from pyes import _core
 from pyes.config import OptimizerConfig, OptimizerForm
+from pyes.errors import ConfigError
 
 Vector = NDArray[np.float32]
 
 
 class Optimizer(Protocol):
     """Moves theta along a gradient, uphill."""
+
+    @property
+    def moments(self) -> tuple[Vector, ...]:
+        """What it keeps of all gradients so far: each float32 (dim,)."""
 
     def step(self, theta: Vector, gradient: Vector, learning_rate: float, weight_decay: float) -> None:
         """Move theta in place; ``weight_decay`` is the decoupled one."""
@@ -54,12 +59,18 @@ class Adam:
             weight_decay,
         )
 
+    @property
+    def moments(self) -> tuple[Vector, ...]:
+        """Means of the gradient and of its squares."""
+        return self._m, self._v
+
     def state_dict(self) -> dict[str, Any]:
         """Return the moments and the step count."""
         return {"m": self._m.copy(), "v": self._v.copy(), "steps": self._steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
+        _check_keys(state, "m", "v", "steps")
         self._m[:], self._v[:], self._steps = state["m"], state["v"], int(state["steps"])
 
 
@@ -74,12 +85,18 @@ class SGD:
         """Move theta in place."""
         _core.sgd_step(theta, gradient, self._velocity, learning_rate, self._momentum, weight_decay)
 
+    @property
+    def moments(self) -> tuple[Vector, ...]:
+        """The velocity."""
+        return (self._velocity,)
+
     def state_dict(self) -> dict[str, Any]:
         """Return the velocity."""
         return {"velocity": self._velocity.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
+        _check_keys(state, "velocity")
         self._velocity[:] = state["velocity"]
 
 
@@ -93,6 +110,14 @@ class ClipUp(SGD):
     def step(self, theta: Vector, gradient: Vector, learning_rate: float, weight_decay: float) -> None:
         """Move theta in place."""
         _core.clipup_step(theta, gradient, self._velocity, learning_rate, self._momentum, self._max_speed, weight_decay)
+
+
+def _check_keys(state: dict[str, Any], *expected: str) -> None:
+    """Refuse the state of another kind of optimiser."""
+    if state.keys() != set(expected):
+        raise ConfigError(
+            f"optimizer: got a state of {', '.join(state)}, expected {', '.join(expected)}: it is of another optimizer"
+        )
 
 
 def make(form: OptimizerForm, dim: int) -> Optimizer:

@@ -1,5 +1,6 @@
 """Policy gradients with parameter-based exploration (Sehnke et al. 2010), as Toklu et al. 2020 use it with ClipUp."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -85,6 +86,10 @@ class PGPE(SeparateSigmas):
     ) -> None:
         super().__init__(theta, table, **settings)
         self._optimizer = optimizers.make(optimizer or "clipup", len(self.theta))
+
+    def _learned(self) -> Iterator[tuple[str, Vector]]:
+        yield from super()._learned()
+        yield from (("a moment of the optimizer", each) for each in self._optimizer.moments)
 
     def _draw(self) -> Population:
         return self.perturbed(1.0, mirrored=True, deviation=self.deviation)

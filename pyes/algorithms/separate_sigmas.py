@@ -3,6 +3,7 @@
 Must not know how they are learned.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,10 @@ class SeparateSigmas(Algorithm):
     def sigma(self) -> float:  # type: ignore[override]
         """The mean of the standard deviations."""
         return shaping.ordered_sum(self.deviation.astype(np.float64)) / len(self.deviation)
+
+    def _learned(self) -> Iterator[tuple[str, Vector]]:
+        yield from super()._learned()
+        yield "sigma", self.deviation
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that is needed to go on, as arrays and numbers; a copy."""

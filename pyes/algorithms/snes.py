@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -94,6 +94,9 @@ class SNES(SeparateSigmas):
         )
 
 
+_DIGITS = Context(prec=28)  # whatever context the caller has
+
+
 def utilities(size: int) -> NDArray[np.float64]:
     """Return the utilities of the best, the second best, ... of ``size`` members: float64 (size,), of sum 0.
 
@@ -111,4 +114,4 @@ def default_sigma_learning_rate(dim: int) -> float:
 
 def _log(value: float) -> float:
     """Natural logarithm, rounded correctly: that of libm need not agree between machines."""
-    return float(Decimal(value).ln())
+    return float(Decimal(value).ln(_DIGITS))

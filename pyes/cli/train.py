@@ -251,7 +251,7 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
         _check_environment(values)
         return from_mapping(values)
     except ConfigError as error:
-        for group in _NAMED_GROUPS:
+        for group in () if config.resume is not None else _NAMED_GROUPS:  # else they are the run's own
             if name := path_of(_given(), f"{group}.name"):
                 error.add_note(f"({group}={name} chooses its keys, too; {group}.name={name} does not)")
         raise

@@ -3,7 +3,6 @@
 Owns the checks that involve several sections. Knows the larger sections only by their base classes.
 """
 
-import time
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +27,6 @@ from pyes.config.section import (
     to_mapping,
 )
 from pyes.config.task import TaskConfig
-from pyes.system.files import unused
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ class TrainConfig(Section):
     timesteps: Annotated[int, AtLeastOne] | None = None
     time_limit: Annotated[float, Positive] | None = None  # seconds
     target_return: float | None = None  # mean return of an evaluation
-    run_dir: str = field(default_factory=lambda: unused(time.strftime("runs/%Y-%m-%d/%H-%M-%S")))
+    run_dir: str | None = None  # None: a new one, by date and time
     resume: str | None = None
     force: bool = False  # with resume: settings that affect theta may change from here on
     task: TaskConfig
@@ -143,6 +141,8 @@ class TrainConfig(Section):
         self._check_growth()
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
+        if self.target_return is not None and not self.evaluation.every:
+            raise refusal("target_return", self.target_return, "null with evaluation.every=0, which evaluates nothing")
         entries = self.noise.entries if self.algorithm.on_table else "auto"
         self.task.check_beside(self.network, None if entries == "auto" else entries)
 

@@ -75,7 +75,7 @@ class VectorEvaluator:
         for length in range(1, (self._limit or sys.maxsize) + 1):
             actions = self._policies.act(observations, slots)
             observations, rewards, ended = self._task.step(slots, actions)
-            totals[slots] += np.maximum(rewards, self._least)
+            totals[slots] += np.maximum(rewards.astype(np.float64), self._least)
             if length == self._limit:
                 ended = np.ones_like(ended)
             if ended.any():

@@ -102,12 +102,12 @@ class NoiseTable(Closing):
         Raises
         ------
         ConfigError
-            The table is smaller than one slice.
+            The table is smaller than two slices: with one, all members would lie on a line.
         """
-        if dim > len(self):
+        if len(self) < 2 * dim:
             raise ConfigError(
-                f"noise.entries: the table has {len(self):,} entries, theta has {dim:,} parameters; "
-                f"try noise.entries={_SLICES * dim}"
+                f"noise.entries: the table has {len(self):,} entries, theta has {dim:,} parameters; expected "
+                f"noise.entries={2 * dim} or more"
             )
         return len(self) - dim + 1
 
@@ -160,9 +160,10 @@ def _check_fits(entries: int, dtype: DtypeName) -> None:
         return
     smaller = _power_of_two(free // np.dtype(STORAGE[dtype]).itemsize + 1) // 4
     raise ConfigError(
-        f"noise.entries: a table of {entries:,} {dtype} entries takes {size / 2**20:,.0f} MiB, "
-        f"{free / 2**20:,.0f} MiB of memory are available (machine or container limit); set noise.entries={smaller}"
-        + (", or noise=int8 for a quarter of the bytes" if dtype == "float32" else "")
+        f"a noise table of {entries:,} {dtype} entries takes {size / 2**20:,.0f} MiB, {free / 2**20:,.0f} MiB of "
+        f"memory are available (machine or container limit); {smaller} would fit (noise.entries of a run), if theta "
+        "has no more than half as many parameters"
+        + (", or noise=int8, a quarter of the bytes" if dtype == "float32" else "")
     )
 
 

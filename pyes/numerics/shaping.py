@@ -42,7 +42,7 @@ def centered_ranks(returns: NDArray[np.float64]) -> NDArray[np.float32]:
 
 def z_score(returns: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return (returns - mean) / standard deviation: float32 (n,); zeros if all are equal."""
-    filled = fill_failed(returns)
+    filled = of_unit_scale(fill_failed(returns))
     if filled.min() == filled.max():  # the rounded mean may differ from them
         return np.zeros(len(filled), np.float32)
     deviations = filled - ordered_sum(filled) / len(filled)
@@ -121,6 +121,16 @@ def by_rank(returns: NDArray[np.float64], utilities: NDArray[np.float64]) -> NDA
     out = np.empty(len(returns), np.float32)
     out[order] = shared[np.cumsum(starts) - 1]
     return out
+
+
+def of_unit_scale(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return values divided by the power of two that is next to the largest, so that no square of them is too large.
+
+    Ratios of what is computed from them keep their bits.
+    """
+    _, exponent = np.frexp(np.abs(values).max())
+    scaled: NDArray[np.float64] = np.ldexp(values, -exponent)
+    return scaled
 
 
 def standard_deviation(values: NDArray[np.float64]) -> float:

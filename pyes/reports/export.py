@@ -65,7 +65,7 @@ def export(run: str | Path, output: str | Path, generation: int | Literal["best"
     """
     output = Path(output)
     if not output.suffix or output.is_dir():
-        hub.write(load(run, generation), Path(run), output)
+        hub.write(load(run, generation), Path(run), output, chosen=generation == "best")
         return output
     if output.suffix not in _WRITERS:
         known = ", ".join(_WRITERS)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from pyes import config as configuration
@@ -16,9 +17,9 @@ from pyes.config import TrainConfig
 from pyes.errors import ConfigError, JournalError
 from pyes.networks import Policy
 from pyes.run.directory import RunDirectory
-from pyes.run.journal import read
-from pyes.run.metrics import read_rows
+from pyes.run.journal import Evaluation, read, records
 from pyes.system.files import write_file
+from pyes.system.text import counted
 
 _SETTINGS = "config.json"
 _OURS = b"library_name: pyes"  # in the card of every exported policy
@@ -26,8 +27,17 @@ _OURS = b"library_name: pyes"  # in the card of every exported policy
 PLACES = ("run_dir", "resume", "force", "cluster", "logger")
 
 
-def write(policy: Policy, run: Path, folder: Path) -> None:
+def write(policy: Policy, run: Path, folder: Path, chosen: bool) -> None:
     """Write policy.safetensors, policy.json, README.md and, for a run directory, config.json.
+
+    Parameters
+    ----------
+    policy : Policy
+    run : Path
+        Where it is from.
+    folder : Path
+    chosen : bool
+        Whether it was chosen by its evaluation, which then says too much.
 
     Raises
     ------
@@ -47,7 +57,7 @@ def write(policy: Policy, run: Path, folder: Path) -> None:
                 )
     source = RunDirectory(run)
     config = source.read_config() if source.config.exists() else None
-    card = _card(policy, config, _evaluation(policy, source), branched(source)).encode()
+    card = _card(policy, config, _evaluation(policy, source), chosen, branched(source)).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -67,24 +77,25 @@ def shareable(config: TrainConfig) -> str:
 def branched(run: RunDirectory) -> bool:
     """Whether settings were changed on the way, so that those of the run do not repeat it; False without a journal."""
     with suppress(JournalError):
-        return run.journal.exists() and read(run.journal).branched
+        return bool(run.journal.exists() and read(run.journal).branches)
     return False
 
 
-def _evaluation(policy: Policy, run: RunDirectory) -> tuple[float, float] | None:
-    """Return the mean and standard deviation of the run's evaluation of this policy, if one has not failed."""
-    for row in read_rows(run.metrics) if run.metrics.exists() else ():
-        mean = float(row["eval_return_mean"] or math.nan)
-        if int(row["generation"]) + 1 == policy.generation and math.isfinite(mean):
-            return mean, float(row["eval_return_std"])
+def _evaluation(policy: Policy, run: RunDirectory) -> Evaluation | None:
+    """Return the run's evaluation of this policy, if there was one and not all of its episodes failed."""
+    with suppress(JournalError):
+        for record in records(run.journal):
+            if isinstance(record, Evaluation) and record.generation == policy.generation:
+                return record if math.isfinite(record.summary[0]) else None
     return None
 
 
-def _card(policy: Policy, config: TrainConfig | None, evaluation: tuple[float, float] | None, changed: bool) -> str:
+def _card(
+    policy: Policy, config: TrainConfig | None, evaluation: Evaluation | None, chosen: bool, changed: bool
+) -> str:
     description = policy.description()
     task = str(policy.task.get("env_id") or policy.task.get("name") or "unknown task")
     network = str(policy.network.get("name") or "network")
-    episodes = config.evaluation.episodes if config is not None else None
     front: dict[str, Any] = {
         "library_name": "pyes",
         "pipeline_tag": "reinforcement-learning",
@@ -92,22 +103,26 @@ def _card(policy: Policy, config: TrainConfig | None, evaluation: tuple[float, f
     }
     result = "It has not been evaluated in its run; `pyes evaluate` does that."
     if evaluation is not None:
-        mean, deviation = evaluation
-        metric = {"type": "mean_reward", "name": "mean_reward", "value": f"{mean:.2f} +/- {deviation:.2f}"}
-        front["model-index"] = [
-            {
-                "name": f"{network} by evolution strategies",
-                "results": [
-                    {
-                        "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
-                        "dataset": {"name": task, "type": task},
-                        "metrics": [{**metric, "verified": False}],
-                    }
-                ],
-            }
-        ]
-        over = f" over {episodes} episodes" if episodes else ""
-        result = f"Mean return **{mean:.2f}** +/- {deviation:.2f}{over}, on seeds that training does not use."
+        mean, deviation = evaluation.summary
+        over = counted(int(np.isfinite(evaluation.returns).sum()), "episode")
+        seeds = "on seeds that training does not use"
+        if chosen:
+            seeds = "by which it was chosen, so some of it is luck; `pyes evaluate . --seed 1` has other episodes"
+        else:
+            metric = {"type": "mean_reward", "name": "mean_reward", "value": f"{mean:.2f} +/- {deviation:.2f}"}
+            front["model-index"] = [
+                {
+                    "name": f"{network} by evolution strategies",
+                    "results": [
+                        {
+                            "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
+                            "dataset": {"name": task, "type": task},
+                            "metrics": [{**metric, "verified": False}],
+                        }
+                    ],
+                }
+            ]
+        result = f"Mean return **{mean:.2f}** +/- {deviation:.2f} over {over}, {seeds}."
     made = (_CHANGED if changed else _MADE).format(settings=_SETTINGS)
     if config is None:
         made = "The settings of the training are not here.\n"

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -357,20 +356,49 @@ class Replay(Closing):
     """
 
     def __init__(self, run: str | Path) -> None:
-        self._recording = recording_of(run)
+        self._run = run
+        self._read(recording_of(run))
+        self._rebuilt: History | None = None
+        self._made = ExitStack()
+
+    def _read(self, recording: journal.Recording) -> None:
+        self._recording = recording
         self._places = {
             entry.generation: index
-            for index, entry in enumerate(self._recording.entries)
+            for index, entry in enumerate(recording.entries)
             if entry.kind == journal.Kind.GENERATION
         }
         self._last: Generation | None = None  # the generation read last, since its members are usually read in turn
-        self._made = ExitStack()
 
-    @cached_property
+    @property
     def _history(self) -> History:
         """State of the run by generation; made at first use, since it needs the task and the noise table."""
-        setup = setup_of(self._recording)
-        return History(self._recording, setup, self._made.enter_context(setup.make_table()))
+        if self._rebuilt is None:
+            setup = setup_of(self._recording)
+            self._rebuilt = History(self._recording, setup, self._made.enter_context(setup.make_table()))
+        return self._rebuilt
+
+    def follow(self) -> bool:
+        """Read what the run has recorded since; return whether the generations before are as they were.
+
+        Raises
+        ------
+        RunDirectoryError, JournalError
+            It cannot be read any more.
+        """
+        recording = recording_of(self._run)
+        same = recording.find(self._recording.digest) == len(self._recording)
+        if not same:
+            self.close()
+        elif self._rebuilt is not None:
+            self._rebuilt.follow(recording)
+        self._read(recording)
+        return same
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return len(self._history.state.algorithm.theta)
 
     @property
     def generations(self) -> int:
@@ -487,4 +515,5 @@ class Replay(Closing):
 
     def close(self) -> None:
         """Free the noise table."""
+        self._rebuilt = None
         self._made.close()

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from pyes import config as configuration
 from pyes.errors import JournalError, RunDirectoryError
-from pyes.run import journal
+from pyes.reports import wording
+from pyes.run import evaluations, journal
 from pyes.run.metrics import COLUMNS, read_rows
 
 XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
@@ -44,7 +45,8 @@ class Run:
     seed : int or None
         Its seed; None if the run has no configuration.
     settings : Mapping[str, Any]
-        Settings that affect theta, with dotted keys, null values left out; empty without a configuration.
+        Settings that affect theta, with dotted keys, null values left out; empty without a configuration. ``changed``
+        has the generations at which some were changed by force.
     conditions : Mapping[str, Any]
         Settings that do not: budgets, cluster, evaluation.
     rows : Sequence[Mapping[str, float]]
@@ -166,21 +168,20 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
     config = _config(path)
     told = {key: value for key, value in config.items() if key not in ("seed", *_SILENT)}
-    settings = {key: value for key, value in told.items() if key not in configuration.FREE}
-    conditions = {key: value for key, value in told.items() if key in configuration.FREE}
-    return Run(path, config.get("seed"), _given(settings), _given(conditions), rows, _initial(path / "journal.bin"))
+    recording = _recording(path / "journal.bin")
+    settings = _given({key: value for key, value in told.items() if key not in configuration.FREE})
+    if settings and recording.branches:
+        settings[wording.CHANGED] = recording.branches
+    conditions = _given({key: value for key, value in told.items() if key in configuration.FREE})
+    mean, _ = evaluations.initial(recording) or (math.nan, math.nan)
+    return Run(path, config.get("seed"), settings, conditions, rows, mean if math.isfinite(mean) else None)
 
 
-def _initial(file: Path) -> float | None:
-    """Return the mean return of the initial center, whose evaluation is in no row; None if there is none to be read."""
+def _recording(file: Path) -> journal.Recording:
+    """Return the journal of a run; an empty one if there is none to be read."""
     with contextlib.suppress(JournalError):
-        for record in journal.records(file):
-            if isinstance(record, journal.Generation):
-                return None
-            if isinstance(record, journal.Evaluation):
-                mean = record.summary[0]
-                return mean if math.isfinite(mean) else None
-    return None
+        return journal.read(file)
+    return journal.Recording(file)
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

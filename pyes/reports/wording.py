@@ -14,6 +14,8 @@ from typing import Any
 from pyes import config as configuration
 from pyes.config.registry import ALGORITHMS
 
+#: The setting that has the generations at which others were changed by force.
+CHANGED = "changed"
 #: The most important features, in the order in which they are shown.
 _NAMED = ("algorithm", "task", "network", "optimizer")
 #: Settings from which these are made.
@@ -128,6 +130,8 @@ def _phrase(key: str, words: str, text: str | None) -> str:
     """Return the phrase for a feature; ``text`` is None where the setting has no value."""
     if key in _NAMED:
         return text or ""
+    if key == CHANGED:
+        return f"settings changed at generation {text.strip('[]')}" if text else "settings unchanged"
     if key in _COUNTED:
         unit = _COUNTED[key]
         if text is not None and " " in text:  # a schedule

@@ -39,11 +39,13 @@ def _check_network(old: Setup, new: Setup) -> None:
 
 
 def _algorithm(old: RunState, new: RunState) -> dict[str, Any]:
-    """Return the algorithm's state; schedules and an optimizer whose settings have changed are reset."""
+    """Return the algorithm's state; an optimizer whose settings have changed is reset."""
     before, after = old.setup.config, new.setup.config
     kept = old.algorithm.state_dict()
     starts = after.algorithm.starts(before.algorithm)
     kept |= {key: starts[key] for key in kept.keys() & starts.keys()}
+    if after.algorithm.on_table:  # the search of a library goes on with the seed that it began with
+        kept["seed"] = after.seed
     if after.growth != before.growth or "population_size" in starts:
         kept["population_size"] = new.algorithm.population_size
     if after.optimizer != before.optimizer and "optimizer" in kept:

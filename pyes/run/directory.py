@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,12 +12,27 @@ from pyes import config as configuration
 from pyes.config import TrainConfig
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.system import locks, packing
-from pyes.system.files import remove_leftovers, write_file
+from pyes.system.files import new_folder, remove_leftovers, write_file
 from pyes.system.text import instead_of
 
 logger = logging.getLogger(__name__)
 
 _SNAPSHOTS_KEPT = 3
+
+
+def new_directory() -> str:
+    """Make a directory by date and time, which no other run has, and return its path.
+
+    Raises
+    ------
+    RunDirectoryError
+        It cannot be made.
+    """
+    path = time.strftime("runs/%Y-%m-%d/%H-%M-%S")
+    try:
+        return new_folder(path)
+    except OSError as error:
+        raise RunDirectoryError(f"run_dir: cannot make {path} ({error.strerror}); choose another one") from error
 
 
 class RunDirectory:
@@ -152,15 +168,18 @@ class RunDirectory:
             ) from error
 
     def save_snapshot(self, generation: int, state: dict[str, Any]) -> None:
-        """Write a snapshot, and delete all but the newest few.
+        """Write a snapshot, and delete all but the newest few; later ones are of a journal that the run had before.
 
         Raises
         ------
         ConfigError
             It cannot be written; the older snapshots are unchanged.
         """
-        write_file(self.snapshots / f"generation-{generation:08d}.safetensors", packing.pack(state))
-        for path in self._snapshots()[:-_SNAPSHOTS_KEPT]:
+        saved = self.snapshots / f"generation-{generation:08d}.safetensors"
+        write_file(saved, packing.pack(state))
+        every = self._snapshots()
+        newest = every.index(saved) + 1
+        for path in every[: max(0, newest - _SNAPSHOTS_KEPT)] + every[newest:]:
             with suppress(OSError):  # the next save tries again
                 path.unlink()
 
@@ -168,11 +187,9 @@ class RunDirectory:
         """Yield the intact snapshots, the newest first; damaged ones are named in the log."""
         for path in reversed(self._snapshots()):
             try:
-                state = packing.unpack(path.read_bytes())
+                yield packing.unpack(path.read_bytes())
             except (OSError, ValueError) as error:
                 logger.warning("snapshot %s is damaged (%s); trying the previous one", path.name, error)
-                continue
-            yield state
 
     def _snapshots(self) -> list[Path]:
         return sorted(self.snapshots.glob("generation-*.safetensors"))

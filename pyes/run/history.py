@@ -4,15 +4,18 @@ Owns the way from records to states. Invariant: the rebuilt state of a generatio
 bit; this is checked at each record, which contains the hash of its theta.
 """
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 from pyes import config as configuration
-from pyes.errors import ConfigError, JournalError
+from pyes.errors import ConfigError, JournalError, PyesError
 from pyes.numerics.noise import NoiseTable
 from pyes.run.branching import branch
 from pyes.run.journal import Kind, Record, Recording, Start
 from pyes.run.state import RunState, Setup
+
+logger = logging.getLogger(__name__)
 
 
 def setup_of(recording: Recording) -> Setup:
@@ -47,7 +50,7 @@ class History:
     table : NoiseTable
         Noise table of the setup.
     snapshots : Iterable[dict[str, Any]]
-        States to begin with, the best one first; those of another journal are skipped.
+        States to begin with, the best one first; those of another journal or of another version are skipped.
 
     Raises
     ------
@@ -69,9 +72,8 @@ class History:
         self.state = RunState(setup, table)
         self._applied = 0  # records
         for snapshot in snapshots:
-            applied = recording.find(snapshot["journal"])
-            if applied > 0:
-                self._load(snapshot, applied)
+            applied = recording.find(snapshot.get("journal", ""))
+            if applied > 0 and self._loaded(snapshot, applied):
                 break
 
     @property
@@ -93,6 +95,10 @@ class History:
         self.state.apply(record)
         self._applied += 1
         return record
+
+    def follow(self, recording: Recording) -> None:
+        """Go on with a journal that begins with the records of this one."""
+        self._recording = recording
 
     def seek(self, generation: int) -> RunState:
         """Return the state from which the members of ``generation`` were drawn; it must not be changed.
@@ -118,6 +124,16 @@ class History:
     def _ends_at(self, generation: int) -> bool:
         entry = self._recording.entries[self._applied]
         return entry.kind == Kind.GENERATION and entry.generation == generation
+
+    def _loaded(self, snapshot: dict[str, Any], applied: int) -> bool:
+        """Load a snapshot; False if it is one of another version, which the records do without."""
+        try:
+            self._load(snapshot, applied)
+        except (PyesError, KeyError, TypeError, ValueError) as error:
+            logger.warning("a snapshot cannot be used (%s): is it of another version? trying the previous one", error)
+            self.state, self._applied = RunState(self._setup, self._table), 0
+            return False
+        return True
 
     def _load(self, snapshot: dict[str, Any], applied: int) -> None:
         starts = [i for i, entry in enumerate(self._recording.entries[:applied]) if entry.kind == Kind.START]

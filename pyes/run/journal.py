@@ -210,9 +210,9 @@ class Recording:
         return self.entries[-1].digest.hex() if self.entries else ""
 
     @property
-    def branched(self) -> bool:
-        """Whether settings that decide theta were changed on the way, so that no configuration makes the run again."""
-        return sum(entry.kind == Kind.START for entry in self.entries) > 1
+    def branches(self) -> list[int]:
+        """Generations at which settings that decide theta were changed: then no configuration makes the run again."""
+        return [entry.generation for entry in self.entries if entry.kind == Kind.START][1:]
 
     def begins_with(self, settings: dict[str, Any]) -> bool:
         """Whether the run began with these settings."""

@@ -4,6 +4,7 @@ import csv
 import io
 import logging
 import math
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -21,7 +22,7 @@ class MetricsRow:
     """Metrics of a generation.
 
     ``timesteps`` and ``episodes`` are cumulative and count only training; ``seconds`` is the wall-clock time since the
-    first generation began, including evaluations, and continues after a resume; the others belong to the generation.
+    run was ready to begin, including evaluations, and continues after a resume; the others belong to the generation.
     Returns are the task's own, without reward offset. None becomes an empty field: a time that was lost with a killed
     head, an evaluation that was not due, or a value that the algorithm does not have.
     """
@@ -213,9 +214,23 @@ def _generation(line: bytes) -> int:
     return int(number) if number.isdigit() else 0
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """Return the complete rows of a metrics file, without a last line that a kill has cut."""
-    text = path.read_text(encoding="utf-8")
+def read_rows(path: Path, most_bytes: int | None = None) -> list[dict[str, str]]:
+    """Return the complete rows of a metrics file, without a last line that a kill has cut.
+
+    Parameters
+    ----------
+    path : Path
+    most_bytes : int or None
+        Where the file is longer, only the rows in its last so many bytes are read.
+    """
+    with open(path, "rb") as file:
+        header = file.readline()
+        begin, end = file.tell(), file.seek(0, os.SEEK_END)
+        file.seek(begin)
+        if most_bytes is not None and end - most_bytes > begin:
+            file.seek(end - most_bytes)
+            file.readline()  # the rest of a row
+        text = (header + file.read()).decode()
     whole = text[: text.rfind("\n") + 1]
     return list(csv.DictReader(whole.splitlines()))
 
@@ -234,8 +249,9 @@ def best_evaluation(rows: Iterable[Mapping[str, str]]) -> tuple[int, float] | No
 
     A center is named by its generation, the number of its updates: one more than that of the row.
     """
-    evaluated = ((int(row["generation"]) + 1, number(row["eval_return_mean"])) for row in rows)
-    return max((each for each in evaluated if math.isfinite(each[1])), key=lambda each: each[1], default=None)
+    evaluated = ((number(row["generation"]) + 1, number(row["eval_return_mean"])) for row in rows)
+    known = ((int(center), mean) for center, mean in evaluated if math.isfinite(center) and math.isfinite(mean))
+    return max(known, key=lambda each: each[1], default=None)
 
 
 def _whole_rows(data: bytes, generations: int) -> Iterator[tuple[bytes, dict[str, str]]]:

@@ -80,23 +80,13 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def unused(path: str) -> str:
-    """Return a path where nothing is yet: the given one, or else PATH-2, PATH-3 and so on."""
-    return next(each for each in _numbered(path) if not os.path.lexists(each))
-
-
 def new_folder(path: str) -> str:
-    """Make a folder where nothing is yet, see `unused`; no other process gets the same. Return its path."""
-    for each in _numbered(path):
-        with suppress(FileExistsError):
+    """Make a folder where nothing is yet: the given one, or else PATH-2, PATH-3 and so on. Return its path."""
+    for each in itertools.chain([path], (f"{path}-{number}" for number in itertools.count(2))):
+        with suppress(FileExistsError):  # perhaps another process has just made it
             Path(each).mkdir(parents=True)
             return each
     raise AssertionError
-
-
-def _numbered(path: str) -> Iterator[str]:
-    yield path
-    yield from (f"{path}-{number}" for number in itertools.count(2))
 
 
 def set_aside(path: Path) -> Path:

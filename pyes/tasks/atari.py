@@ -65,6 +65,7 @@ class AtariTask(Family):
     """
 
     DEFAULT_FRAME_SKIP = 4
+    PACKAGE = "ale_py"
     VERIFIED = {"gymnasium": ("1.4.0",), "ale-py": ("0.12.1",)}  # noqa: RUF012
 
     @classmethod

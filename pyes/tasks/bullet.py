@@ -19,8 +19,6 @@ from pyes.tasks.bullet_output import silenced
 from pyes.tasks.bullet_parts import Stepper
 from pyes.tasks.gymnasium import Family, GymnasiumConfig
 
-PACKAGE = "pybullet_envs_gymnasium"
-
 _STEPPERS: dict[str, Callable[[Any], Stepper]] = {
     "AntBulletEnv-v0": bullet_walkers.Walker,
     "HalfCheetahBulletEnv-v0": bullet_walkers.Walker,
@@ -52,6 +50,7 @@ class BulletTask(Family):
         The environment could not be made.
     """
 
+    PACKAGE = "pybullet_envs_gymnasium"
     VERIFIED = {"pybullet": ("3.2.7",), "pybullet-envs-gymnasium": ("0.6.0",)}  # noqa: RUF012
 
     def __init__(self, config: GymnasiumConfig, render_mode: str | None = None) -> None:
@@ -60,8 +59,8 @@ class BulletTask(Family):
 
     @classmethod
     def knows(cls, env_id: str) -> bool:
-        """Whether an id, with or without its module, is one of these environments."""
-        return _name(env_id) in _STEPPERS
+        """Whether an id is one of these environments."""
+        return env_id in _STEPPERS
 
     @classmethod
     def original(cls, config: GymnasiumConfig) -> gymnasium.Env[Any, Any]:
@@ -78,7 +77,7 @@ class BulletTask(Family):
         """Replace the environment's ``step`` by ours."""
         self._world = env.unwrapped
         self._start = self._world._p.saveState()
-        self._stepper = _STEPPERS[_name(self._config.env_id)](self._world)
+        self._stepper = _STEPPERS[self._config.env_id](self._world)
         env.step = self._stepper.step
         self._clean()
 
@@ -121,15 +120,11 @@ class BulletTask(Family):
         return super().render()
 
 
-def _name(env_id: str) -> str:
-    return env_id.removeprefix(f"{PACKAGE}:")
-
-
 def _import_package(env_id: str) -> None:
     """Import the package, which registers its environments, and the engine."""
     try:
         with silenced(1), silenced(2):  # prints its build date
             importlib.import_module("pybullet")
-            importlib.import_module(PACKAGE)
+            importlib.import_module(BulletTask.PACKAGE)
     except ImportError as error:
-        raise missing(f"task.env_id: {env_id!r}", PACKAGE, "bullet", error, ", on Python 3.11") from error
+        raise missing(f"task.env_id: {env_id!r}", BulletTask.PACKAGE, "bullet", error, ", on Python 3.11") from error

@@ -7,7 +7,7 @@ Knows no family by name: each is a module of this folder and defines which ids b
 import copy
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import gymnasium
@@ -55,7 +55,7 @@ class GymnasiumTask(WrappedTask):
     @classmethod
     def suited(cls, config: GymnasiumConfig) -> type[Task]:
         """Return the class of the environment's family, or else this one."""
-        return next((family for family in _families() if family.knows(config.env_id)), GymnasiumTask)
+        return next((family for family in _families() if family.knows(family.plain(config.env_id))), GymnasiumTask)
 
     def _label(self) -> str:
         return f"task.env_id: {self._config.env_id!r}"
@@ -101,6 +101,8 @@ class Family(GymnasiumTask):
 
     #: For each distribution: the versions with which every environment of the family was compared with the original.
     VERIFIED: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    #: Package that registers the environments.
+    PACKAGE: ClassVar[str] = "gymnasium"
     ALL: ClassVar[list[type["Family"]]] = []
 
     def __init_subclass__(cls) -> None:
@@ -109,8 +111,13 @@ class Family(GymnasiumTask):
 
     @classmethod
     def knows(cls, env_id: str) -> bool:
-        """Whether an id belongs to the family; must not import a simulator."""
+        """Whether an id, without its package, belongs to the family; must not import a simulator."""
         raise NotImplementedError
+
+    @classmethod
+    def plain(cls, env_id: str) -> str:
+        """Return an id without the package before it, which may be named, as for environments of a module."""
+        return env_id.removeprefix(f"{cls.PACKAGE}:")
 
     @classmethod
     def guess(cls, env_id: str) -> str | None:
@@ -118,6 +125,7 @@ class Family(GymnasiumTask):
         return None
 
     def __init__(self, config: GymnasiumConfig, render_mode: str | None = None) -> None:
+        config = replace(config, env_id=self.plain(config.env_id))
         super().__init__(config, render_mode)
         advice = (
             f", or run the original: task=python task.factory=gymnasium:make task.env_kwargs.id={config.env_id} "

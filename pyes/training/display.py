@@ -135,7 +135,7 @@ class Display(Closing):
         self._panel.show(self._pairs(), self._budget(), self._nodes, lines)
 
     def _seconds(self) -> float:
-        """Wall clock since the run's first generation began."""
+        """Wall clock since the run was ready to begin."""
         return time.monotonic() - self._counted
 
     @contextmanager

@@ -282,7 +282,7 @@ class _Loop:
         return results
 
     def _seconds(self) -> float:
-        """Wall-clock time since the run's first generation began, without the time between its parts."""
+        """Wall-clock time since the run was ready to begin, without the time between its parts."""
         return time.perf_counter() - self._begun
 
     def _reached(self) -> str | None:

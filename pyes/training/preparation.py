@@ -9,7 +9,7 @@ import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pyes import algorithms
 from pyes.cluster import Cluster, open_cluster
@@ -19,7 +19,7 @@ from pyes.networks import Policy
 from pyes.numerics.noise import NoiseTable
 from pyes.run import evaluations
 from pyes.run.branching import branch
-from pyes.run.directory import RunDirectory
+from pyes.run.directory import RunDirectory, new_directory
 from pyes.run.history import History, setup_of
 from pyes.run.journal import Evaluation, Generation, Journal, Recording
 from pyes.run.logs import run_log
@@ -89,7 +89,6 @@ class Preparation:
 
     def __init__(self, config: TrainConfig, *, display: bool) -> None:
         self._config = config
-        self._directory = RunDirectory(config.resume or config.run_dir)
         self._display = Display(config, enabled=display)
         self._stack = ExitStack()
         self._unusable: RunDirectoryError | None = None  # what is wrong with the configuration of a run that goes on
@@ -105,6 +104,7 @@ class Preparation:
     def claim_directory(self) -> None:
         """Lock the run directory; create it, or check that there is a run to resume."""
         check_installed(self._config.logger)
+        self._directory = RunDirectory(self._config.resume or self._config.run_dir or new_directory())
         resumed = self._config.resume is not None
         if resumed:
             self._directory.check_begun()
@@ -112,6 +112,7 @@ class Preparation:
         if resumed:
             self._unusable = resume.unusable_configuration(self._directory, force=self._config.force)
         else:
+            self._config = replace(self._config, run_dir=str(self._directory.path))
             self._directory.create(self._config)
 
     def open_log(self) -> None:
@@ -248,6 +249,12 @@ def _ends_unevaluated(directory: RunDirectory, generations: int, config: TrainCo
     )
 
 
+def _generation(snapshot: dict[str, Any]) -> int:
+    """Return the generation of a snapshot; -1, which no row is needed for, of one that another version wrote."""
+    generation = snapshot.get("algorithm", {}).get("generation")
+    return generation if isinstance(generation, int) else -1
+
+
 def _rebuilt(
     directory: RunDirectory, recording: Recording, setup: Setup, table: NoiseTable, metrics: MetricsWriter
 ) -> tuple[RunState, MetricsRow | None, Policy | None]:
@@ -259,7 +266,7 @@ def _rebuilt(
     if not len(recording):
         return RunState(setup, table), None, None
     begun = setup if recording.begins_with(deciding(setup.config)) else setup_of(recording)
-    usable = (each for each in directory.whole_snapshots() if each["algorithm"]["generation"] <= metrics.generation)
+    usable = (each for each in directory.whole_snapshots() if _generation(each) <= metrics.generation)
     history = History(recording, begun, table, usable)
     row: MetricsRow | None = None
     best = evaluated = None

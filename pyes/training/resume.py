@@ -19,6 +19,10 @@ from pyes.system.text import literal
 
 logger = logging.getLogger(__name__)
 
+#: Sections whose keys depend on their kind, and the keys that say which one it is.
+_OF_SEVERAL_KINDS = ("task", "algorithm", "optimizer", "network", "cluster")
+_KIND = ("name", "factory")
+
 
 def _is_fixed(key: str, config: TrainConfig) -> bool:
     """Whether a setting can never change: theta depends on the network, the members on the noise."""
@@ -44,9 +48,10 @@ def settings(values: Mapping[str, Any]) -> TrainConfig:
     if not isinstance(values.get("resume"), str | os.PathLike):
         return configuration.from_mapping(values)
     before = kept(RunDirectory(values["resume"]), force=bool(values.get("force")))
-    cluster = values.get("cluster", {})
-    if isinstance(cluster, Mapping) and cluster.get("name") not in (None, before.get("cluster", {}).get("name")):
-        before["cluster"] = {}  # of another kind, with other keys
+    for section in _OF_SEVERAL_KINDS:
+        given, own = values.get(section), before.get(section) or {}
+        if isinstance(given, Mapping) and any(given.get(key) not in (None, own.get(key)) for key in _KIND):
+            before[section] = {}  # of another kind, with other keys
     return configuration.from_mapping(configuration.merged(before, values))
 
 
@@ -143,6 +148,7 @@ def going_on(recording: Recording, config: TrainConfig) -> tuple[TrainConfig, bo
     }
     if refused:
         listed = ", ".join(f"{key} (was {old}, got {new})" for key, (old, new) in refused.items())
-        way_out = "start a new run" if config.force else "add force=true to continue with them, or start a new run"
+        forceable = not any(_is_fixed(key, before) for key in refused)
+        way_out = "add force=true to continue with them, or start a new run" if forceable else "start a new run"
         raise ConfigError(f"resume: these settings decide the run and cannot change: {listed}; {way_out}")
     return config, bool(changes)

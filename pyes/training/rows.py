@@ -70,7 +70,7 @@ def row_of(record: Generation, used: dict[str, Any], state: RunState, seconds: f
     state : RunState
         State after the record was applied.
     seconds : float
-        Wall-clock time since the run's first generation began.
+        Wall-clock time since the run was ready to begin.
     """
     return MetricsRow(
         **used,

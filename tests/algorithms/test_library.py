@@ -1,6 +1,9 @@
 """What the algorithms of other libraries share: state, random numbers, failures, and runs that repeat."""
 
+import os
 import random
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -206,3 +209,30 @@ def test_a_run_goes_another_way_from_where_the_library_is(tmp_path):
     assert _hashes(tmp_path / "run")[:3] == hashes
     with replay.open(tmp_path / "run") as run:
         assert run.play(4, 0).exact
+
+
+ON_THREADS = """
+import numpy as np
+import pyes
+for name, optimizer in (("CMAES", {}), ("Nevergrad", {"optimizer": "OldCMA"})):
+    algorithm = getattr(pyes, name)(np.ones(163), population_size=16, seed=1, **optimizer)
+    for _ in range(8):
+        algorithm.tell(-(algorithm.members() ** 2).sum(axis=1, dtype=np.float64))
+    print(algorithm.theta.tobytes().hex())
+"""
+
+
+def test_theta_does_not_depend_on_the_threads_of_linear_algebra():
+    """At 163 parameters two threads of BLAS add in another order than one; on a single core there are none to show."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", ON_THREADS],
+            env=os.environ | dict.fromkeys(names, threads),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for threads in ("1", "2")
+    ]
+    assert found[0] == found[1] != ""

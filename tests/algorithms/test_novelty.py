@@ -8,7 +8,7 @@ import pyes.reports.replay
 from pyes.algorithms.archive import Archive
 from pyes.algorithms.novelty import NSES, NSRAES, NSRES
 from pyes.config import from_mapping
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, DivergedError
 from pyes.numerics import streams
 from pyes.numerics.noise import NoiseTable
 from pyes.run.history import History, setup_of
@@ -165,6 +165,31 @@ def test_novelty_search_without_behaviours_is_refused(table):
         from_mapping({"algorithm": {"name": "nsr_es"}})
     with pytest.raises(ConfigError, match=r"algorithm\.parents: got 2, expected 3"):
         NSES(np.zeros(6), table, **(SETTINGS | {"parents": 2})).load_state_dict(search.state_dict())
+
+
+def test_novelty_search_ends_when_a_center_that_is_not_the_best_diverges(table):
+    search = NSES(np.ones(6), table, **(SETTINGS | {"weight_decay": 30.0, "learning_rate": 0.1}))
+    returns = np.random.default_rng(0).standard_normal(30)
+
+    def tell_for_long():
+        for _ in range(1000):
+            size = len(search.ask())
+            search.tell(returns[:size], np.stack([returns[:size], returns[-size:]], axis=1))
+
+    with pytest.raises(DivergedError, match="its update was too large, a center has a value of"):
+        tell_for_long()
+
+
+def test_novelty_search_refuses_behaviours_of_another_size_and_stays_as_it_was(table):
+    search = NSES(np.zeros(6), table, **SETTINGS)
+    with pytest.raises(ValueError, match=r"behaviours: got shape \(23, 0\)"):
+        search.tell(np.zeros(23), np.zeros((23, 0)))
+    _run(search, 1)
+    before = search.state_dict()
+    size = len(search.ask())
+    with pytest.raises(ValueError, match=rf"got shape \({size}, 3\), expected \({size}, 2\), one row a member"):
+        search.tell(np.zeros(size), np.zeros((size, 3)))
+    np.testing.assert_equal(search.state_dict(), before)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 from pyes import reference
 from pyes.algorithms.openai_es import OpenAIES
 from pyes.config import OptimizerConfig
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, DivergedError
 from pyes.numerics.noise import NoiseTable
 
 
@@ -140,6 +140,27 @@ def test_a_restart_after_a_saved_state_returns_to_the_start_of_the_search_that_i
     other.load_state_dict(es.state_dict())
     other.tell(np.arange(4.0) - 9)
     np.testing.assert_array_equal(other.theta, 5)
+
+
+def test_an_optimizer_that_can_learn_no_more_ends_the_search(table):
+    """The square of such a gradient is infinite as a float32, and Adam would stand still for ever."""
+    es = OpenAIES(np.zeros(3), table, population_size=8, shaping="none")
+    with pytest.raises(DivergedError, match=r"a moment of the optimizer has a value of inf; .* smaller scale"):
+        es.tell(np.arange(8.0) * 1e22)
+
+
+def test_a_finite_center_is_not_said_to_have_diverged(table):
+    """Its norm is infinite as a float32."""
+    es = OpenAIES(np.array([3e19, 0.0]), table, population_size=8)
+    es.tell(np.arange(8.0))
+    assert np.isfinite(es.theta).all()
+
+
+def test_what_has_no_schedule_stays_as_it_is_set(table):
+    es = OpenAIES(np.zeros(3), table, population_size=8, sigma="linear 0.3 to 0.1 in 10 generations")
+    es.learning_rate, es.sigma = 0.01, 0.5
+    es.tell(np.arange(8.0))
+    assert (es.learning_rate, round(es.sigma, 9)) == (0.01, 0.28)
 
 
 def test_a_population_of_mirrored_members_cannot_become_odd(table):

@@ -1,3 +1,4 @@
+import decimal
 import math
 
 import numpy as np
@@ -75,3 +76,9 @@ def test_equal_returns_share_their_utilities_and_failures_are_the_worst():
     returns = np.array([5.0, np.nan, 7.0, 5.0, -9.0, np.nan])
     np.testing.assert_array_equal(shaping.by_rank(returns, utilities), [3.0, -0.5, 8.0, 3.0, 1.0, -0.5])
     np.testing.assert_array_equal(shaping.by_rank(np.full(6, 2.0), utilities), np.float32(14 / 6))
+
+
+def test_utilities_do_not_depend_on_the_precision_that_a_caller_has_chosen():
+    expected = snes.utilities(17)
+    with decimal.localcontext(prec=6):
+        np.testing.assert_array_equal(snes.utilities(17), expected)

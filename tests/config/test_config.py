@@ -136,7 +136,6 @@ IMPOSSIBLE = [
     ("timesteps", 1.5, "an integer >= 1 or null"),
     ("time_limit", float("nan"), "a finite number > 0 or null"),
     ("target_return", float("inf"), "a finite number or null"),
-    ("run_dir", None, "a string"),
     ("algorithm", "openai_es", "a mapping with keys among: factory, learning_rate, name"),
     ("algorithm", None, "a mapping"),
     ("algorithm.name", "openai", "'openai_es'"),

@@ -69,6 +69,26 @@ def test_population_size_is_a_number_and_may_change_where_it_grows(name: str, ta
 
 
 @each_algorithm
+def test_population_size_cannot_change_where_it_does_not_grow(name: str, table: NoiseTable):
+    algorithm = make(name, table)
+    if not algorithm.config.grows:
+        with pytest.raises(ConfigError, match=r"algorithm\.population_size: got 14 after 8, expected one size"):
+            algorithm.population_size = 14
+
+
+@each_algorithm
+def test_a_state_of_another_search_is_refused_in_one_line(name: str, table: NoiseTable):
+    algorithm, state = make(name, table), make(name, table).state_dict()
+    if algorithm.config.on_table:
+        for key, value in (("seed", 5), ("origin" if "origin" in state else "theta", np.zeros(1, np.float32))):
+            with pytest.raises(ConfigError, match=r"^(seed: got 3, expected 5|theta: got shape .*, expected \(1,\))"):
+                algorithm.load_state_dict(state | {key: value})
+    if "m" in state.get("optimizer", {}):
+        with pytest.raises(ConfigError, match="optimizer: got a state of velocity, expected m, v, steps"):
+            algorithm.load_state_dict(state | {"optimizer": {"velocity": state["theta"]}})
+
+
+@each_algorithm
 def test_another_seed_gives_other_members(name: str, table: NoiseTable):
     assert (make(name, table).member(1) != make(name, table, seed=4).member(1)).any()
 

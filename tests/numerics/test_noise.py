@@ -50,12 +50,14 @@ def test_slices_of_the_dtypes_agree():
 
 
 def test_offset_bound_admits_the_last_slice_and_refuses_a_table_that_is_too_small():
+    """With as many entries as parameters, all members would lie on one line."""
     with NoiseTable(100, 0) as table:
-        assert table.offset_bound(100) == 1
+        assert table.offset_bound(50) == 51
         assert table.offset_bound(1) == 100
         table.slice(99, 1)
-        with pytest.raises(ConfigError, match=r"the table has 100 entries, theta has 101 parameters"):
-            table.offset_bound(101)
+        message = r"the table has 100 entries, theta has 51 parameters; expected noise\.entries=102 or more"
+        with pytest.raises(ConfigError, match=message):
+            table.offset_bound(51)
 
 
 @pytest.mark.parametrize(("entries", "dtype"), [(0, "float32"), (-1, "float32"), (10, "float16")])
@@ -88,8 +90,8 @@ def test_default_entries_depend_on_theta_and_dtype_alone(free, monkeypatch):
 def test_table_that_does_not_fit_is_refused_with_one_that_does(shared, monkeypatch):
     monkeypatch.setattr(limits, "available_memory", lambda: 2**20)
     message = (
-        r"noise\.entries: a table of 1,000,000 float32 entries takes 4 MiB, 1 MiB of memory are available .*; "
-        r"set noise\.entries=131072, or noise=int8 for a quarter of the bytes"
+        r"a noise table of 1,000,000 float32 entries takes 4 MiB, 1 MiB of memory are available .*; 131072 would fit "
+        r"\(noise\.entries of a run\), if theta has no more than half as many parameters, or noise=int8, a quarter"
     )
     with pytest.raises(ConfigError, match=message):
         NoiseTable(1_000_000, 0, shared=shared)

@@ -109,3 +109,9 @@ def test_differential_keeps_the_order_of_sums_of_one_reward_whatever_their_round
     lengths = np.random.default_rng(0).integers(5, 1000, 40)
     returns = np.add.accumulate(np.full(1000, 0.1, dtype))[lengths - 1].astype(np.float64)
     np.testing.assert_array_equal(np.argsort(shaping.with_differential(returns, lengths)), np.argsort(returns))
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200, 1.7e308, 5e-324])
+def test_z_score_does_not_depend_on_the_scale(scale):
+    returns = np.array([1.0, -1.0, 0.0, np.nan])
+    np.testing.assert_array_equal(shaping.z_score(returns * scale), shaping.z_score(returns))

@@ -2,6 +2,7 @@ import json
 
 from made_runs import make_run, write_metrics
 
+import pyes
 from pyes.reports.groups import group
 from pyes.reports.runs import read
 
@@ -74,3 +75,18 @@ def test_runs_without_a_configuration_go_by_their_names(tmp_path):
     write_metrics(tmp_path / "c" / "0", [1, 2])
     make_run(tmp_path / "d")
     assert _groups(tmp_path) == [("a", 1), (str(tmp_path / "b/0"), 1), (str(tmp_path / "c/0"), 1), ("OpenAI-ES", 1)]
+
+
+def test_run_whose_settings_were_changed_on_the_way_is_no_seed_of_its_last_settings(tmp_path):
+    settings = {
+        "task": {"env_id": "CartPole-v1", "max_timesteps": 20},
+        "algorithm": {"population_size": 4, "sigma": 0.1},
+        "cluster": {"name": "inline"},
+        "generations": 2,
+    }
+    pyes.train({**settings, "run_dir": str(tmp_path / "changed")}, display=False)
+    change = {"resume": str(tmp_path / "changed"), "generations": 3, "force": True, "algorithm": {"sigma": 0.5}}
+    pyes.train(change, display=False)
+    other = {"seed": 1, "algorithm": {"population_size": 4, "sigma": 0.5}, "run_dir": str(tmp_path / "other")}
+    pyes.train(settings | other, display=False)
+    assert _groups(tmp_path) == [("settings changed at generation 2", 1), ("settings unchanged", 1)]

@@ -1,4 +1,3 @@
-import csv
 import json
 import shutil
 
@@ -10,7 +9,6 @@ import pyes
 from pyes.errors import ConfigError
 from pyes.reports.export import export
 from pyes.reports.replay import evaluate
-from pyes.run.metrics import read_rows
 
 
 @pytest.fixture(scope="module")
@@ -76,16 +74,26 @@ def test_policy_that_was_not_evaluated_has_no_result(run, tmp_path):
     assert "has not been evaluated" in text
 
 
-def test_policy_whose_evaluation_failed_has_no_result(run, tmp_path):
-    copy = shutil.copytree(run, tmp_path / "run")
-    rows = read_rows(copy / "metrics.csv")
-    with open(copy / "metrics.csv", "w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(row | {"eval_return_mean": "nan", "eval_return_std": "nan"} for row in rows)
-    front, text = _front(export(copy, tmp_path / "policy"))
+def test_policy_whose_evaluation_failed_has_no_result(tmp_path):
+    """At so small a learning rate, theta stays where the function is NaN."""
+    config = {
+        "generations": 2,
+        "run_dir": str(tmp_path / "run"),
+        "task": {"name": "function", "factory": "user_functions:hollow", "dim": 5},
+        "network": {"init": "zero"},
+        "algorithm": {"name": "openai_es", "learning_rate": 1e-6},
+        "evaluation": {"every": 2},
+        "cluster": {"name": "inline"},
+    }
+    front, text = _front(export(pyes.train(config, display=False).run_dir, tmp_path / "policy"))
     assert "model-index" not in front
     assert "has not been evaluated" in text
+
+
+def test_best_center_is_said_to_be_chosen_by_its_evaluation(run, tmp_path):
+    front, text = _front(export(run, tmp_path / "policy", generation="best"))
+    assert "model-index" not in front
+    assert "over 5 episodes, by which it was chosen" in text
 
 
 def test_folder_of_a_file_has_no_settings(run, tmp_path):

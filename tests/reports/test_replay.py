@@ -356,3 +356,26 @@ def test_a_replay_that_comes_out_differently_is_said(run, tmp_path, capfd):
     assert json.loads(capfd.readouterr().out).keys() == {"return", "length", "seed"}
     assert cli.main(["replay", str(tmp_path), "--generation", "3", "--member", "1"]) == 1
     assert "is the environment deterministic and the same?" in capfd.readouterr().err
+
+
+def test_replay_follows_a_run_that_goes_on(tmp_path):
+    config = {
+        "run_dir": str(tmp_path / "run"),
+        "generations": 2,
+        "task": {"env_id": "CartPole-v1", "max_timesteps": 20},
+        "algorithm": {"population_size": 4},
+        "noise": {"entries": 10_000},
+        "cluster": {"name": "inline"},
+    }
+    run = pyes.train(config, display=False).run_dir
+    with pyes.reports.replay.open(run) as individuals:
+        history, before = individuals._history, individuals.theta(2)
+        longer = pyes.train({"resume": str(run), "generations": 4}, display=False)
+        assert individuals.follow()
+        assert (individuals.generations, individuals._history) == (4, history)
+        np.testing.assert_array_equal(individuals.theta(4), pyes.load(longer.run_dir).theta)
+        shutil.rmtree(run)
+        pyes.train({**config, "seed": 1}, display=False)
+        assert not individuals.follow()
+        assert individuals.generations == 2
+        assert (individuals.theta(2) != before).any()

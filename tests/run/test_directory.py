@@ -11,7 +11,7 @@ import pytest
 
 from pyes.config import from_mapping
 from pyes.errors import RunDirectoryError
-from pyes.run.directory import RunDirectory
+from pyes.run.directory import RunDirectory, new_directory
 from pyes.system import locks
 
 STATE = {
@@ -50,6 +50,22 @@ def test_only_the_newest_snapshots_are_kept(directory):
         directory.save_snapshot(generation, {"generation": generation})
     assert len(list(directory.snapshots.iterdir())) == 3
     assert next(directory.whole_snapshots()) == {"generation": 90}
+
+
+def test_snapshots_of_a_journal_that_was_there_before_make_room(directory):
+    """A journal that was restored from a copy is shorter than they are."""
+    for generation in (7, 8, 9, 4, 5):
+        directory.save_snapshot(generation, {"generation": generation})
+    assert [state["generation"] for state in directory.whole_snapshots()] == [5, 4]
+
+
+def test_a_new_directory_is_no_other_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len({new_directory() for _ in range(5)}) == 5
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(time, "strftime", lambda _: "file/run")
+    with pytest.raises(RunDirectoryError, match=r"run_dir: cannot make file/run \(Not a directory\); choose another"):
+        new_directory()
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty"])

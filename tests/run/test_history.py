@@ -110,6 +110,18 @@ def test_a_snapshot_of_another_journal_is_passed_over(run, history):
     assert foreign.state.generation == 0
 
 
+@pytest.mark.parametrize("change", [{"failed": None}, {"algorithm": {"generation": 6}}])
+def test_a_snapshot_of_another_version_is_passed_over(run, history, caplog, change):
+    (newest, *_) = RunDirectory(run).whole_snapshots()
+    other = {key: value for key, value in (newest | change).items() if value is not None}
+    rebuilt = History(history._recording, history._setup, history._table, [other, newest])
+    assert rebuilt.state.generation == newest["algorithm"]["generation"]
+    assert "a snapshot cannot be used ('" in caplog.text
+    while not rebuilt.ended:
+        rebuilt.advance()
+    assert rebuilt.state.theta_hash == _hashes(run)[-1]
+
+
 def test_a_changed_return_is_found_by_the_next_record(run, history, tmp_path):
     """A journal with valid digests, but with other numbers than those of the run."""
     with Journal(journal.read(tmp_path / "journal.bin")) as writer:

@@ -4,7 +4,7 @@ import pytest
 from samples import row
 
 from pyes.errors import ConfigError
-from pyes.run.metrics import COLUMNS, MetricsWriter, NodeRow, NodesWriter, read_rows
+from pyes.run.metrics import COLUMNS, MetricsWriter, NodeRow, NodesWriter, best_evaluation, read_rows
 
 #: The columns that users and tools rely on.
 PROMISED = [
@@ -148,3 +148,16 @@ def test_best_evaluation_is_that_of_all_rows_that_were_there(tmp_path):
         assert writer.best_evaluation == (4, 9.25)
     with MetricsWriter(path, 3) as writer:
         assert writer.best_evaluation == (2, 3.5)
+
+
+def test_last_rows_of_a_long_table_are_read_without_the_rest(tmp_path):
+    lines = ["generation,node", *(f"{number},a" for number in range(1000))]
+    (tmp_path / "nodes.csv").write_text("\n".join([*lines, "1000"]))
+    for most, first in ((102, 984), (10**6, 0)):
+        rows = read_rows(tmp_path / "nodes.csv", most)
+        assert [int(row["generation"]) for row in rows] == list(range(first, 1000))
+
+
+def test_a_damaged_generation_is_not_the_best():
+    rows = [{"generation": "0", "eval_return_mean": "1"}, {"generation": "x", "eval_return_mean": "5"}]
+    assert best_evaluation(rows) == (1, 1.0)

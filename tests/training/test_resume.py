@@ -155,6 +155,30 @@ def test_force_can_change_the_parents_of_the_genetic_algorithm(tmp_path):
     assert _go_on(tmp_path / "run", generations=3, force=True, algorithm={"parents": 3}).generations == 3
 
 
+def test_resume_names_only_ways_out_that_there_are(run):
+    with pytest.raises(ConfigError, match=r"cannot change: .*algorithm\.name .*; start a new run$"):
+        _go_on(run, algorithm={"name": "ga"})
+
+
+def test_force_takes_a_task_of_another_kind_with_other_keys(tmp_path):
+    task = {"name": "native", "env_id": "CartPole-v1"}
+    pyes.train({**TINY, "task": task, "run_dir": str(tmp_path / "run")}, display=False)
+    task = {"name": "gymnasium", "env_id": "CartPole-v1", "max_timesteps": 20}
+    assert _go_on(tmp_path / "run", generations=3, force=True, task=task).generations == 3
+
+
+def test_resume_goes_on_after_an_older_journal_was_restored(run):
+    older = (run / "journal.bin").read_bytes()
+    _go_on(run, generations=6, snapshot={"every": 1})
+    whole = (run / "journal.bin").read_bytes()
+    (run / "journal.bin").write_bytes(older)
+    _go_on(run, generations=4)
+    names = sorted(path.name for path in (run / "snapshots").iterdir())
+    assert names == ["generation-00000003.safetensors", "generation-00000004.safetensors"]
+    _go_on(run, generations=6)
+    assert (run / "journal.bin").read_bytes() == whole
+
+
 def test_force_without_resume_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="force: got true, expected false without resume=RUN"):
         pyes.train({**TINY, "run_dir": str(tmp_path / "run"), "force": True}, display=False)

@@ -179,14 +179,19 @@ _runs: dict[Path, _Opened] = {}  # the one that was asked for last is the last o
 
 
 def _opened(run: Path) -> _Opened:
-    """Return an open run, anew if it has grown; close those that were not asked for lately."""
+    """Return an open run, with all that it has recorded by now; close those that were not asked for lately."""
     size = (run / "journal.bin").stat().st_size if (run / "journal.bin").exists() else 0
     known = _runs.pop(run, None)
-    if known is None or known.size != size:
-        before = (None, None) if known is None else (known.plane, known.placed)
-        if known is not None:
+    if known is None:
+        known = _Opened(replay.open(run), size)
+    elif known.size != size:
+        try:
+            if not known.individuals.follow():
+                known.plane = known.placed = None
+        except BaseException:
             known.individuals.close()
-        known = _Opened(replay.open(run), size, *before)
+            raise
+        known.size = size
     _runs[run] = known
     for other in list(_runs)[:-_MOST_OPEN]:
         _runs.pop(other).individuals.close()
@@ -229,7 +234,7 @@ def points(run: Path, of: Path, first: int, fit: int) -> tuple[dict[str, Any], b
         and the columns, float32, one after the other.
     """
     opened, owner = _opened(run), _opened(of)
-    if not owner.individuals.generations or len(owner.individuals.theta(0)) != len(opened.individuals.theta(0)):
+    if not owner.individuals.generations or owner.individuals.dim != opened.individuals.dim:
         owner = opened
     if not owner.individuals.generations:
         raise ConfigError("no generation yet: the map begins with the first one")

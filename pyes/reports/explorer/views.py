@@ -20,11 +20,13 @@ from pyes.reports import aggregates, runs
 from pyes.reports.groups import group
 from pyes.reports.runs import Run, XAxis
 from pyes.run.directory import RunDirectory
-from pyes.run.metrics import read_rows
+from pyes.run.metrics import number, read_rows
 from pyes.system import locks
 from pyes.system.text import one_line
 
 _LOG_BYTES = 2**15  # at the end of the log
+_NODES_BYTES = 2**16  # at the end of the table of nodes
+_GENERATIONS = 10  # a node without members in so many is gone
 _MOST_POINTS = 2000  # of a curve: no screen is wider
 #: Columns of metrics.csv that the page draws, by chart.
 CHARTS = {
@@ -162,8 +164,9 @@ def _nodes(directory: RunDirectory) -> list[dict[str, Any]]:
     """Return the last row of each node that took part in the last generations."""
     if not directory.nodes.exists():
         return []
-    rows = read_rows(directory.nodes)
-    last = {row["node"]: row for row in rows if "node" in row}
+    rows = [row for row in read_rows(directory.nodes, _NODES_BYTES) if "node" in row]
+    latest = max((number(row["generation"]) for row in rows), default=0)
+    last = {row["node"]: row for row in rows if number(row["generation"]) > latest - _GENERATIONS}
     return [{key: value if key == "node" else _number(value) for key, value in row.items()} for row in last.values()]
 
 
