@@ -98,10 +98,11 @@ def vectors(draw):
 
 
 RANGES = MEMBERS.map(wire.ranges_of)
+SETTINGS = st.dictionaries(TEXTS, JSON, max_size=5)
 BY_KIND = {
     wire.Hello: st.builds(wire.Hello, WHOLE, NAMES, NAMES, WHOLE, WHOLE, BIG, NAMES, st.booleans()),
     wire.Watch: st.builds(wire.Watch, WHOLE, NAMES),
-    wire.Ready: st.builds(wire.Ready, NAMES, NAMES, NAMES, DIGESTS, WHOLE, WHOLE),
+    wire.Ready: st.builds(wire.Ready, NAMES, NAMES, NAMES, DIGESTS, WHOLE, WHOLE, SETTINGS),
     wire.Unable: st.builds(wire.Unable, PROSE),
     wire.Done: done(),
     wire.Workers: st.builds(wire.Workers, st.integers(1, 2**32 - 1)),
@@ -109,7 +110,7 @@ BY_KIND = {
     wire.Log: st.builds(wire.Log, st.integers(0, 50), PROSE),
     wire.Welcome: st.just(wire.Welcome()),
     wire.Refused: st.builds(wire.Refused, PROSE),
-    wire.Job: st.builds(wire.Job, NAMES, st.dictionaries(TEXTS, JSON, max_size=5), NAMES),
+    wire.Job: st.builds(wire.Job, NAMES, SETTINGS, NAMES),
     wire.Learn: learn(),
     wire.Snapshot: st.builds(wire.Snapshot, WHOLE, WHOLE, DIGESTS, st.binary(max_size=50)),
     wire.Open: st.builds(wire.Open, BIG, WHOLE, WHOLE, DIGESTS),

@@ -29,7 +29,9 @@ def _add_worker(parser: argparse.ArgumentParser) -> None:
     role.add_argument("--relay", metavar="tcp://HOST:PORT", help=what)
     parser.add_argument("--relay-key", metavar="FILE", help="the relay's own key, FILE of pyes keygen")
     what = "let the head name code of this package (task.factory, network.module, ...); may be given more than once"
-    default = "default: any package with a key, pyes.tasks alone without; '*': any"
+    default = (
+        "default: any package with a key, none without, but pyes.tasks.functions and pyes.tasks.maze always; '*': any"
+    )
     parser.add_argument("--allow", metavar="PACKAGE", action="append", default=[], help=f"{what} ({default})")
     parser.add_argument("--tied", action="store_true", help="end when standard input is closed")
 

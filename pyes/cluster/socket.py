@@ -70,7 +70,7 @@ class SocketCluster(Cluster):
     tell : callable
         Shows the user a line about what the head waits for.
     lonely : str
-        Message while there is no node (default: how to start one).
+        Message while there is no node (default: how to start one, unless this machine has one of its own).
 
     Attributes
     ----------
@@ -111,10 +111,10 @@ class SocketCluster(Cluster):
         self._socket = listen(self.address, "cluster.listen")
         self.address = addresses.Address(self.address.host, self._socket.getsockname()[1])
         key = "" if self._config.key is None else f" --key {keys.node_path(self._config.key)}"
-        lonely = self._lonely or f"there is no node yet; start one with: pyes worker {self.address.named}{key}"
-        self._head = Head(self._door, str(self.address), self._tell, lonely)
+        workers = usable_cores() if self._config.workers == "auto" else self._config.workers
+        how = "" if workers else f"there is no node yet; start one with: pyes worker {self.address.named}{key}"
+        self._head = Head(self._door, str(self.address), self._tell, self._lonely or how)
         try:
-            workers = usable_cores() if self._config.workers == "auto" else self._config.workers
             if workers:
                 self._own = OwnNode(self.address.local, self._config.key, workers)
                 self._own.start()

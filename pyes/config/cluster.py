@@ -19,7 +19,7 @@ class ClusterConfig(Section):
     #: Whether this machine may have no workers, since other machines have some.
     may_be_idle: ClassVar[bool] = False
     #: Settings that a head's nodes take from it.
-    SHARED: ClassVar[tuple[str, ...]] = ("episode_time_limit", "attempts", "vector")
+    SHARED: ClassVar[tuple[str, ...]] = ("start_method", "episode_time_limit", "attempts", "vector")
 
     name: str = "local"
     workers: Annotated[int, NotNegative] | Literal["auto"] = "auto"  # auto: one a core

@@ -1,9 +1,10 @@
 """The nursery: the process from which workers are forked.
 
-Owns that process and its control pipe. The first nursery is forked early, while its owner has neither threads nor
-torch. If it dies or hangs, it is replaced by one that may inherit both. Knows nothing of batches. Invariant: no worker
-outlives its nursery (the kernel kills it), and a new nursery waits for their end before it frees their members. On
-Linux nothing that a worker's environment has started outlives the nursery, unless that is killed itself.
+Owns that process and its control pipe. The first nursery is forked early, while its owner has neither threads (but for
+those that the modules of an environment start) nor torch. If it dies or hangs, it is replaced by one that may inherit
+both. Knows nothing of batches. Invariant: no worker outlives its nursery (the kernel kills it), and a new nursery waits
+for their end before it frees their members. On Linux nothing that a worker's environment has started outlives the
+nursery, unless that is killed itself.
 """
 
 import contextlib

@@ -148,7 +148,10 @@ class Supervisor:
                 ended[slot] = (f"stopped for more than {_STOPPED_SECONDS:g} s", False)
         for slot, seconds in enumerate(self._episodes.look(now, running)):
             if seconds > self._episode_time_limit * max(1, len(self._board.held(slot))):
-                ended[slot] = (f"its episode ran for more than {self._episode_time_limit:g} s", True)
+                why = f"its episode ran for more than {self._episode_time_limit:g} s"
+                if not self._board.busy.any() and self._context.get_start_method() == "fork":
+                    why += ", and none has ended yet: if its module starts threads, cluster.start_method=spawn helps"
+                ended[slot] = (why, True)
         for slot in range(len(self._processes)):
             if self._board.is_unwanted(slot):
                 ended[slot] = ("its batch is over", False)

@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,6 +34,8 @@ _SECONDS = 60.0  # in which a reason is logged once per host
 _MOST_REASONS = 20  # logged per host in that time
 _MOST_HOSTS = 1000  # whose reasons are stored
 _HANDSHAKE_SECONDS = 10.0
+_MOST_GREETED = 1000  # handshakes of TLS at a time: each takes 0.3 MB of buffers before a key is shown
+_MOST_WAITING = 4096  # connections that are greeted, or wait for that
 
 
 class Refusals:
@@ -104,6 +106,8 @@ class Door:
     def __init__(self, key: str | None) -> None:
         self._credentials = None if key is None else keys.of_head(key)
         self._connections = 0
+        self._greeting = asyncio.Semaphore(_MOST_GREETED)
+        self._waiting = 0  # connections that are greeted, or wait for that
         self.refusals = Refusals()
         self.gone = np.zeros(2, np.int64)
 
@@ -115,7 +119,7 @@ class Door:
         hello = None
         try:
             keep_alive(writer)
-            hello = await self._greet(handler, side, reader, writer)
+            hello = await self._greeted(handler, side, reader, writer)
             if hello is not None:
                 self._connections += 1
                 pace = Pace(max(1, hello.workers), relay=hello.relay)
@@ -132,9 +136,30 @@ class Door:
                 logger.info("connection with %s: %s", host, why)
         except asyncio.CancelledError:  # the run is over; asyncio would log it as an error
             pass
+        except Exception as error:
+            if hello is not None:
+                raise
+            self.refusals.log(host, f"{type(error).__name__}: {error}")  # whoever it is must not end the run
         finally:
             self.gone += (side.bytes_sent, side.bytes_received)
             writer.transport.abort()
+
+    async def _greeted(
+        self, handler: Handler, side: HeadSide, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> wire.Hello | None:
+        """Greet a connection when there is room for it; see `_greet`."""
+        if self._credentials is None:
+            return await self._greet(handler, side, reader, writer)
+        if self._waiting >= _MOST_WAITING:
+            raise ProtocolError(f"{_MOST_WAITING:,} connections are waiting to be greeted")
+        self._waiting += 1
+        try:
+            transport: Any = writer.transport
+            transport.pause_reading()  # what arrives before TLS begins would be lost
+            async with self._greeting:
+                return await self._greet(handler, side, reader, writer)
+        finally:
+            self._waiting -= 1
 
     async def _greet(
         self, handler: Handler, side: HeadSide, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -190,7 +215,7 @@ def listen(address: addresses.Address, setting: str) -> socket.socket:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        return socket.create_server((address.host, address.port), family=family, backlog=4096)
+        listening = socket.create_server((address.host, address.port), family=family, backlog=4096)
     except OSError as error:
         hint = "expected an address of this machine, or 0.0.0.0 for all that it has"
         if error.errno == errno.EADDRINUSE:
@@ -200,6 +225,14 @@ def listen(address: addresses.Address, setting: str) -> socket.socket:
         number = error.errno or 0  # below 0 where the name has no address
         why = os.strerror(number) if number >= 0 else str(error.strerror).partition(" (")[0]
         raise ConfigError(f"{setting}: cannot listen at {address} ({why}); {hint}") from error
+    bound = addresses.Address(*listening.getsockname()[:2])
+    if bound.is_loopback and not address.is_loopback:
+        listening.close()
+        raise ConfigError(
+            f"{setting}: this machine takes {address.host} for {bound.host}, which no other machine reaches; "
+            f"expected its address, or tcp://0.0.0.0:{address.port} for all that it has"
+        )
+    return listening
 
 
 async def _first_message(side: HeadSide, reader: asyncio.StreamReader) -> wire.Hello | wire.Watch | None:

@@ -31,6 +31,7 @@ from pyes.remote.state_copy import StateCopy
 from pyes.remote.wire.protocol import State
 from pyes.run.journal import Generation
 from pyes.run.metrics import NodeRow
+from pyes.system.repeats import repeated
 from pyes.system.text import counted
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ _FAREWELL_SECONDS = 2.0  # for a node to read why it is refused
 _SETTLING_SECONDS = 0.01  # for connections just accepted to begin: asyncio never closes one that has not
 _MEMBER_BYTES = 10  # of a member in the record of a generation
 _FEW_NODES = 8  # up to which each is sent only the results that it lacks
+_MOST_CONTRADICTED = 8  # members that failed on a node alone, without another one that it has evaluated
 _NO_JOB_LIMIT = 2**26  # maximum bytes of a node's message while there is no job
 
 
@@ -56,7 +58,7 @@ class Head:
     tell : callable
         Shows the user a line about nodes that join or leave.
     lonely : str
-        Message while there is no node.
+        Message while there is no node; none if it is empty.
 
     Attributes
     ----------
@@ -322,11 +324,11 @@ class Head:
         if self._open is None or self._job is None:
             return
         for peer in list(self._peers.values()):
-            if peer.available and peer.number not in self._open.scheduler:
+            if peer.number not in self._open.scheduler and peer.available:
                 self._enter(peer, self._job, self._open)
 
     def _tell_if_alone(self) -> None:
-        if not any(peer.standing.ready for peer in self._peers.values()):
+        if self._lonely and not any(peer.standing.ready for peer in self._peers.values()):
             self._tell(self._lonely)
 
     def _enter(self, peer: Peer, job: OpenJob, batch: OpenBatch) -> None:
@@ -421,6 +423,9 @@ class Head:
         except ValueError as error:
             self._send_away(peer, str(error))
             return
+        if done.errors:
+            peer.error = done.errors[-1]
+        self._tell_contradictions(batch, peer, fresh=bool(len(fresh)))
         if not batch.batch.evaluation:
             # For other members, results of other nodes counted, which may differ if a worker was killed.
             peer.known[fresh] = True
@@ -434,6 +439,30 @@ class Head:
         else:
             self._let_go(peer)
             self.hand_out_soon()
+
+    def _tell_contradictions(self, batch: OpenBatch, peer: Peer, *, fresh: bool) -> None:
+        """Warn of nodes whose results other nodes contradict; send away one on which member after member fails."""
+        if fresh:
+            peer.contradicted = 0
+        for number, other in batch.contradicted:
+            broken, right = self._peers.get(number), self._peers.get(other)
+            if broken is None:
+                continue
+            broken.contradicted += 1
+            name = "another node" if right is None else right.name
+            text = (
+                f"a member failed on node {broken.name} and not on {name} ({broken.error or 'its worker was killed'})"
+            )
+            logger.warning("%s", text, extra=repeated(f"a member failed on node {broken.name} alone"))
+            if broken.contradicted == _MOST_CONTRADICTED:
+                self._tell(text)
+                self._send_away(broken, f"members fail on it that other nodes evaluate: {broken.error}")
+        for member, first, second in batch.disputed:
+            names = [each.name for number in (first, second) if (each := self._peers.get(number)) is not None]
+            text = f"nodes {' and '.join(names)} returned other results of one member"
+            text += " (is the environment deterministic, and the same version on both?)"
+            logger.warning("member %d: %s", member, text, extra=repeated(text))
+        batch.contradicted, batch.disputed = [], []
 
     def _take_workers(self, peer: Peer, message: wire.Workers) -> None:
         """Handle a relay that other nodes have joined or left."""

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Self
 
 from pyes import config as configuration
@@ -49,6 +50,11 @@ class OpenJob:
     digest: str
     table: str
 
+    @cached_property
+    def versions(self) -> dict[str, str]:
+        """Versions of all that affects the numbers of the run, by distribution."""
+        return self.state.setup.versions()
+
     @classmethod
     def of(cls, plan: Plan, table: NoiseTable, state: RunState, sync: Literal["auto"] | Sync) -> Self:
         """Return the job of a run; ``sync`` is ``cluster.sync``.
@@ -88,13 +94,15 @@ class OpenJob:
 
     def difference(self, ready: wire.Ready) -> str | None:
         """Return the difference between a node that is ready and the head, or None."""
+        for name, expected in self.versions.items():
+            if name != "python" and (got := ready.versions.get(name)) != expected:
+                return f"the node has {name} {got}, the head {expected}; install the same version on both"
         for what, got, expected in (
             ("settings", ready.digest, self.digest),
             ("noise table", ready.table, self.table),
         ):
             if got != expected:
-                versions = "the same versions of pyes-rl and of what the task needs"
-                return f"the node's {what}: {got}, the head's: {expected}; install {versions} on both"
+                return f"the node's {what}: {got}, the head's: {expected}; install the same version of pyes-rl on both"
         return None
 
 

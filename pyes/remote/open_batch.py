@@ -11,6 +11,7 @@ from pyes.remote import wire
 from pyes.remote.scheduler import Scheduler
 
 _NO_MEMBERS = np.empty(0, np.int64)
+_MOST_TIMESTEPS = 2**48  # of a member, where its episodes have no limit: the sum over all members is to be a number
 
 
 class OpenBatch:
@@ -32,6 +33,10 @@ class OpenBatch:
     ----------
     apart : bool
         Whether each member has its own base, which is sent with its grant.
+    contradicted : list of (int, int)
+        Nodes on which a member has failed, and the nodes that have evaluated it; emptied by who reads it.
+    disputed : list of (int, int, int)
+        Members of which two nodes have returned other results, and these nodes, the one that counts first; likewise.
     """
 
     def __init__(self, number: int, batch: Batch, theta_hash: str, plan: Plan, *, offered: bool = True) -> None:
@@ -49,6 +54,10 @@ class OpenBatch:
         self._sums = np.empty((-(-count // stride) if stride else 0, 2, plan.observation_size))
         self._behaviours = np.empty((count, plan.behaviour_size), np.float32)
         self._halves = np.empty((count, 2 if plan.halves else 0))
+        self._nodes = np.full(count, -1)  # whose result it is
+        self._failed_on: dict[int, int] = {}  # members that were given to another node, by the node before
+        self.contradicted: list[tuple[int, int]] = []
+        self.disputed: list[tuple[int, int, int]] = []
         self._busy = 0.0
         self._errors: list[str] = []
 
@@ -105,8 +114,12 @@ class OpenBatch:
             raise ValueError(f"its sums have shape {sums.shape}, expected {expected}")
         behaviours = _rows_of("behaviours", done.behaviours, members, self._behaviours)
         halves = _rows_of("halves", done.halves, members, self._halves)
-        new = self.scheduler.done(node, members, now)
+        failed = np.zeros(len(members), np.bool_) if done.status is None else done.status != Status.OK
+        self._check(done, failed)
+        new = self.scheduler.done(node, members, now, failed)
+        self._compare(node, members, failed, new, done)
         fresh = members[new]
+        self._nodes[fresh] = node
         self._returns[fresh], self._lengths[fresh] = done.returns[new], done.lengths[new]
         self._status[fresh] = 0 if done.status is None else done.status[new]
         if behaviours.size:
@@ -119,6 +132,39 @@ class OpenBatch:
         self._busy += done.busy
         self._errors += done.errors
         return fresh
+
+    def _check(self, done: wire.Done, failed: NDArray[np.bool_]) -> None:
+        """Raise ValueError for numbers that no episodes can have."""
+        if not np.isfinite(done.returns[~failed]).all():
+            raise ValueError("it returned a member that has not failed, with a return that is not finite")
+        most, longest = self.batch.limit * self.batch.seeds.shape[1], int(done.lengths.max(initial=0))
+        most = min(most, _MOST_TIMESTEPS)
+        if longest > most:
+            raise ValueError(f"it returned a member with {longest} timesteps, expected at most {most}")
+
+    def _compare(
+        self,
+        node: int,
+        members: NDArray[np.int64],
+        failed: NDArray[np.bool_],
+        new: NDArray[np.bool_],
+        done: wire.Done,
+    ) -> None:
+        """Note where results contradict those of another node."""
+        if self._failed_on:
+            other = [self._failed_on.pop(member, node) for member in members[new].tolist()]
+            pairs = zip(other, failed[new].tolist(), strict=True)
+            self.contradicted += [(each, node) for each, again in pairs if each != node and not again]
+        if new.all():
+            return
+        known = ~new & (self._nodes[members] >= 0)
+        self._failed_on |= dict.fromkeys(members[~new & ~known & failed].tolist(), node)
+        known &= ~failed & (self._nodes[members] != node)
+        for place in np.flatnonzero(known).tolist():
+            member = int(members[place])
+            same = self._returns[member] == done.returns[place] and self._lengths[member] == done.lengths[place]
+            if self._status[member] == Status.OK and not same:
+                self.disputed.append((member, int(self._nodes[member]), node))
 
     def results(self) -> Results:
         """Return the results of a complete batch."""

@@ -206,13 +206,13 @@ class Load:
         else:
             self._counted = self._heard = now + self.pace.round_trip
 
-    def returned(self, members: int, now: float) -> None:
-        """Count results of the node."""
+    def returned(self, members: int, now: float, failed: int = 0) -> None:
+        """Count results of the node; those of members that failed say nothing of its speed."""
         self.count(now)
         self.held -= members
         if members:
             self._heard = now
-        self.pace.record(self._unrecorded, members, drained=self.held == 0)
+        self.pace.record(self._unrecorded, max(0, members - failed), drained=self.held == 0)
         self._unrecorded = 0.0
 
     def seconds_per_member(self, now: float, typical: float) -> float:

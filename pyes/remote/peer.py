@@ -5,6 +5,7 @@ import contextlib
 import math
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -59,6 +60,10 @@ class Peer:
         Monotonic time at which it was first ready; 0 before.
     leaving : bool
         The node takes no more members.
+    error : str
+        The last error that it has reported of a member.
+    contradicted : int
+        Members that failed on it and not on another node, since the last result of its own that counted.
     """
 
     number: int
@@ -73,12 +78,14 @@ class Peer:
     heard: float = field(default_factory=time.monotonic)
     since: float = 0.0
     leaving: bool = False
+    error: str = ""
+    contradicted: int = 0
     members: int = 0
     timesteps: int = 0
     busy_seconds: float = 0.0
     told: Figures = Figures()
     _lessons: int = 0  # bytes of records sent since the connection was last not congested, or since the last snapshot
-    _outbox: deque[wire.Piece] = field(default_factory=deque)  # a snapshot that is being sent, and what follows it
+    _outbox: deque[wire.Piece] = field(default_factory=deque)  # what is long and being sent, and what follows it
     _sender: "asyncio.Task[None] | None" = None
     _large: bool = False  # whether the last snapshot was
 
@@ -145,7 +152,7 @@ class Peer:
 
     @property
     def sending(self) -> bool:
-        """Whether a large snapshot is being sent."""
+        """Whether something long is being sent."""
         return bool(self._outbox)
 
     @property
@@ -157,8 +164,8 @@ class Peer:
         """Send a message, possibly already encoded; does nothing if the connection is closed or the node refused."""
         if self.side.state is not State.OVER and not self.writer.is_closing():
             data = self.side.send(message, encoded)
-            if self._outbox:
-                self._outbox.append(data)
+            if self._outbox or len(data) > _CHUNK:
+                self._send_later([data])
             else:
                 self.writer.write(data)
 
@@ -183,6 +190,10 @@ class Peer:
         if not self._large and not self._outbox:
             self.writer.write(b"".join(pieces))
             return
+        self._send_later(pieces)
+
+    def _send_later(self, pieces: Iterable[wire.Piece]) -> None:
+        """Give what is long to the connection in parts, so that other nodes are heard meanwhile."""
         self._outbox += pieces
         if self._sender is None:
             self._sender = asyncio.get_running_loop().create_task(self._send_all())

@@ -147,8 +147,9 @@ class Replica(Closing):
     async def make(cls, told: wire.Job, workers: int, log: Log | None = None) -> Self:
         """Return a replica that is ready; call it in the main thread of a process without other threads.
 
-        The workers' parent is forked first: it must have no threads and no torch, and it ends with the thread that
-        forked it. The rest takes seconds and runs in another thread.
+        The workers' parent is forked first: it must have no threads, but for those that the modules of an environment
+        start, and no torch, and it ends with the thread that forked it. The rest takes seconds and runs in another
+        thread.
         """
         replica = cls(told, workers, log)
         await replica._make(log)
@@ -175,13 +176,14 @@ class Replica(Closing):
         self._state = RunState(setup, self._table) if self._learns else None
         self._plan = setup.plan(self.config.evaluation.episodes)
         self._reported = _Reported.nothing(None, 0, setup.interface.behaviour_size)
-        self._digest = job.digest_of(setup)
+        self._digest, self._versions = job.digest_of(setup), setup.versions()
         self._crew.start(self._plan, self._table)
 
     def ready(self) -> wire.Ready:
         """Return the message with this node's state."""
         generation, theta_hash = (0, "") if self._state is None else (self._state.generation, self._state.theta_hash)
-        return wire.Ready(self.job, self._digest, self._table.fingerprint, theta_hash, generation, self._snapshot)
+        table = self._table.fingerprint
+        return wire.Ready(self.job, self._digest, table, theta_hash, generation, self._snapshot, self._versions)
 
     @property
     def workers(self) -> int:

@@ -7,7 +7,9 @@ every node, so results do not depend on the assignment.
 A node holds one member for each of its workers and a queue that bridges the time until the head has answered a result.
 Towards the end of a batch queues shrink, as in guided self-scheduling (Polychronopoulos and Kuck 1987); when no free
 members are left, idle nodes also run members that their holders would return later (backup tasks: Dean and Ghemawat
-2004, section 3.6). There are no Python loops over members, which are NumPy arrays.
+2004, section 3.6). A member that has failed on one node is run on another one before that counts: a node that fails at
+once, for lack of memory or disk, is faster than all that work, and would be given everything. There are no Python loops
+over members, which are NumPy arrays.
 """
 
 import math
@@ -27,6 +29,7 @@ _COPIES = 2  # maximum number of nodes that hold a member
 _COPIES_STUCK = 3  # the same if all holders are late by `_STUCK` times the time that another node needs
 _STUCK = 4.0
 _LEAST_GAIN = 0.01  # seconds that a second run must save, since its messages take time, too
+_FIRST_SLOT = np.zeros(1, np.intp)
 _MESSAGE_SECONDS = 2e-4  # of the head's processor for a message of a node and the answer
 
 
@@ -62,7 +65,9 @@ class Scheduler:
         self.lost = self.rerun = self.duplicates = 0
         self._free: Members = np.arange(self.remaining)  # neither held nor done; sorted
         self._done = np.full(members, not offered)  # or not offered
-        self._late_results = False  # whether a node may return members that are done
+        self._late_results = False  # whether a node may return members that are done, or that will be run again
+        self._doubted = np.zeros(members, np.bool_)  # failed on one node
+        self._any_doubted = False
         # Up to three holders of each member: the index of a node, negative after it has returned the member; 0: none.
         self._holders = np.zeros((_COPIES_STUCK, members), np.int32)
         self._first = self._holders[0]
@@ -183,19 +188,20 @@ class Scheduler:
         """Return the members to grant now: each node at most once, with its members sorted."""
         if self.complete or not self._hungry:
             return []
-        if len(self._free):
-            return self._hand_out(now)
-        if now >= self._look_at:
-            return self._run_again(now)
-        return []
+        found = self._hand_out(now) if len(self._free) else []
+        if found or now < self._look_at or (len(self._free) and not self._any_doubted):
+            return found
+        return self._run_again(now)
 
     def terms(self, node: int) -> tuple[int, float]:
         """Return the length of its queue with which a node gets more members, and for how long it gathers results."""
         load = self._nodes[node]
         return load.refill_at, load.pace.gather_seconds
 
-    def done(self, node: int, members: Members, now: float) -> NDArray[np.bool_]:
-        """Record a node's results; return which of them are new.
+    def done(
+        self, node: int, members: Members, now: float, failed: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.bool_]:
+        """Record a node's results; return which of them are new, and count.
 
         Parameters
         ----------
@@ -203,11 +209,14 @@ class Scheduler:
         members : int64 (n,)
             Sorted, without duplicates.
         now : float
+        failed : bool (n,) or None
+            Members that failed there; None: none.
 
         Returns
         -------
         bool (n,)
-            False where another node, or this one, has already returned the member.
+            False where another node, or this one, has already returned the member, and where it has failed and another
+            node is to run it, too.
 
         Raises
         ------
@@ -220,24 +229,49 @@ class Scheduler:
         if len(members) == 0:
             return np.zeros(0, np.bool_)
         self._check(members)
+        doubtful = None if failed is None or not failed.any() else failed & self._is_doubtful(state, members)
+        self._late_results = self._late_results or doubtful is not None
         new: NDArray[np.bool_] = self._first[members] == state.index
         returned = fresh = int(np.count_nonzero(new))
         if returned == len(members) and not self._late_results:  # the usual case
             self._first[members] = -state.index
         else:
             returned = self._take_back(state, members)
+            self.duplicates += int(np.count_nonzero(self._done[members]))
             new = ~self._done[members]
+            if doubtful is not None:
+                self._doubt(members[new & doubtful])
+                new &= ~doubtful
             fresh = int(np.count_nonzero(new))
-        self._done[members] = True
+        self._done[members[new]] = True
+        if self._any_doubted:  # a node may send the result of one that was free again
+            self._free = self._free[~self._done[self._free]]
         self.remaining -= fresh
-        self.duplicates += len(members) - fresh
         if returned:
-            state.returned(returned, now)
+            state.returned(returned, now, 0 if failed is None else int(np.count_nonzero(failed)))
             self._hungry[node] = state
         if fresh and self.complete:
             for each in self._nodes.values():
                 each.returned(0, now)  # updates slow nodes that may have returned nothing
         return new
+
+    def _is_doubtful(self, node: Load, members: Members) -> NDArray[np.bool_]:
+        """Return for which members a failure of a node does not count: no other node has failed them, but one may."""
+        if not self._has_others(node):
+            return np.zeros(len(members), np.bool_)
+        own = (self._holders[:, members] == -node.index).any(axis=0)
+        doubtful: NDArray[np.bool_] = ~self._doubted[members] | own
+        return doubtful
+
+    def _has_others(self, node: Load) -> bool:
+        return any(other is not node and not other.retired for other in self._nodes.values())
+
+    def _doubt(self, members: Members) -> None:
+        """Let another node run members that have failed."""
+        back = np.zeros(len(self._done), np.bool_)
+        back[members] = self._doubted[members] = self._any_doubted = True
+        back[self._free] = False  # reported twice
+        self._set_free(back)
 
     def withdrawn(self, now: float) -> list[tuple[int, Members]]:
         """Return queued members of each node that others have returned, so that it may drop them."""
@@ -270,15 +304,36 @@ class Scheduler:
         self._survey(now)
         found, hungry = [], {}
         for node in self._hungry.values():
-            count = min(self._wanted(node, now), len(self._free)) if len(self._free) else 0
-            if count:
-                members, self._free = self._free[:count], self._free[count:]
-                self._grant(node, np.zeros(count, np.intp), members, now)
+            members = self._taken(node, now) if len(self._free) else self._free
+            if len(members):
+                self._grant(node, self._slots(node, members) if self._any_doubted else _FIRST_SLOT, members, now)
                 found.append((node.name, members))
             if node.held < node.pace.workers:
                 hungry[node.name] = node
         self._hungry = hungry
         return found
+
+    def _taken(self, node: Load, now: float) -> Members:
+        """Return the free members that a node is to hold now, and take them out of these."""
+        count = max(0, self._wanted(node, now))
+        if not self._any_doubted:
+            members, self._free = self._free[:count], self._free[count:]
+            return members
+        own = (self._holders[:, self._free] == -node.index).any(axis=0) & self._has_others(node)
+        second = self._doubted[self._free] & ~own
+        if not node.retired:  # also where it comes too late: another node cannot answer in its place
+            count = max(count, min(int(np.count_nonzero(second)), node.pace.workers - node.held))
+        places = np.flatnonzero(~own)
+        places = np.sort(places[np.argsort(~second[places], kind="stable")][:count])
+        members, self._free = self._free[places], np.delete(self._free, places)
+        return members
+
+    def _slots(self, node: Load, members: Members) -> NDArray[np.intp]:
+        """Return the slot of each member where a node had it before, or else one that is free."""
+        holders = self._holders[:, members]
+        own = holders == -node.index
+        slots: NDArray[np.intp] = np.where(own.any(axis=0), np.argmax(own, axis=0), np.argmin(holders != 0, axis=0))
+        return slots
 
     def _wanted(self, node: Load, now: float) -> int:
         """Return how many more members a node should hold."""
@@ -346,7 +401,9 @@ class Scheduler:
         """Grant idle workers members that their holders would return later."""
         self._survey(now)
         self._look_at = now + self._pause()
-        pending = np.flatnonzero(~self._done)
+        pending = self.held
+        if not len(pending):
+            return []
         holders = self._holders[:, pending]
         left = self._seconds_left(pending, holders, now)
         idle = self._idle(left.max())
@@ -360,7 +417,7 @@ class Scheduler:
         for seconds, node in idle:
             worth = (left > seconds + _LEAST_GAIN) & (copies < _COPIES)
             worth |= (left > _STUCK * seconds) & (copies < _COPIES_STUCK)
-            chosen = np.flatnonzero(worth & (holders != node.index).all(axis=0))
+            chosen = np.flatnonzero(worth & (np.abs(holders) != node.index).all(axis=0))
             if len(chosen) == 0:
                 continue
             latest = np.argsort(-left[chosen], kind="stable")[: node.pace.workers - node.held]

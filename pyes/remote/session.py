@@ -189,7 +189,10 @@ class Session:
                         self._address.host, self._address.port, ssl=context, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
                     )
             except ssl.SSLError as error:
-                raise RefusedError(f"{self._address}: it is not the head of this key ({error.reason})") from error
+                hint = "take the .node file that was made with the head's key"
+                raise RefusedError(
+                    f"{self._address}: it is not the head of this key ({error.reason}); {hint}"
+                ) from error
             except OSError as error:
                 if context is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
                     self._count_unanswered()  # closed in the handshake
@@ -440,4 +443,5 @@ def keep_alive(writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):  # reading will report a connection that has ended
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * SILENT_SECONDS))
+            # Longer than silence, which is looked for above: Linux counts time in which the other end does not read.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(6000 * SILENT_SECONDS))

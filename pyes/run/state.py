@@ -56,6 +56,8 @@ class Interface:
         Size of an episode's behaviour; 0 if none is wanted.
     encoder : ObservationEncoder or None
         Turns the environment's own observations into the network's input; None for a function.
+    packages : tuple of str
+        Distributions whose versions decide its episodes.
     """
 
     observation_size: int
@@ -64,6 +66,7 @@ class Interface:
     max_timesteps: int
     behaviour_size: int
     encoder: ObservationEncoder | None
+    packages: tuple[str, ...] = ()
 
     @property
     def limited(self) -> bool:
@@ -93,7 +96,8 @@ class Interface:
             )
             limit = task.max_timesteps or sys.maxsize
             shape = task.observation_shape
-            return cls(task.observation_size, shape, decoder, limit, task.behaviour_size, task.encoder)
+            size, behaviour = task.observation_size, task.behaviour_size
+            return cls(size, shape, decoder, limit, behaviour, task.encoder, task.packages)
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,11 @@ class Setup:
             behaviour_size=self.interface.behaviour_size,
             halves=config.averaging.episodes_max is not None,
         )
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of all that affects the numbers of a run, by distribution."""
+        names = (*_PACKAGES, *self.config.algorithm.packages, *self.config.network.packages, *self.interface.packages)
+        return {"python": platform.python_version()} | {name: version(name) for name in names}
 
 
 class RunState:
@@ -283,7 +292,7 @@ class RunState:
             settings=configuration.deciding(self.setup.config),
             table=self.table.fingerprint,
             theta_hash=self.theta_hash,
-            versions=self._versions(),
+            versions=self.setup.versions(),
             reference=array_hash(self.setup.reference_batch),
         )
 
@@ -375,17 +384,13 @@ class RunState:
             )
 
     def _suspects(self) -> str:
-        here = self._versions()
+        here = self.setup.versions()
         pairs = ((name, made, here.get(name, "none")) for name, made in self._made_with.items())
         others = [f"{name} {made} ({own} here)" for name, made, own in pairs if own != made]
         if others:
             return f"it was made with {', '.join(others)}: take those to go on"
         same = ", ".join(map(" ".join, here.items()))
         return f"the versions are the same ({same}): is it another kind of processor, or another environment?"
-
-    def _versions(self) -> dict[str, str]:
-        names = _PACKAGES + self.setup.config.algorithm.packages + self.setup.config.network.packages
-        return {"python": platform.python_version()} | {name: version(name) for name in names}
 
     # The state as values
 

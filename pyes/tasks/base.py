@@ -70,6 +70,8 @@ class Task(Closing, abc.ABC):
     Config: ClassVar[type[TaskConfig]]
     #: `VectorTask` of the kind, made as ``Vector(config)``, or None.
     Vector: ClassVar[type[Any] | None] = None
+    #: Distributions whose versions decide its episodes, beside gymnasium.
+    packages: tuple[str, ...] = ()
     #: Whether all episodes of a policy are equal, independent of their seeds.
     deterministic: ClassVar[bool] = False
 
@@ -115,7 +117,7 @@ class Task(Closing, abc.ABC):
 
 _PASSED_ON = (
     *("observation_shape", "observation_space", "action_space", "max_timesteps"),
-    *("render_fps", "behaviour_size", "parts", "encoder"),
+    *("render_fps", "behaviour_size", "parts", "encoder", "packages"),
 )
 
 

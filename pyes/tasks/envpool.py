@@ -166,6 +166,7 @@ class EnvPoolTask(Task):
     Config = EnvPoolConfig
     Vector = EnvPoolVector
     VERIFIED: ClassVar[Mapping[str, tuple[str, ...]]] = {"envpool": ("1.2.5",)}
+    packages = tuple(VERIFIED)
 
     def __init__(self, config: EnvPoolConfig, render_mode: str | None = None) -> None:
         self._config = config

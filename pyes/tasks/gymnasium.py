@@ -107,6 +107,7 @@ class Family(GymnasiumTask):
 
     def __init_subclass__(cls) -> None:
         """Register a family."""
+        cls.packages = tuple(cls.VERIFIED)
         cls.ALL.append(cls)
 
     @classmethod

@@ -49,6 +49,8 @@ def recorded(recording: Recording) -> Iterator[dict[str, float | str]]:
 def _figures(record: Generation) -> dict[str, Any]:
     """Return the columns that follow from the record alone."""
     known = record.returns[np.isfinite(record.returns)]
+    if not len(known):
+        known = np.full(1, np.nan)
     return {
         "return_mean": float(known.mean()),
         "return_std": float(known.std()),

@@ -503,6 +503,11 @@ LIES = {
     ),
     "other sums": (lambda done, _: replace(done, sums=np.zeros((3, 2, 3))), "its sums have shape"),
     "behaviours": (lambda done, _: replace(done, behaviours=np.zeros((1, 2), np.float32)), "its behaviours have shape"),
+    "a return": (lambda done, _: replace(done, returns=np.array([np.nan])), "with a return that is not finite"),
+    "timesteps": (
+        lambda done, _: replace(done, lengths=np.array([2**60], np.uint64)),
+        "with 1152921504606846976 timesteps, expected at most 281474976710656",
+    ),
 }
 
 
@@ -598,6 +603,19 @@ def test_a_node_that_is_late_is_not_waited_for(patient):
         assert node.expect(wire.Open).generation == generation + 1
 
 
+def test_a_node_on_which_every_member_fails_changes_nothing(tmp_path, reference):
+    """As without memory or disk: it is faster than the other one, for it does no work."""
+    run, address = tmp_path / "run", new_address()
+    with _trainer(address, run) as head, Host(address, environment=SLOW):
+        head.hear("joins with")
+        with Host(address, environment={"FAULTY": '{"fault": "raise", "every": 1}'}) as broken:
+            head.succeed()
+            assert broken.wait() == 3
+            assert "members fail on it that other nodes evaluate" in broken.said
+    _same(reference(), run)
+    assert re.search(r"a member failed on node \S+ and not on \S+ \(", (run / "train.log").read_text())
+
+
 @pytest.mark.slow
 def test_a_node_that_does_not_read_is_not_written_to_for_ever(tmp_path, reference):
     """Each generation is a vector of 1 MB; 4 may wait for it, and some more in the kernel."""
@@ -625,6 +643,14 @@ def test_a_node_that_does_not_read_is_not_written_to_for_ever(tmp_path, referenc
     assert sent.pop("deaf") < 16e6
     assert min(sent.values()) > 22e6
     _same(reference(changes), run)
+
+
+def test_a_node_with_another_version_of_a_package_is_sent_away(patient):
+    address, _ = patient
+    with FakeNode(address) as node:
+        ready = _ready(node.expect(wire.Job))
+        node.send(replace(ready, versions=ready.versions | {"gymnasium": "0.1"}))
+        assert re.search(r"the node has gymnasium 0\.1, the head .*; install the same", node.refusal())
 
 
 @pytest.mark.parametrize("what", ["digest", "table"])
@@ -655,12 +681,12 @@ def _digests(changes):
     config = pyes.config.from_mapping(merge(SETTINGS, json.loads(changes)))
     setup = Setup.of(config, Interface.of(config.task))
     with setup.make_table() as table:
-        return job_module.digest_of(setup), table.fingerprint
+        return job_module.digest_of(setup), table.fingerprint, setup.versions()
 
 
 def _ready(job, changes=None):
-    digest, table = _digests(json.dumps(changes or {}))
-    return wire.Ready(job.job, digest, table, "", 0, 0)
+    digest, table, versions = _digests(json.dumps(changes or {}))
+    return wire.Ready(job.job, digest, table, "", 0, 0, versions)
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ _vector = np.ones(3, np.float32)
 EXAMPLES = [
     wire.Hello(wire.PROTOCOL, "0.1.0", "node", 4, 4, 2**33, "0123456789abcdef", False),
     wire.Watch(wire.PROTOCOL, "0.1.0"),
-    wire.Ready("job", "digest", "table", "ab12", 3, 1),
+    wire.Ready("job", "digest", "table", "ab12", 3, 1, {"numpy": "2.0"}),
     wire.Unable("no module named here"),
     wire.Done(
         1, "ab12", _ranges, _returns, _lengths, _status, np.ones((2, 2, 3)), _behaviours, _halves, 0.5, ["an error"]

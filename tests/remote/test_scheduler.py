@@ -1,6 +1,7 @@
 """Which node evaluates which member: invariants under any interleaving, and short batches in virtual time."""
 
 import math
+from collections.abc import Set
 
 import numpy as np
 import pytest
@@ -49,6 +50,7 @@ class AnyInterleaving(RuleBasedStateMachine):
         self.held: dict[int, set[int]] = {}
         self.answered: dict[int, set[int]] = {}
         self.done: set[int] = set()
+        self.doubted: dict[int, int | None] = {}  # members that failed once, and on which node, if that is still there
         self.retired: set[int] = set()
         self.lost = self.rerun = self.duplicates = 0
 
@@ -71,6 +73,7 @@ class AnyInterleaving(RuleBasedStateMachine):
         gone = self.held.pop(node) - self.done
         del self.answered[node]
         self.retired.discard(node)
+        self.doubted = {member: None if on == node else on for member, on in self.doubted.items()}
         back = gone.difference(*self.held.values())
         assert self.scheduler.leave(node) == len(back)
         self.lost += len(back)
@@ -104,6 +107,8 @@ class AnyInterleaving(RuleBasedStateMachine):
             assert len(each) > 0
             assert not each & self.done
             assert not each & self.held[node]
+            if self.has_others(node):
+                assert not each & {member for member, on in self.doubted.items() if on == node}
             others = [held for name, held in self.held.items() if name != node]
             self.rerun += len(each & set().union(*others))
             self.held[node] |= each
@@ -114,7 +119,8 @@ class AnyInterleaving(RuleBasedStateMachine):
     def answer(self, node: int, data: st.DataObject, seconds: float) -> None:
         if self.held[node]:
             chosen = data.draw(st.sets(st.sampled_from(sorted(self.held[node])), min_size=1))
-            self.return_members(node, chosen, seconds)
+            failed = data.draw(st.just(set()) | st.sets(st.sampled_from(sorted(chosen))))
+            self.return_members(node, chosen, seconds, failed)
 
     @rule(node=nodes, data=st.data())
     def answer_again(self, node: int, data: st.DataObject) -> None:
@@ -123,12 +129,21 @@ class AnyInterleaving(RuleBasedStateMachine):
             chosen = data.draw(st.sets(st.sampled_from(sorted(self.answered[node] | self.held[node])), min_size=1))
             self.return_members(node, chosen, 0.0)
 
-    def return_members(self, node: int, chosen: set[int], seconds: float) -> None:
+    def has_others(self, node: int) -> bool:
+        return any(name != node and name not in self.retired for name in self.held)
+
+    def return_members(self, node: int, chosen: set[int], seconds: float, failed: Set[int] = frozenset()) -> None:
+        """Return members, some of which failed: that counts from the second node on that it happens on."""
         self.now += seconds
-        new = self.scheduler.done(node, members(*sorted(chosen)), self.now)
-        assert new.tolist() == [member not in self.done for member in sorted(chosen)]
+        ordered = sorted(chosen)
+        which = np.array([member in failed for member in ordered]) if failed else None
+        new = self.scheduler.done(node, members(*ordered), self.now, which)
+        doubtful = {member for member in failed - self.done if self.doubted.get(member, node) == node}
+        doubtful = doubtful if self.has_others(node) else set()
+        self.doubted |= dict.fromkeys(doubtful, node)
+        assert new.tolist() == [member not in self.done | doubtful for member in ordered]
         self.duplicates += len(chosen & self.done)
-        self.done |= chosen
+        self.done |= chosen - doubtful
         self.held[node] -= chosen
         self.answered[node] |= chosen
 
@@ -517,3 +532,29 @@ def test_many_nodes_are_granted_several_members_at_a_time_to_the_end():
     found = [efficiency(cluster, 0.05 * drawn(32_000, seed), [(0.0, 1.0)] * 1600) for seed in (1, 2)]
     assert np.mean(found) > 0.9
     assert (cluster.messages - messages) / 2 / 400 < 10  # 11.5 if they are granted one by one
+
+
+def test_a_member_that_failed_is_run_by_another_node_even_if_that_comes_late():
+    scheduler = Scheduler(4)
+    scheduler.join(1, known(4, 0.01))
+    scheduler.join(2, known(1, 10.0))
+    granted = dict(scheduler.grants(0.0))
+    assert granted[1].tolist() == [0, 1, 2, 3]
+    failed = np.array([False, True, False, False])
+    assert scheduler.done(1, granted[1], 0.01, failed).tolist() == [True, False, True, True]
+    ((node, again),) = scheduler.grants(0.02)
+    assert (node, again.tolist(), scheduler.remaining) == (2, [1], 1)
+    assert scheduler.grants(100.0) == []  # nor does the first one run it because it is late
+    assert scheduler.done(2, again, 101.0, np.array([True])).tolist() == [True]
+    assert scheduler.complete
+
+
+def test_a_member_that_failed_waits_for_no_node_that_has_left():
+    scheduler = Scheduler(1)
+    scheduler.join(1, known(1, 0.01))
+    scheduler.join(2, known(1, 0.01))
+    ((node, given),) = scheduler.grants(0.0)
+    assert not scheduler.done(node, given, 0.01, np.array([True])).any()
+    scheduler.leave(3 - node)
+    assert [name for name, _ in scheduler.grants(0.02)] == [node]
+    assert scheduler.done(node, given, 0.03, np.array([True])).all()

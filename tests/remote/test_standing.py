@@ -9,7 +9,7 @@ HERE, NEXT, WRONG = (3, "right"), (4, "next"), (4, "one bit off")
 
 
 def ready(place, snapshot=0):
-    return wire.Ready("job", "digest", "table", place[1], place[0], snapshot)
+    return wire.Ready("job", "digest", "table", place[1], place[0], snapshot, {})
 
 
 @pytest.fixture

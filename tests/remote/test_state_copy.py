@@ -75,7 +75,7 @@ class _Node:
         return self._side.receive(b"".join(pieces))
 
     def ready(self, generation, theta_hash, snapshot=0):
-        self._head.take(self.peer, wire.Ready("job", "digest", "table", theta_hash, generation, snapshot))
+        self._head.take(self.peer, wire.Ready("job", "digest", "table", theta_hash, generation, snapshot, {}))
 
     def give(self, batch):
         """Return everything that it has been granted."""

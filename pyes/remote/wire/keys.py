@@ -147,7 +147,10 @@ class Credentials:
 
     def recognize(self, connection: ssl.SSLObject | ssl.SSLSocket) -> bool:
         """Return whether the other end has shown its certificate in the handshake."""
-        return connection.getpeercert(binary_form=True) == self.other
+        try:
+            return connection.getpeercert(binary_form=True) == self.other
+        except ValueError:  # the connection broke in the meantime
+            return False
 
 
 def of_head(path: str | Path) -> Credentials:

@@ -124,6 +124,8 @@ class Ready(Message):
         Hash of the center of ``generation``.
     snapshot : int
         Number of the last snapshot received over this connection; 0: none.
+    versions : dict
+        Versions of what the job needs, by distribution.
     """
 
     job: Name
@@ -132,6 +134,7 @@ class Ready(Message):
     theta_hash: ThetaHash
     generation: UInt32
     snapshot: UInt32
+    versions: Annotated[dict[str, Any], Values()]
 
 
 @dataclass(frozen=True)
