@@ -97,7 +97,7 @@ Trainings with the peers' published settings and the recipes of pyes, all of a t
 policy plays {episodes} episodes every 30 seconds, outside of the clock, which begins with the program. Seconds and
 timesteps to a target are medians over the seeds that reached it. The times are about what the recipes of pyes
 need, which favours pyes: RL Zoo, from which PPO's and ARS's settings are, trains them for a million timesteps or more,
-and how many a method came to is its timesteps/s times the time. On BipedalWalker the machine was half as fast as the
+and here each method has as many as its timesteps/s times the time. On BipedalWalker the machine was half as fast as the
 one that its recipe was timed on: pyes came to 15 of the recipe's 28 million.
 """
 TARGETS = """\

@@ -96,7 +96,7 @@ class TrainConfig(Section):
     """
 
     seed: Annotated[int, Seed] = 0
-    generations: Annotated[int, AtLeastOne] | None = 200
+    generations: Annotated[int, AtLeastOne] | None = "auto"  # type: ignore[assignment]  # resolved by __post_init__
     timesteps: Annotated[int, AtLeastOne] | None = None
     time_limit: Annotated[float, Positive] | None = None  # seconds
     target_return: float | None = None  # mean return of an evaluation
@@ -117,7 +117,10 @@ class TrainConfig(Section):
     snapshot: SnapshotConfig = field(default_factory=SnapshotConfig)
 
     def __post_init__(self) -> None:
-        """Choose the optimizer where none is named, then check all fields."""
+        """Choose the optimizer and the budget where none is named, then check all fields."""
+        if typing.cast(object, self.generations) == "auto":
+            named = self.timesteps is not None or self.time_limit is not None
+            object.__setattr__(self, "generations", None if named else _GENERATIONS)
         if typing.cast(object, self.optimizer) is None:
             algorithm = typing.cast(AlgorithmConfig, parse(AlgorithmConfig, self.algorithm, AlgorithmConfig.PATH))
             object.__setattr__(
@@ -180,6 +183,7 @@ class TrainConfig(Section):
         algorithm.check_even("growth.population_max", most)
 
 
+_GENERATIONS = 200  # of a run for which no budget is named
 #: Keys of ``task`` that choose a task.
 _NAMES_OF_TASKS = ("name", "env_id", "factory")
 #: The default run, if none of them is given: ``experiment=lunar_lander`` of the command line.

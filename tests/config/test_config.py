@@ -127,6 +127,14 @@ def test_from_mapping_converts_to_the_annotated_type():
         assert type(value) is type(stored)
 
 
+@pytest.mark.parametrize(
+    ("named", "generations"),
+    [({}, 200), ({"timesteps": 1e6}, None), ({"time_limit": 60}, None), ({"timesteps": 1e6, "generations": 5}, 5)],
+)
+def test_a_run_has_the_budget_that_is_named(named: dict[str, Any], generations: int | None):
+    assert from_mapping(named).generations == generations
+
+
 IMPOSSIBLE = [
     ("seed", -1, "an integer >= 0"),
     ("seed", 2**64, "an integer >= 0 and <= 18446744073709551615"),
