@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from pyes import config as configuration
-from pyes.config import TrainConfig
+from pyes.config import TrainConfig, refusal
 from pyes.episodes.batch import Plan
 from pyes.numerics.noise import NoiseTable
 from pyes.remote import wire
@@ -63,6 +63,8 @@ class OpenJob:
         ------
         ProtocolError
             Its settings cannot be sent.
+        ConfigError
+            See `sync_of`.
         """
         config = state.setup.config
         settings, chosen = settings_of(config), sync_of(config, sync)
@@ -120,10 +122,18 @@ def config_of(settings: dict[str, Any], workers: int) -> TrainConfig:
 
 
 def sync_of(config: TrainConfig, wanted: Literal["auto"] | Sync) -> Sync:
-    """Return how nodes get theta; ``auto``: they learn from the returns if the algorithm allows it."""
-    if wanted != "auto":
-        return wanted
-    return "replay" if config.algorithm.on_table else "params"
+    """Return how nodes get theta; ``auto``: they learn from the returns if the algorithm allows it.
+
+    Raises
+    ------
+    ConfigError
+        The algorithm computes other numbers on other machines.
+    """
+    if wanted == "auto":
+        return "replay" if config.algorithm.on_table else "params"
+    if wanted == "replay" and not config.algorithm.on_table:
+        raise refusal("cluster.sync", wanted, f"auto or params with algorithm={config.algorithm.name}")
+    return wanted
 
 
 def digest_of(setup: Setup) -> str:

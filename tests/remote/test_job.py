@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pyes.config import from_mapping
 from pyes.errors import ConfigError
 from pyes.remote import job
 from pyes.system import lookup
@@ -45,3 +46,12 @@ def test_settings_that_name_no_code_or_allowed_code_pass(settings: dict[str, Any
 def test_settings_that_name_other_code_are_refused(settings: dict[str, Any], key: str):
     with pytest.raises(ConfigError, match=rf"^{key}: this worker may not run .*; allow it with: pyes worker --allow "):
         job.check_allowed(settings)
+
+
+def test_replay_is_refused_where_nodes_would_come_to_other_numbers():
+    config = from_mapping({"algorithm": {"name": "cma_es"}})
+    assert (job.sync_of(config, "auto"), job.sync_of(config, "params")) == ("params", "params")
+    with pytest.raises(
+        ConfigError, match=r"cluster\.sync: got 'replay', expected auto or params with algorithm=cma_es"
+    ):
+        job.sync_of(config, "replay")
