@@ -21,7 +21,7 @@ from tests.task_options import NAMES, option
 
 pytest.importorskip("pybullet_envs_gymnasium")
 
-from pyes.tasks.bullet import PACKAGE, BulletTask
+from pyes.tasks.bullet import BulletTask
 
 OPTIONS = [name for name in NAMES if name.endswith("_bullet")]
 #: Episodes and timesteps that are compared with a fresh environment's.
@@ -151,7 +151,7 @@ def test_missing_package_is_refused_with_what_to_install(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("package", ["hopper_bullet", "PusherBulletEnv-v0"])
 def test_worlds_are_made_without_a_word(package: str, capfd: pytest.CaptureFixture[str]):
     ours = package in OPTIONS
-    config = option(package) if ours else GymnasiumConfig(env_id=f"{PACKAGE}:{package}", remake=True)
+    config = option(package) if ours else GymnasiumConfig(env_id=f"{BulletTask.PACKAGE}:{package}", remake=True)
     with tasks.make(config) as made:
         for seed in range(2):
             played(made, seed, 2)

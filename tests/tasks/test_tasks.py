@@ -11,7 +11,7 @@ from pyes.errors import ConfigError, TaskError
 from pyes.networks import ActionDecoder, build
 from pyes.networks.linear import LinearConfig
 from pyes.tasks.envpool import EnvPoolConfig
-from pyes.tasks.gymnasium import GymnasiumConfig
+from pyes.tasks.gymnasium import GymnasiumConfig, GymnasiumTask
 from pyes.tasks.parity import first_difference
 from pyes.tasks.python import PythonConfig
 from pyes.tasks.wrapped import _Levels
@@ -187,3 +187,13 @@ def test_envpool_without_its_package_is_refused_with_the_extra(monkeypatch):
         ConfigError, match=r"'CartPole-v1' of task=envpool needs the package envpool: pip install 'pyes-rl\[envpool\]'"
     ):
         tasks.make(EnvPoolConfig(env_id="CartPole-v1"))
+
+
+@pytest.mark.parametrize("env_id", ["ale_py:ALE/Pong-v5", "gymnasium:Hopper-v5", "gymnasium:LunarLander-v3"])
+def test_an_id_with_its_package_is_the_same_task(env_id):
+    """So that nobody trains another environment by naming where it is from."""
+    _, plain = env_id.split(":")
+    with tasks.make(GymnasiumConfig(env_id=env_id)) as task, tasks.make(GymnasiumConfig(env_id=plain)) as expected:
+        assert type(task) is type(expected) is not GymnasiumTask
+        assert task.max_timesteps == expected.max_timesteps
+        np.testing.assert_array_equal(task.reset(3), expected.reset(3))

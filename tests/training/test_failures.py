@@ -198,7 +198,7 @@ def test_an_environment_that_cannot_be_closed_is_named_in_the_log_and_the_run_go
 DISCRETE = {"task": {"env_id": "CartPole-v1"}, "network": {}}
 TOO_LARGE = [
     ({"name": "openai_es", "learning_rate": 1e38}, "adam"),
-    ({"name": "openai_es", "learning_rate": 1e38}, "sgd"),
+    ({"name": "openai_es", "learning_rate": 1e300}, "sgd"),
     ({"name": "ars", "learning_rate": 1e38}, None),
 ]
 
@@ -211,7 +211,7 @@ def test_an_update_that_is_not_finite_ends_the_run(tmp_path, algorithm, optimize
     settings = {**DISCRETE, **where, "algorithm": {**algorithm, "population_size": 8}}
     settings |= {"optimizer": {"name": optimizer}} if optimizer else {}
     for again in ({}, {"resume": str(run)}):
-        with pytest.raises(DivergedError, match="generation 0: its update was too large, the norm of theta is inf"):
+        with pytest.raises(DivergedError, match="generation 0: its update was too large, theta has a value of -?inf"):
             pyes.train(again or settings, display=False)
     assert not (run / "policy.safetensors").exists()
     assert np.isfinite(evaluate(run, episodes=1, generation=0).return_mean)
