@@ -211,7 +211,7 @@ def test_an_update_that_is_not_finite_ends_the_run(tmp_path, algorithm, optimize
     settings = {**DISCRETE, **where, "algorithm": {**algorithm, "population_size": 8}}
     settings |= {"optimizer": {"name": optimizer}} if optimizer else {}
     for again in ({}, {"resume": str(run)}):
-        with pytest.raises(DivergedError, match="generation 0: its update was too large, theta has a value of -?inf"):
+        with pytest.raises(DivergedError, match=r"generation 0: its update was too large, theta has a value of -?inf"):
             pyes.train(again or settings, display=False)
     assert not (run / "policy.safetensors").exists()
     assert np.isfinite(evaluate(run, episodes=1, generation=0).return_mean)
