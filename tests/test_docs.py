@@ -254,7 +254,7 @@ GIVEN = {
 }
 #: Trainings of the pages are this small, whatever else they say.
 SHORT = (
-    "timesteps=null", "algorithm.population_size=6", "noise.entries=4000000", "evaluation.episodes=1",
+    "timesteps=null", "algorithm.population_size=6", "noise.entries=8000000", "evaluation.episodes=1",
     "evaluation.every=13", "growth={timesteps:null,population_max:null}", "averaging.episodes_max=null",
 )  # fmt: skip
 

@@ -102,7 +102,9 @@ SETTINGS = st.dictionaries(TEXTS, JSON, max_size=5)
 BY_KIND = {
     wire.Hello: st.builds(wire.Hello, WHOLE, NAMES, NAMES, WHOLE, WHOLE, BIG, NAMES, st.booleans()),
     wire.Watch: st.builds(wire.Watch, WHOLE, NAMES),
-    wire.Ready: st.builds(wire.Ready, NAMES, NAMES, NAMES, DIGESTS, WHOLE, WHOLE, SETTINGS),
+    wire.Ready: st.builds(
+        wire.Ready, NAMES, NAMES, NAMES, DIGESTS, WHOLE, WHOLE, st.dictionaries(NAMES, NAMES, max_size=3)
+    ),
     wire.Unable: st.builds(wire.Unable, PROSE),
     wire.Done: done(),
     wire.Workers: st.builds(wire.Workers, st.integers(1, 2**32 - 1)),

@@ -96,7 +96,7 @@ class Algorithm(ABC):
     Raises
     ------
     ConfigError
-        An impossible setting, a theta that is no vector of finite numbers, or a table smaller than theta.
+        An impossible setting, a theta that is no vector of finite numbers, or a table of fewer than two slices.
     """
 
     #: Settings: a frozen dataclass that derives from `AlgorithmConfig`.

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pyes.algorithms.base import Common, Vector, accepts
 from pyes.algorithms.library import LibraryAlgorithm, LibraryConfig
-from pyes.config import Positive, Range, refusal, unknown_key
+from pyes.config import Positive, Range, RestartConfig, refusal, unknown_key
 from pyes.config.registry import ALGORITHMS
 from pyes.config.section import JSON_MAPPING, is_json
 from pyes.errors import ConfigError
@@ -42,11 +42,12 @@ class CMAESConfig(LibraryConfig):
     sigma: Annotated[float, Positive] = 0.3  # standard deviation of every parameter at the start
     covariance: Literal["auto", "full", "diagonal", "vd", "vkd"] = "auto"  # auto: full up to 2,000 parameters
     options: dict[str, Any] = field(default_factory=dict)  # of pycma's CMAOptions
+    restart: RestartConfig = field(default_factory=RestartConfig)
 
     @property
     def relative(self) -> bool:
-        """Whether no member of an earlier generation is kept."""
-        return not self.options.get("CMA_elitist")
+        """Whether no member of an earlier generation is kept, and no return is compared with a setting."""
+        return not self.options.get("CMA_elitist") and self.restart.after is None
 
     def check(self) -> None:
         """Refuse options that a run's configuration cannot hold."""
@@ -74,7 +75,7 @@ class CMAES(LibraryAlgorithm):
     theta, table, seed, threads
         As for `pyes.Algorithm`; theta is the first mean.
     **settings
-        The fields of `CMAESConfig`: population_size, sigma, covariance, options.
+        The fields of `CMAESConfig`: population_size, sigma, covariance, options, restart.
 
     Attributes
     ----------
@@ -134,6 +135,9 @@ class CMAES(LibraryAlgorithm):
         sampler = samplers.GaussVDSampler if kind == "vd" else samplers.GaussVkDSampler
         options: dict[str, Any] = sampler.extend_cma_options()
         return options
+
+    def _gives_up(self, mean: float) -> bool:
+        return self.config.restart.gives_up(self.progress[0], mean)
 
     def _points(self) -> NDArray[np.float64]:
         self._asked = self._es.ask()

@@ -2,8 +2,8 @@
 
 Owns what such a library lacks: a state of values instead of code, random numbers that nothing else draws from, linear
 algebra that no number of threads changes, silence, and failures of one line. Must not know any library. Invariant: the
-search follows from the start, the seed and the returns told; so these are the state, and loading one asks and tells
-again.
+search follows from the start, the seed and the returns told in this attempt; so these are the state, and loading one
+asks and tells again.
 """
 
 import random
@@ -23,7 +23,7 @@ from pyes.algorithms.base import Algorithm, Vector
 from pyes.algorithms.population import Population
 from pyes.config import AlgorithmConfig
 from pyes.errors import ConfigError
-from pyes.numerics import streams
+from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable
 from pyes.system.text import reason
 
@@ -62,15 +62,20 @@ class LibraryAlgorithm(Algorithm):
         super().__init__(theta, table, seed=seed, **settings)
         self._begin(self.theta.copy(), seed)
 
-    def _begin(self, start: Vector, seed: int) -> None:
-        """Start afresh."""
+    def _begin(self, start: Vector, seed: int, attempt: tuple[int, int] = (0, 0)) -> None:
+        """Start afresh, at the generation and the timesteps with which an attempt began."""
         self._start, self._seed = start, seed
-        self.theta[:] = start
-        self.generation = self.timesteps = 0
+        self._attempt = self.generation, self.timesteps = attempt
         self._population = None
+        self._search(self.generation)
+
+    def _search(self, generation: int) -> None:
+        """Begin the attempt of a generation: from the start, with random numbers of its own."""
+        start = self._start
+        self.theta[:] = start
         self._told: list[NDArray[np.float64]] = []
         self._failure: Exception | None = None
-        number = streams.library_seed(seed)
+        number = streams.library_seed(self._seed, generation)
         self._generators = _Generators(number)
         self._blas = ThreadpoolController()
         with self._calling(), self._failing():
@@ -109,7 +114,15 @@ class LibraryAlgorithm(Algorithm):
                 raise FloatingPointError("its points are no longer finite")
         return Population.of(self.generation, points)
 
+    def _gives_up(self, mean: float) -> bool:
+        """Return whether the attempt is given up, by the mean return of its generation."""
+        return False
+
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
+        if self._gives_up(shaping.mean(returns)):
+            self._search(self.generation + 1)
+            self._restarted = True
+            return
         self._told.append(returns.copy())
         try:
             with self._calling():
@@ -119,7 +132,7 @@ class LibraryAlgorithm(Algorithm):
             self._failure = error
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the start and all returns that it was told, as arrays and numbers; a copy."""
+        """Return the start and all returns that it was told in this attempt, as arrays and numbers; a copy."""
         told = np.array(self._told, np.float64).reshape(-1, self.population_size)
         return super().state_dict() | {"start": self._start.copy(), "seed": self._seed, "told": told}
 
@@ -131,7 +144,8 @@ class LibraryAlgorithm(Algorithm):
         ConfigError
             The same returns lead to another theta here.
         """
-        self._begin(np.array(state["start"], np.float32), int(state["seed"]))
+        began, at = state["attempt"]
+        self._begin(np.array(state["start"], np.float32), int(state["seed"]), (int(began), int(at)))
         for returns in state["told"]:
             self.tell(returns)
         self.timesteps = int(state["timesteps"])

@@ -11,20 +11,10 @@ from pyes.algorithms import optimizers
 from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
 from pyes.algorithms.gradient import estimate_gradient
 from pyes.algorithms.population import Population
-from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerForm, Positive, Scheduled, Section
+from pyes.config import AlgorithmConfig, NotNegative, OptimizerForm, Positive, RestartConfig, Scheduled
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import shaping
 from pyes.numerics.noise import NoiseTable
-
-
-@dataclass(frozen=True, kw_only=True)
-class RestartConfig(Section):
-    """When an attempt is given up, and the search begins again."""
-
-    PATH = "algorithm.restart"
-
-    after: Annotated[int, AtLeastOne] | None = None  # generations of an attempt; None: never
-    below: float = 0.0  # mean return of that generation, reward offset included
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +119,7 @@ class OpenAIES(Algorithm):
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         config = self.config
-        if self.generation - self._attempt[0] == config.restart.after and shaping.mean(returns) < config.restart.below:
+        if config.restart.gives_up(self.progress[0], shaping.mean(returns)):
             self._begin()
             self._restarted = True
             return

@@ -6,7 +6,14 @@ trusts it. Every error is a `ConfigError` of one line: key, got, expected.
 """
 
 from pyes.config.adaptation import AveragingConfig, EpisodeLimitConfig, GrowthConfig
-from pyes.config.algorithm import AlgorithmConfig, OptimizerConfig, OptimizerForm, algorithm_class, algorithm_config
+from pyes.config.algorithm import (
+    AlgorithmConfig,
+    OptimizerConfig,
+    OptimizerForm,
+    RestartConfig,
+    algorithm_class,
+    algorithm_config,
+)
 from pyes.config.cluster import ClusterConfig
 from pyes.config.network import NetworkConfig
 from pyes.config.run import (
@@ -57,6 +64,7 @@ __all__ = [
     "OptimizerForm",
     "Positive",
     "Range",
+    "RestartConfig",
     "Scheduled",
     "Section",
     "Share",

@@ -11,12 +11,26 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pyes.config.registry import ALGORITHMS
 from pyes.config.schedule import Schedule, nearest
-from pyes.config.section import Positive, Range, Scheduled, Section, parse, refusal
+from pyes.config.section import AtLeastOne, Positive, Range, Scheduled, Section, parse, refusal
 from pyes.errors import ConfigError
 from pyes.system.text import literal
 
 #: The default algorithm.
 _DEFAULT = "ars"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestartConfig(Section):
+    """When an attempt is given up, and the search begins again."""
+
+    PATH = "algorithm.restart"
+
+    after: Annotated[int, AtLeastOne] | None = None  # generations of an attempt; None: never
+    below: float = 0.0  # mean return of that generation, reward offset included
+
+    def gives_up(self, generation: int, mean: float) -> bool:
+        """Return whether an attempt is given up in this generation of its own, which has this mean return."""
+        return generation == self.after and mean < self.below
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,6 +73,7 @@ class Supervisor:
         self._board: Board | None = None
         self._looked = 0.0
         self._episodes, self._stops = Watch(), Watch()
+        self._any_ended = False  # a member, in any batch
         self._fruitless = 0  # successive deaths of workers without a member, while no member was finished
         self._busy = 0.0
 
@@ -140,6 +141,7 @@ class Supervisor:
     def _end_the_late(self, now: float) -> dict[int, tuple[str, bool]]:
         """Kill hung, stopped and unwanted workers; return the reason by slot, and whether a member may be the cause."""
         assert self._board is not None
+        self._any_ended = self._any_ended or bool(self._board.busy.any())
         stopped = [process.pid if state_of(process.pid) == "T" else 0 for process in self._processes]
         running = [0.0 if stop else began for stop, began in zip(stopped, self._board.started.tolist(), strict=True)]
         ended = {}
@@ -149,7 +151,7 @@ class Supervisor:
         for slot, seconds in enumerate(self._episodes.look(now, running)):
             if seconds > self._episode_time_limit * max(1, len(self._board.held(slot))):
                 why = f"its episode ran for more than {self._episode_time_limit:g} s"
-                if not self._board.busy.any() and self._context.get_start_method() == "fork":
+                if not self._any_ended and self._context.get_start_method() == "fork":
                     why += ", and none has ended yet: if its module starts threads, cluster.start_method=spawn helps"
                 ended[slot] = (why, True)
         for slot in range(len(self._processes)):

@@ -77,9 +77,9 @@ def reference_batch_places(seed: int, count: int, bound: int) -> NDArray[np.int6
     return out
 
 
-def library_seed(seed: int) -> int:
-    """Seed, 31 bits, for the generators of another library's algorithm."""
-    return int(_seeds(seed, Purpose.LIBRARY, 0, 0, 1)[0])
+def library_seed(seed: int, generation: int) -> int:
+    """Seed, 31 bits, for the generators of another library's algorithm, whose attempt begins with a generation."""
+    return int(_seeds(seed, Purpose.LIBRARY, generation, 0, 1)[0])
 
 
 def initial_parameters(seed: int, count: int) -> NDArray[np.float32]:

@@ -35,7 +35,6 @@ _MOST_REASONS = 20  # logged per host in that time
 _MOST_HOSTS = 1000  # whose reasons are stored
 _HANDSHAKE_SECONDS = 10.0
 _MOST_GREETED = 1000  # handshakes of TLS at a time: each takes 0.3 MB of buffers before a key is shown
-_MOST_WAITING = 4096  # connections that are greeted, or wait for that
 
 
 class Refusals:
@@ -107,7 +106,6 @@ class Door:
         self._credentials = None if key is None else keys.of_head(key)
         self._connections = 0
         self._greeting = asyncio.Semaphore(_MOST_GREETED)
-        self._waiting = 0  # connections that are greeted, or wait for that
         self.refusals = Refusals()
         self.gone = np.zeros(2, np.int64)
 
@@ -150,16 +148,10 @@ class Door:
         """Greet a connection when there is room for it; see `_greet`."""
         if self._credentials is None:
             return await self._greet(handler, side, reader, writer)
-        if self._waiting >= _MOST_WAITING:
-            raise ProtocolError(f"{_MOST_WAITING:,} connections are waiting to be greeted")
-        self._waiting += 1
-        try:
-            transport: Any = writer.transport
-            transport.pause_reading()  # what arrives before TLS begins would be lost
-            async with self._greeting:
-                return await self._greet(handler, side, reader, writer)
-        finally:
-            self._waiting -= 1
+        transport: Any = writer.transport
+        transport.pause_reading()  # what arrives before TLS begins would be lost
+        async with self._greeting:
+            return await self._greet(handler, side, reader, writer)
 
     async def _greet(
         self, handler: Handler, side: HeadSide, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -425,7 +425,9 @@ class Head:
             return
         if done.errors:
             peer.error = done.errors[-1]
-        self._tell_contradictions(batch, peer, fresh=bool(len(fresh)))
+        if batch.has_evaluated(fresh):
+            peer.contradicted = 0
+        self._tell_contradictions(batch)
         if not batch.batch.evaluation:
             # For other members, results of other nodes counted, which may differ if a worker was killed.
             peer.known[fresh] = True
@@ -440,10 +442,8 @@ class Head:
             self._let_go(peer)
             self.hand_out_soon()
 
-    def _tell_contradictions(self, batch: OpenBatch, peer: Peer, *, fresh: bool) -> None:
+    def _tell_contradictions(self, batch: OpenBatch) -> None:
         """Warn of nodes whose results other nodes contradict; send away one on which member after member fails."""
-        if fresh:
-            peer.contradicted = 0
         for number, other in batch.contradicted:
             broken, right = self._peers.get(number), self._peers.get(other)
             if broken is None:

@@ -52,8 +52,9 @@ class OpenJob:
 
     @cached_property
     def versions(self) -> dict[str, str]:
-        """Versions of all that affects the numbers of the run, by distribution."""
-        return self.state.setup.versions()
+        """Versions of all that affects a node's numbers, by distribution: of the algorithm's only if it learns."""
+        unused = {"python"} if self.learns else {"python", *self.state.setup.config.algorithm.packages}
+        return {name: each for name, each in self.state.setup.versions().items() if name not in unused}
 
     @classmethod
     def of(cls, plan: Plan, table: NoiseTable, state: RunState, sync: Literal["auto"] | Sync) -> Self:
@@ -97,8 +98,8 @@ class OpenJob:
     def difference(self, ready: wire.Ready) -> str | None:
         """Return the difference between a node that is ready and the head, or None."""
         for name, expected in self.versions.items():
-            if name != "python" and (got := ready.versions.get(name)) != expected:
-                return f"the node has {name} {got}, the head {expected}; install the same version on both"
+            if (got := ready.versions.get(name)) != expected:
+                return f"{name} is {got or 'missing'} at the node, {expected} at the head; install the same version"
         for what, got, expected in (
             ("settings", ready.digest, self.digest),
             ("noise table", ready.table, self.table),

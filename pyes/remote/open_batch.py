@@ -166,6 +166,10 @@ class OpenBatch:
             if self._status[member] == Status.OK and not same:
                 self.disputed.append((member, int(self._nodes[member]), node))
 
+    def has_evaluated(self, members: NDArray[np.int64]) -> bool:
+        """Return whether any of the members, which have results, has not failed."""
+        return bool((self._status[members] == Status.OK).any())
+
     def results(self) -> Results:
         """Return the results of a complete batch."""
         return self.results_of(np.arange(len(self._returns)))

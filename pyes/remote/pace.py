@@ -21,6 +21,7 @@ _HANDLING = 0.01  # seconds from a message with results to the head's answer, wi
 _CHUNK_SHARE, _LEAST_CHUNK, _MOST_CHUNK = 1.5, 0.1, 3.0
 _LEAST_SECONDS = 1e-7  # smallest time of a member in calculations
 _MEMORY_SECONDS = 0.2  # of each worker: the shortest time over which its pace is averaged
+_MOST_FAILURES = 8  # members in a row
 _TRUSTED = 4  # results after which only a node's own speed counts
 
 
@@ -97,6 +98,10 @@ class Pace:
         The node recently got no members, since others would have finished them sooner.
     on_trial : bool
         The node was passed over and now gets one member, to measure whether it is still slow.
+    failures : int
+        Members that failed since the last one that did not.
+    proven : bool
+        Whether members are evaluated there: one was, and no more than one has failed since.
     """
 
     def __init__(self, workers: int, *, relay: bool = False) -> None:
@@ -107,6 +112,8 @@ class Pace:
         self.seconds_per_member: float | None = None
         self.passed_over = False
         self.on_trial = False
+        self.failures = 0
+        self.proven = False
         self._seconds = 0.0
         self._members = 0.0
 
@@ -116,6 +123,16 @@ class Pace:
             raise ValueError(f"got {workers} workers, expected at least 1")
         self.workers = workers
         self._memory = 4.0 * workers + 16.0  # members
+
+    @property
+    def suspended(self) -> bool:
+        """Whether so many members have failed that it gets none while other nodes have not failed so many."""
+        return self.failures >= max(_MOST_FAILURES, 2 * self.workers)
+
+    def judge(self, evaluated: int, failed: int) -> None:
+        """Note how many members the node has evaluated, and how many failed, in one message."""
+        self.failures = 0 if evaluated else self.failures + failed
+        self.proven = bool(evaluated) or (self.proven and self.failures < 2)
 
     @property
     def gather_seconds(self) -> float:
@@ -152,7 +169,11 @@ class Pace:
         return typical + trust * (self.seconds_per_member - typical)
 
     def reconsider(self) -> None:
-        """Assume that a node that was passed over is twice as fast as measured, so that it is tried again."""
+        """Assume that a node that was passed over is twice as fast as measured, so that it is tried again.
+
+        Nor do as many failures count any more: what it lacked may be there again.
+        """
+        self.failures //= 2
         if self.passed_over and self.seconds_per_member is not None:
             self.seconds_per_member /= 2.0
             self._members = min(self._members, float(_TRUSTED))  # so that the next results count for more
@@ -212,7 +233,10 @@ class Load:
         self.held -= members
         if members:
             self._heard = now
-        self.pace.record(self._unrecorded, max(0, members - failed), drained=self.held == 0)
+            self.pace.on_trial = self.pace.on_trial and failed < members
+        evaluated = max(0, members - failed)
+        seconds = self._unrecorded * (evaluated / members if members else 1.0)
+        self.pace.record(seconds, evaluated, drained=self.held == 0)
         self._unrecorded = 0.0
 
     def seconds_per_member(self, now: float, typical: float) -> float:

@@ -7,13 +7,15 @@ every node, so results do not depend on the assignment.
 A node holds one member for each of its workers and a queue that bridges the time until the head has answered a result.
 Towards the end of a batch queues shrink, as in guided self-scheduling (Polychronopoulos and Kuck 1987); when no free
 members are left, idle nodes also run members that their holders would return later (backup tasks: Dean and Ghemawat
-2004, section 3.6). A member that has failed on one node is run on another one before that counts: a node that fails at
-once, for lack of memory or disk, is faster than all that work, and would be given everything. There are no Python loops
-over members, which are NumPy arrays.
+2004, section 3.6). There are no Python loops over members, which are NumPy arrays.
+
+A node on which everything fails at once, for lack of memory or disk, is faster than all that work, and would be given
+everything. So a failure counts at once only of a node that evaluates other members (`Pace.proven`); otherwise another
+node runs the member, too, one that is proven if there is any.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +31,6 @@ _COPIES = 2  # maximum number of nodes that hold a member
 _COPIES_STUCK = 3  # the same if all holders are late by `_STUCK` times the time that another node needs
 _STUCK = 4.0
 _LEAST_GAIN = 0.01  # seconds that a second run must save, since its messages take time, too
-_FIRST_SLOT = np.zeros(1, np.intp)
 _MESSAGE_SECONDS = 2e-4  # of the head's processor for a message of a node and the answer
 
 
@@ -66,8 +67,9 @@ class Scheduler:
         self._free: Members = np.arange(self.remaining)  # neither held nor done; sorted
         self._done = np.full(members, not offered)  # or not offered
         self._late_results = False  # whether a node may return members that are done, or that will be run again
-        self._doubted = np.zeros(members, np.bool_)  # failed on one node
-        self._any_doubted = False
+        self._doubted = np.zeros(members, np.bool_)  # failed on a node that is not proven
+        self._second: Members = np.zeros(0, np.int64)  # as `_free`, of those
+        self._suspicious = False  # whether there may be such members, or nodes that get none
         # Up to three holders of each member: the index of a node, negative after it has returned the member; 0: none.
         self._holders = np.zeros((_COPIES_STUCK, members), np.int32)
         self._first = self._holders[0]
@@ -94,27 +96,27 @@ class Scheduler:
     @property
     def free(self) -> Members:
         """Members without a result that no node holds."""
-        return self._free
+        return np.union1d(self._free, self._second)
 
     @property
     def held(self) -> Members:
         """Members without a result that nodes hold."""
         pending = ~self._done
-        pending[self._free] = False
+        pending[self._free] = pending[self._second] = False
         return np.flatnonzero(pending)
 
     @property
     def all_granted(self) -> bool:
         """Whether no member is free."""
-        return not len(self._free)
+        return not len(self._free) and not len(self._second)
 
     def __contains__(self, node: int) -> bool:
         """Return whether a node takes part."""
         return node in self._nodes
 
     def offer(self, members: Members) -> None:
-        """Let members be assigned that have not been offered before."""
-        self._done[members] = False
+        """Let members be assigned that have not been offered before, or have been returned or revoked since."""
+        self._done[members] = self._doubted[members] = False
         self.remaining += len(members)
         self._free = np.sort(np.concatenate([self._free, members]))
         self._survey_at = self._look_at = -math.inf
@@ -124,7 +126,7 @@ class Scheduler:
         members = members[~self._done[members]]
         self._done[members] = self._late_results = True
         self.remaining -= len(members)
-        self._free = self._free[~self._done[self._free]]
+        self._forget_done()
         self._mark_stale(self._holders[:, members])
 
     def join(self, node: int, pace: Pace) -> None:
@@ -132,6 +134,7 @@ class Scheduler:
         if node in self._nodes:
             raise ValueError(f"node {node} already takes part")
         pace.reconsider()
+        self._suspicious = self._suspicious or pace.suspended
         self._joined += 1
         load = Load(node, self._joined, pace)
         self._nodes[node] = self._hungry[node] = self._by_index[load.index] = load
@@ -179,7 +182,9 @@ class Scheduler:
         """Free those of the members that no other node holds; return their number."""
         back = np.flatnonzero(held & ~(self._holders > 0).any(axis=0))
         if len(back):
-            self._free = np.sort(np.concatenate([self._free, back]))
+            doubted = self._doubted[back]
+            self._free = np.sort(np.concatenate([self._free, back[~doubted]]))
+            self._second = np.sort(np.concatenate([self._second, back[doubted]]))
             self._hungry = dict(self._nodes)
         self._survey_at = self._look_at = -math.inf
         return len(back)
@@ -188,8 +193,8 @@ class Scheduler:
         """Return the members to grant now: each node at most once, with its members sorted."""
         if self.complete or not self._hungry:
             return []
-        found = self._hand_out(now) if len(self._free) else []
-        if found or now < self._look_at or (len(self._free) and not self._any_doubted):
+        found = [] if self.all_granted else self._hand_out(now)
+        if found or len(self._free) or now < self._look_at:
             return found
         return self._run_again(now)
 
@@ -216,7 +221,7 @@ class Scheduler:
         -------
         bool (n,)
             False where another node, or this one, has already returned the member, and where it has failed and another
-            node is to run it, too.
+            node runs it, too.
 
         Raises
         ------
@@ -229,8 +234,11 @@ class Scheduler:
         if len(members) == 0:
             return np.zeros(0, np.bool_)
         self._check(members)
-        doubtful = None if failed is None or not failed.any() else failed & self._is_doubtful(state, members)
-        self._late_results = self._late_results or doubtful is not None
+        failures = 0 if failed is None else int(np.count_nonzero(failed))
+        state.pace.judge(len(members) - failures, failures)
+        doubtful = None
+        if failures and failed is not None:
+            doubtful = self._doubtful(state, members, failed)
         new: NDArray[np.bool_] = self._first[members] == state.index
         returned = fresh = int(np.count_nonzero(new))
         if returned == len(members) and not self._late_results:  # the usual case
@@ -244,34 +252,48 @@ class Scheduler:
                 new &= ~doubtful
             fresh = int(np.count_nonzero(new))
         self._done[members[new]] = True
-        if self._any_doubted:  # a node may send the result of one that was free again
-            self._free = self._free[~self._done[self._free]]
+        if self._suspicious:  # a node may send the result of a member that is free again
+            self._forget_done()
         self.remaining -= fresh
         if returned:
-            state.returned(returned, now, 0 if failed is None else int(np.count_nonzero(failed)))
+            state.returned(returned, now, failures)
             self._hungry[node] = state
         if fresh and self.complete:
             for each in self._nodes.values():
                 each.returned(0, now)  # updates slow nodes that may have returned nothing
         return new
 
-    def _is_doubtful(self, node: Load, members: Members) -> NDArray[np.bool_]:
-        """Return for which members a failure of a node does not count: no other node has failed them, but one may."""
-        if not self._has_others(node):
-            return np.zeros(len(members), np.bool_)
-        own = (self._holders[:, members] == -node.index).any(axis=0)
-        doubtful: NDArray[np.bool_] = ~self._doubted[members] | own
+    def _doubtful(self, node: Load, members: Members, failed: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+        """Return which failures of a node do not count, since another node may evaluate these members."""
+        holders = self._holders[:, members]
+        if node.pace.proven:
+            if self._suspicious:  # nodes whose failures it confirms have no fault
+                doubted = holders[:, failed & self._doubted[members]]
+                for index in set((-doubted[doubted < 0]).tolist()) & self._by_index.keys():
+                    self._by_index[index].pace.failures = 0
+            return None
+        self._suspicious = self._late_results = True
+        others = sum(other is not node for other in self._trusted())
+        marks = np.count_nonzero((holders < 0) & (holders != -node.index), axis=0)
+        doubtful: NDArray[np.bool_] = failed & (marks < min(others, _COPIES_STUCK - 1))
         return doubtful
 
-    def _has_others(self, node: Load) -> bool:
-        return any(other is not node and not other.retired for other in self._nodes.values())
+    def _trusted(self) -> list[Load]:
+        """Return the nodes that take members, without those on which all fail, unless all are such nodes."""
+        active = [node for node in self._nodes.values() if not node.retired]
+        return [node for node in active if not node.pace.suspended] or active
 
     def _doubt(self, members: Members) -> None:
         """Let another node run members that have failed."""
-        back = np.zeros(len(self._done), np.bool_)
-        back[members] = self._doubted[members] = self._any_doubted = True
-        back[self._free] = False  # reported twice
-        self._set_free(back)
+        self._doubted[members] = True
+        free = members[~(self._holders[:, members] > 0).any(axis=0)]
+        self._second = np.union1d(self._second, free)  # one may be reported twice
+        self._hungry |= {node.name: node for node in self._nodes.values() if node.held < node.pace.workers}
+
+    def _forget_done(self) -> None:
+        """Take members that are done out of the free ones."""
+        self._free = self._free[~self._done[self._free]]
+        self._second = self._second[~self._done[self._second]]
 
     def withdrawn(self, now: float) -> list[tuple[int, Members]]:
         """Return queued members of each node that others have returned, so that it may drop them."""
@@ -303,29 +325,39 @@ class Scheduler:
         """Grant free members to the nodes that may take more."""
         self._survey(now)
         found, hungry = [], {}
+        trusted = self._trusted() if self._suspicious else []
         for node in self._hungry.values():
-            members = self._taken(node, now) if len(self._free) else self._free
+            if trusted and node.pace.suspended and node not in trusted:
+                hungry[node.name] = node
+                continue
+            count = max(0, self._wanted(node, now)) if len(self._free) else 0
+            second = self._taken_again(node, trusted, count) if len(self._second) else self._second
+            if len(second):
+                self._grant(node, self._slots(node, second), second, now)
+            members = self._free[: max(0, count - len(second))]
             if len(members):
-                self._grant(node, self._slots(node, members) if self._any_doubted else _FIRST_SLOT, members, now)
-                found.append((node.name, members))
+                self._free = self._free[len(members) :]
+                self._grant(node, np.zeros(1, np.intp), members, now)
+            if len(second) + len(members):
+                found.append((node.name, np.sort(np.concatenate([second, members])) if len(second) else members))
             if node.held < node.pace.workers:
                 hungry[node.name] = node
         self._hungry = hungry
         return found
 
-    def _taken(self, node: Load, now: float) -> Members:
-        """Return the free members that a node is to hold now, and take them out of these."""
-        count = max(0, self._wanted(node, now))
-        if not self._any_doubted:
-            members, self._free = self._free[:count], self._free[count:]
-            return members
-        own = (self._holders[:, self._free] == -node.index).any(axis=0) & self._has_others(node)
-        second = self._doubted[self._free] & ~own
-        if not node.retired:  # also where it comes too late: another node cannot answer in its place
-            count = max(count, min(int(np.count_nonzero(second)), node.pace.workers - node.held))
-        places = np.flatnonzero(~own)
-        places = np.sort(places[np.argsort(~second[places], kind="stable")][:count])
-        members, self._free = self._free[places], np.delete(self._free, places)
+    def _taken_again(self, node: Load, trusted: Sequence[Load], count: int) -> Members:
+        """Return the members that have failed elsewhere and a node is to run now, and take them out of these.
+
+        A node that comes late takes them, too, if it is idle: those on which they have failed cannot do it instead.
+        """
+        count = max(count, node.pace.workers - node.held)
+        if node.retired or count <= 0 or (not node.pace.proven and any(each.pace.proven for each in trusted)):
+            return self._second[:0]
+        holders = self._holders[:, self._second]
+        mine = (np.abs(holders) == node.index).any(axis=0)
+        everywhere = np.count_nonzero(holders < 0, axis=0) >= len(trusted)
+        places = np.flatnonzero(~mine | everywhere | node.pace.proven)[:count]
+        members, self._second = self._second[places], np.delete(self._second, places)
         return members
 
     def _slots(self, node: Load, members: Members) -> NDArray[np.intp]:
@@ -437,7 +469,7 @@ class Scheduler:
         idle = []
         for node in self._hungry.values():
             seconds = self._seconds.item(node.index) + self._bridges.item(node.index)
-            if seconds < most and node.held < node.pace.workers and not node.retired:
+            if seconds < most and node.held < node.pace.workers and not node.retired and not node.pace.suspended:
                 idle.append((seconds, node.index, node))
         return [(seconds, node) for seconds, _, node in sorted(idle)]
 

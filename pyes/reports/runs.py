@@ -7,6 +7,7 @@ Invariant: a `Run` has at least one generation.
 import contextlib
 import csv
 import importlib
+import itertools
 import json
 import math
 import re
@@ -24,6 +25,7 @@ from pyes.errors import JournalError, RunDirectoryError
 from pyes.reports import wording
 from pyes.run import evaluations, journal
 from pyes.run.metrics import COLUMNS, read_rows
+from pyes.system.text import literal
 
 XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
 X_AXES: tuple[XAxis, ...] = get_args(XAxis)
@@ -46,7 +48,7 @@ class Run:
         Its seed; None if the run has no configuration.
     settings : Mapping[str, Any]
         Settings that affect theta, with dotted keys, null values left out; empty without a configuration. ``changed``
-        has the generations at which some were changed by force.
+        says which ones were others before some generation, in a run that went on by force.
     conditions : Mapping[str, Any]
         Settings that do not: budgets, cluster, evaluation.
     rows : Sequence[Mapping[str, float]]
@@ -171,10 +173,22 @@ def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
     recording = _recording(path / "journal.bin")
     settings = _given({key: value for key, value in told.items() if key not in configuration.FREE})
     if settings and recording.branches:
-        settings[wording.CHANGED] = recording.branches
+        settings[wording.CHANGED] = _changed(recording)
     conditions = _given({key: value for key, value in told.items() if key in configuration.FREE})
     mean, _ = evaluations.initial(recording) or (math.nan, math.nan)
     return Run(path, config.get("seed"), settings, conditions, rows, mean if math.isfinite(mean) else None)
+
+
+def _changed(recording: journal.Recording) -> str:
+    """Return which settings were others before which generation."""
+    records = (recording[i] for i, entry in enumerate(recording.entries) if entry.kind == journal.Kind.START)
+    starts = [each for each in records if isinstance(each, journal.Start)]
+    parts = []
+    for before, after in itertools.pairwise(starts):
+        changes = configuration.changes(before.settings, after.settings)
+        old = (f"{key}={literal(value)}" for key, (value, _) in changes.items())
+        parts.append(f"{', '.join(old)} until generation {after.generation}")
+    return "; ".join(parts)
 
 
 def _recording(file: Path) -> journal.Recording:

@@ -14,7 +14,7 @@ from typing import Any
 from pyes import config as configuration
 from pyes.config.registry import ALGORITHMS
 
-#: The setting that has the generations at which others were changed by force.
+#: The setting that says which others were changed on the way, by force.
 CHANGED = "changed"
 #: The most important features, in the order in which they are shown.
 _NAMED = ("algorithm", "task", "network", "optimizer")
@@ -131,7 +131,7 @@ def _phrase(key: str, words: str, text: str | None) -> str:
     if key in _NAMED:
         return text or ""
     if key == CHANGED:
-        return f"settings changed at generation {text.strip('[]')}" if text else "settings unchanged"
+        return text or "settings unchanged"
     if key in _COUNTED:
         unit = _COUNTED[key]
         if text is not None and " " in text:  # a schedule

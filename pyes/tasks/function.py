@@ -50,13 +50,13 @@ class FunctionConfig(TaskConfig):
             raise refusal("task.dim", None, "an integer >= 1: how many numbers the function takes")
 
     def check_beside(self, network: NetworkConfig, entries: int | None) -> None:
-        """Reject networks whose output is not theta, and more parameters than the noise table has entries."""
+        """Reject networks whose output is not theta, and more parameters than the noise table serves."""
         for key, value in _NETWORK.items():
             got = getattr(network, key)
             if got != value:
                 raise refusal(f"network.{key}", got, f"{literal(value)} with task.name=function")
-        if entries is not None and self.dim is not None and self.dim > entries:
-            raise refusal("task.dim", self.dim, f"at most noise.entries, which is {entries}")
+        if entries is not None and self.dim is not None and 2 * self.dim > entries:
+            raise refusal("task.dim", self.dim, f"at most half of noise.entries, which is {entries}")
 
 
 @TASKS.register("function")

@@ -19,9 +19,8 @@ from pyes.system.text import literal
 
 logger = logging.getLogger(__name__)
 
-#: Sections whose keys depend on their kind, and the keys that say which one it is.
+#: Sections whose keys depend on their kind.
 _OF_SEVERAL_KINDS = ("task", "algorithm", "optimizer", "network", "cluster")
-_KIND = ("name", "factory")
 
 
 def _is_fixed(key: str, config: TrainConfig) -> bool:
@@ -50,9 +49,17 @@ def settings(values: Mapping[str, Any]) -> TrainConfig:
     before = kept(RunDirectory(values["resume"]), force=bool(values.get("force")))
     for section in _OF_SEVERAL_KINDS:
         given, own = values.get(section), before.get(section) or {}
-        if isinstance(given, Mapping) and any(given.get(key) not in (None, own.get(key)) for key in _KIND):
-            before[section] = {}  # of another kind, with other keys
+        if isinstance(given, Mapping) and _is_of_another_kind(given, own):
+            before[section] = {}  # with other keys
+    if "generations" not in values and any(values.get(key) is not None for key in ("timesteps", "time_limit")):
+        before["generations"] = None  # as for a new run: the budget that is named is the budget
     return configuration.from_mapping(configuration.merged(before, values))
+
+
+def _is_of_another_kind(given: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """Whether settings of a section name another kind, by its name or, for one of the user's own, by its factory."""
+    changed = {key for key in ("name", "factory") if given.get(key) not in (None, own.get(key))}
+    return "name" in changed or ("factory" in changed and not own.get("name"))
 
 
 def kept(directory: RunDirectory, *, force: bool) -> dict[str, Any]:

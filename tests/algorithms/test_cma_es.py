@@ -48,7 +48,7 @@ def test_cma_es_equals_pycmas_own_ask_and_tell(kind):
     state = np.random.get_state()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pycma's own
-        np.random.seed(streams.library_seed(4))
+        np.random.seed(streams.library_seed(4, 0))
         own = cma.CMAEvolutionStrategy(
             np.ones(12), 0.5, {"popsize": 10, "seed": np.nan, "verbose": -9, "signals_filename": None} | KINDS[kind]
         )
@@ -122,3 +122,28 @@ def test_cma_es_goes_on_where_pycma_would_stop():
     theta = _run(es, lambda theta: 1.0, 300)
     assert np.isfinite(theta).all()
     assert es._es.stop()
+
+
+def test_an_attempt_on_a_plateau_begins_again_with_other_numbers_and_goes_on_when_it_is_restored():
+    """Judged at its third generation; the second attempt is good enough."""
+    settings = {"population_size": 8, "seed": 4, "restart": {"after": 3, "below": -1.0}}
+    es, free = CMAES(np.ones(6), **settings), CMAES(np.ones(6), population_size=8, seed=4)
+    first = es.members()
+    for _ in range(3):
+        es.tell(np.arange(8.0) - 100, timesteps=50)
+        free.tell(np.arange(8.0) - 100, timesteps=50)
+        np.testing.assert_array_equal(es.theta, free.theta)
+    es.tell([np.nan, *(-2.0 - np.arange(7.0))], timesteps=50)
+    np.testing.assert_array_equal(es.theta, 1)
+    assert (es.generation, es.timesteps, es.progress) == (4, 200, (0, 0))
+    assert round(es.sigma, 3) == 0.3
+    assert (es.members() != first).all()
+    es.tell(np.arange(8.0), timesteps=50)
+    restored = CMAES(np.zeros(6), seed=9, population_size=8, restart=settings["restart"])
+    restored.load_state_dict(es.state_dict())
+    assert (restored.generation, restored.timesteps, restored.progress) == (5, 250, (1, 50))
+    for each in (es, restored):
+        for _ in range(4):
+            each.tell(np.arange(8.0), timesteps=50)
+    assert es.progress == (5, 250)
+    np.testing.assert_array_equal(restored.theta, es.theta)

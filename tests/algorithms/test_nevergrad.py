@@ -38,7 +38,7 @@ def test_nevergrad_equals_the_optimisers_own_ask_and_tell(name, configured):
     search = Nevergrad(np.ones(12, np.float32), optimizer=name, seed=4, population_size=10, sigma=0.5)
     function, same = (_noisy_quadratic(np.random.default_rng(1)) for _ in range(2))
     space = nevergrad.p.Array(init=np.ones(12)).set_mutation(sigma=0.5)
-    space.random_state = np.random.RandomState(streams.library_seed(4))
+    space.random_state = np.random.RandomState(streams.library_seed(4, 0))
     own = configured(space, num_workers=10)
     for _ in range(20):
         search.tell([function(search.member(i)) for i in range(len(search.ask()))])

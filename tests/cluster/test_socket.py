@@ -650,7 +650,7 @@ def test_a_node_with_another_version_of_a_package_is_sent_away(patient):
     with FakeNode(address) as node:
         ready = _ready(node.expect(wire.Job))
         node.send(replace(ready, versions=ready.versions | {"gymnasium": "0.1"}))
-        assert re.search(r"the node has gymnasium 0\.1, the head .*; install the same", node.refusal())
+        assert re.search(r"gymnasium is 0\.1 at the node, .* at the head; install the same", node.refusal())
 
 
 @pytest.mark.parametrize("what", ["digest", "table"])

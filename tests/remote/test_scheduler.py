@@ -50,7 +50,6 @@ class AnyInterleaving(RuleBasedStateMachine):
         self.held: dict[int, set[int]] = {}
         self.answered: dict[int, set[int]] = {}
         self.done: set[int] = set()
-        self.doubted: dict[int, int | None] = {}  # members that failed once, and on which node, if that is still there
         self.retired: set[int] = set()
         self.lost = self.rerun = self.duplicates = 0
 
@@ -73,7 +72,6 @@ class AnyInterleaving(RuleBasedStateMachine):
         gone = self.held.pop(node) - self.done
         del self.answered[node]
         self.retired.discard(node)
-        self.doubted = {member: None if on == node else on for member, on in self.doubted.items()}
         back = gone.difference(*self.held.values())
         assert self.scheduler.leave(node) == len(back)
         self.lost += len(back)
@@ -107,8 +105,6 @@ class AnyInterleaving(RuleBasedStateMachine):
             assert len(each) > 0
             assert not each & self.done
             assert not each & self.held[node]
-            if self.has_others(node):
-                assert not each & {member for member, on in self.doubted.items() if on == node}
             others = [held for name, held in self.held.items() if name != node]
             self.rerun += len(each & set().union(*others))
             self.held[node] |= each
@@ -129,21 +125,18 @@ class AnyInterleaving(RuleBasedStateMachine):
             chosen = data.draw(st.sets(st.sampled_from(sorted(self.answered[node] | self.held[node])), min_size=1))
             self.return_members(node, chosen, 0.0)
 
-    def has_others(self, node: int) -> bool:
-        return any(name != node and name not in self.retired for name in self.held)
-
     def return_members(self, node: int, chosen: set[int], seconds: float, failed: Set[int] = frozenset()) -> None:
-        """Return members, some of which failed: that counts from the second node on that it happens on."""
+        """Return members, some of which failed, which counts or not; the last node is always believed."""
         self.now += seconds
         ordered = sorted(chosen)
         which = np.array([member in failed for member in ordered]) if failed else None
-        new = self.scheduler.done(node, members(*ordered), self.now, which)
-        doubtful = {member for member in failed - self.done if self.doubted.get(member, node) == node}
-        doubtful = doubtful if self.has_others(node) else set()
-        self.doubted |= dict.fromkeys(doubtful, node)
-        assert new.tolist() == [member not in self.done | doubtful for member in ordered]
+        new = set(np.array(ordered)[self.scheduler.done(node, members(*ordered), self.now, which)].tolist())
+        not_done = chosen - self.done
+        assert not_done - failed <= new <= not_done
+        if len(self.held) == 1:
+            assert new == not_done
         self.duplicates += len(chosen & self.done)
-        self.done |= chosen - doubtful
+        self.done |= new
         self.held[node] -= chosen
         self.answered[node] |= chosen
 
@@ -198,6 +191,14 @@ class AnyInterleavingOfARelay(AnyInterleaving):
             chosen = data.draw(st.sets(st.sampled_from(sorted(self.never_offered)), min_size=1))
             self.scheduler.offer(members(*sorted(chosen)))
             self.never_offered -= chosen
+            self.done -= chosen
+
+    @rule(data=st.data())
+    def offer_again(self, data: st.DataObject) -> None:
+        """As the head does when another node has left to which it had given them."""
+        if over := self.done - self.never_offered - set().union(*self.held.values()):
+            chosen = data.draw(st.sets(st.sampled_from(sorted(over)), min_size=1))
+            self.scheduler.offer(members(*sorted(chosen)))
             self.done -= chosen
 
     @rule(data=st.data())
@@ -534,19 +535,58 @@ def test_many_nodes_are_granted_several_members_at_a_time_to_the_end():
     assert (cluster.messages - messages) / 2 / 400 < 10  # 11.5 if they are granted one by one
 
 
-def test_a_member_that_failed_is_run_by_another_node_even_if_that_comes_late():
+FAILED, EVALUATED = np.array([True]), np.array([False])
+
+
+def test_a_failure_counts_at_once_on_a_node_that_evaluates_other_members():
+    scheduler = Scheduler(3)
+    scheduler.join(1, known(3, 0.01))
+    scheduler.join(2, known(3, 10.0))
+    given = dict(scheduler.grants(0.0))[1]
+    assert scheduler.done(1, given[:2], 0.01, np.array([True, False])).all()
+    assert scheduler.done(1, given[2:], 0.02, FAILED).all()  # the first one after that
+    assert scheduler.complete
+
+
+def test_a_member_that_failed_where_none_is_evaluated_is_run_by_another_node_even_if_that_comes_late():
     scheduler = Scheduler(4)
     scheduler.join(1, known(4, 0.01))
     scheduler.join(2, known(1, 10.0))
-    granted = dict(scheduler.grants(0.0))
-    assert granted[1].tolist() == [0, 1, 2, 3]
-    failed = np.array([False, True, False, False])
-    assert scheduler.done(1, granted[1], 0.01, failed).tolist() == [True, False, True, True]
+    given = dict(scheduler.grants(0.0))[1]
+    assert given.tolist() == [0, 1, 2, 3]
+    assert not scheduler.done(1, given, 0.01, np.full(4, True)).any()
     ((node, again),) = scheduler.grants(0.02)
-    assert (node, again.tolist(), scheduler.remaining) == (2, [1], 1)
+    assert (node, again.tolist(), scheduler.remaining) == (2, [0], 4)
     assert scheduler.grants(100.0) == []  # nor does the first one run it because it is late
-    assert scheduler.done(2, again, 101.0, np.array([True])).tolist() == [True]
-    assert scheduler.complete
+    assert scheduler.done(2, again, 101.0, FAILED).all()  # the second failure
+    ((node, again),) = scheduler.grants(102.0)
+    assert (node, again.tolist()) == (2, [1])
+    assert scheduler.done(2, again, 103.0, EVALUATED).all()
+    ((node, again),) = scheduler.grants(104.0)
+    assert scheduler.done(2, again, 105.0, FAILED).all()
+    assert scheduler.remaining == 1
+
+
+def test_nodes_on_which_all_fail_do_not_confirm_each_other_while_another_one_evaluates():
+    """Two of them, as on one full disk, and one that works; they fail at once, and it takes a second."""
+    scheduler, status = Scheduler(40), {}
+    for node in (1, 2, 3):
+        scheduler.join(node, Pace(2))
+    now, works = 0.0, set()
+    while not scheduler.complete:
+        grants, now = scheduler.grants(now), now + 0.01
+        for node, given in grants:
+            if node == 3:
+                works |= set(given.tolist())
+                continue
+            new = scheduler.done(node, given, now, np.full(len(given), True))
+            status |= dict.fromkeys(given[new].tolist(), "failed")
+        if not grants:
+            now += 1.0
+            given = members(*sorted(works))
+            new, works = scheduler.done(3, given, now, np.full(len(given), False)), set()
+            status |= dict.fromkeys(given[new].tolist(), "evaluated")
+    assert set(status.values()) == {"evaluated"}
 
 
 def test_a_member_that_failed_waits_for_no_node_that_has_left():
@@ -554,7 +594,19 @@ def test_a_member_that_failed_waits_for_no_node_that_has_left():
     scheduler.join(1, known(1, 0.01))
     scheduler.join(2, known(1, 0.01))
     ((node, given),) = scheduler.grants(0.0)
-    assert not scheduler.done(node, given, 0.01, np.array([True])).any()
+    assert not scheduler.done(node, given, 0.01, FAILED).any()
     scheduler.leave(3 - node)
     assert [name for name, _ in scheduler.grants(0.02)] == [node]
-    assert scheduler.done(node, given, 0.03, np.array([True])).all()
+    assert scheduler.done(node, given, 0.03, FAILED).all()
+
+
+def test_a_member_that_a_relay_is_given_again_is_run_again():
+    scheduler = Scheduler(1, offered=False)
+    scheduler.join(1, known(1, 0.01))
+    scheduler.join(2, known(1, 0.01))
+    for begin in (0.0, 1.0):
+        scheduler.offer(members(0))
+        while not scheduler.complete:
+            begin += 0.01
+            ((node, given),) = scheduler.grants(begin)
+            scheduler.done(node, given, begin, FAILED)

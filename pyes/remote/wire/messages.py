@@ -136,6 +136,12 @@ class Ready(Message):
     snapshot: UInt32
     versions: Annotated[dict[str, Any], Values()]
 
+    def check(self) -> None:
+        """Reject versions that are no text of one line."""
+        for name, version in self.versions.items():
+            if not isinstance(version, str) or not (name + version).isprintable() or len(version) > _NAME_BYTES:
+                raise ValueError("versions: expected a short text for each distribution")
+
 
 @dataclass(frozen=True)
 class Unable(Message):

@@ -25,8 +25,8 @@ from pyes.system import locks
 from pyes.system.text import one_line
 
 _LOG_BYTES = 2**15  # at the end of the log
-_NODES_BYTES = 2**16  # at the end of the table of nodes
-_GENERATIONS = 10  # a node without members in so many is gone
+_NODES_BYTES = 2**16  # at the end of the table of nodes, or more
+_GENERATIONS = 10  # a node without a row in so many is gone
 _MOST_POINTS = 2000  # of a curve: no screen is wider
 #: Columns of metrics.csv that the page draws, by chart.
 CHARTS = {
@@ -160,13 +160,25 @@ def _differences(settings: dict[str, Any], others: Sequence[dict[str, Any]]) -> 
     return sorted(keys - {"run_dir", "resume"})
 
 
+def _node_rows(directory: RunDirectory, most_bytes: int) -> list[dict[str, str]]:
+    return [row for row in read_rows(directory.nodes, most_bytes) if "node" in row]
+
+
+def _before(rows: Sequence[dict[str, str]]) -> float:
+    """Return the generation before the last ones."""
+    return number(rows[-1]["generation"]) - _GENERATIONS
+
+
 def _nodes(directory: RunDirectory) -> list[dict[str, Any]]:
     """Return the last row of each node that took part in the last generations."""
     if not directory.nodes.exists():
         return []
-    rows = [row for row in read_rows(directory.nodes, _NODES_BYTES) if "node" in row]
-    latest = max((number(row["generation"]) for row in rows), default=0)
-    last = {row["node"]: row for row in rows if number(row["generation"]) > latest - _GENERATIONS}
+    size, rows = _NODES_BYTES, _node_rows(directory, _NODES_BYTES)
+    while rows and number(rows[0]["generation"]) > _before(rows) and size < directory.nodes.stat().st_size:
+        size *= 2
+        rows = _node_rows(directory, size)
+    first = _before(rows) if rows else 0.0
+    last = {row["node"]: row for row in rows if number(row["generation"]) > first}
     return [{key: value if key == "node" else _number(value) for key, value in row.items()} for row in last.values()]
 
 
