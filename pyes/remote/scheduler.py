@@ -70,6 +70,7 @@ class Scheduler:
         self._doubted = np.zeros(members, np.bool_)  # failed on a node that is not proven
         self._second: Members = np.zeros(0, np.int64)  # as `_free`, of those
         self._suspicious = False  # whether there may be such members, or nodes that get none
+        self._offered_again = False  # whether some were that nodes had returned
         # Up to three holders of each member: the index of a node, negative after it has returned the member; 0: none.
         self._holders = np.zeros((_COPIES_STUCK, members), np.int32)
         self._first = self._holders[0]
@@ -117,6 +118,8 @@ class Scheduler:
     def offer(self, members: Members) -> None:
         """Let members be assigned that have not been offered before, or have been returned or revoked since."""
         self._done[members] = self._doubted[members] = False
+        if self._holders[:, members].any():
+            self._offered_again = self._late_results = True
         self.remaining += len(members)
         self._free = np.sort(np.concatenate([self._free, members]))
         self._survey_at = self._look_at = -math.inf
@@ -252,7 +255,7 @@ class Scheduler:
                 new &= ~doubtful
             fresh = int(np.count_nonzero(new))
         self._done[members[new]] = True
-        if self._suspicious:  # a node may send the result of a member that is free again
+        if self._suspicious or self._offered_again:  # a node may send the result of a member that is free again
             self._forget_done()
         self.remaining -= fresh
         if returned:
@@ -337,7 +340,8 @@ class Scheduler:
             members = self._free[: max(0, count - len(second))]
             if len(members):
                 self._free = self._free[len(members) :]
-                self._grant(node, np.zeros(1, np.intp), members, now)
+                slots = self._slots(node, members) if self._offered_again else np.zeros(1, np.intp)
+                self._grant(node, slots, members, now)
             if len(second) + len(members):
                 found.append((node.name, np.sort(np.concatenate([second, members])) if len(second) else members))
             if node.held < node.pace.workers:
@@ -361,10 +365,10 @@ class Scheduler:
         return members
 
     def _slots(self, node: Load, members: Members) -> NDArray[np.intp]:
-        """Return the slot of each member where a node had it before, or else one that is free."""
-        holders = self._holders[:, members]
-        own = holders == -node.index
-        slots: NDArray[np.intp] = np.where(own.any(axis=0), np.argmax(own, axis=0), np.argmin(holders != 0, axis=0))
+        """Return a slot of each member that is free, or else the one in which a node had it before."""
+        free = self._holders[:, members] == 0
+        own = self._holders[:, members] == -node.index
+        slots: NDArray[np.intp] = np.where(free.any(axis=0), np.argmax(free, axis=0), np.argmax(own, axis=0))
         return slots
 
     def _wanted(self, node: Load, now: float) -> int:
@@ -497,7 +501,7 @@ class Scheduler:
         holders = self._holders[:, members]
         mine = holders == node.index
         held = int(np.count_nonzero(mine))
-        unknown = len(members) - held - int(np.count_nonzero(holders == -node.index))
+        unknown = len(members) - int(np.count_nonzero((np.abs(holders) == node.index).any(axis=0)))
         if unknown:
             raise ValueError(f"it returned {unknown} members that it was not given")
         holders[mine] = -node.index

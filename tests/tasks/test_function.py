@@ -66,11 +66,11 @@ def test_what_does_not_go_with_a_function_is_refused(changes, message):
 
 def test_what_a_noise_table_is_too_small_for_is_refused_before_anything_is_made():
     values = {
-        "task": {"name": "function", "factory": "user_functions:sphere", "dim": 11},
+        "task": {"name": "function", "factory": "user_functions:sphere", "dim": 6},
         "network": _PLAIN,
         "noise": {"entries": 10},
     }
-    with pytest.raises(ConfigError, match=r"^task\.dim: got 11, expected at most noise\.entries, which is 10$"):
+    with pytest.raises(ConfigError, match=r"^task\.dim: got 6, expected at most half of noise\.entries, which is 10$"):
         from_mapping(values)
     from_mapping(values | {"algorithm": {"name": "cma_es"}})  # it draws nothing from the table
 
