@@ -32,7 +32,7 @@ SETTINGS = {
     "cluster": {"workers": 2},
 }
 #: A policy whose snapshots are much larger than all else that a run writes.
-LARGE = {"network": {"name": "mlp", "hidden": [230, 230]}}
+LARGE = {"network": {"name": "mlp", "hidden": [230, 230]}, "noise": {"entries": 200_000}}
 #: Timesteps take so long in heads that are to be hurt: a generation a quarter of a second, and so the whole run 15 s.
 SLOW = {"sleep": 0.006}
 

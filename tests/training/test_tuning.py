@@ -81,7 +81,7 @@ def test_a_search_that_is_killed_goes_on_to_the_same_end(tmp_path: Path):
 
 @pytest.mark.slow
 def test_runs_that_fail_cost_their_trial_and_those_of_the_defaults_the_search(tmp_path: Path):
-    (tmp_path / "space.yaml").write_text("learning: {much: algorithm.learning_rate=1e38, little: ''}\n")
+    (tmp_path / "space.yaml").write_text("learning: {much: algorithm.learning_rate=1e300, little: ''}\n")
     options = ("--trials", "3", "--seeds", "1", "--confirm", "1", "--space", "space.yaml", "-o", "found")
     done = pyes("tune", *TASK, *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -90,7 +90,7 @@ def test_runs_that_fail_cost_their_trial_and_those_of_the_defaults_the_search(tm
     assert {state for *_, state in trials(tmp_path / "found")} >= {"FAIL"}
 
     (tmp_path / "space.yaml").write_text("algorithm.sigma: [0.1, 0.2]\n")
-    more = ("algorithm.learning_rate=1e38", *options[:-1], "broken")
+    more = ("algorithm.learning_rate=1e300", *options[:-1], "broken")
     broken = pyes("tune", *TASK, *more, cwd=tmp_path)
     assert broken.returncode == 1
     assert broken.stderr.splitlines()[-1].startswith("pyes: error: the defaults cannot be trained: ")
