@@ -28,11 +28,11 @@ SETTINGS = {
     "generations": 60,
     "evaluation": {"every": 5, "episodes": 4},
     "snapshot": {"every": 4},
-    "noise": {"entries": 100_000},
+    "noise": {"entries": 200_000},
     "cluster": {"workers": 2},
 }
 #: A policy whose snapshots are much larger than all else that a run writes.
-LARGE = {"network": {"name": "mlp", "hidden": [230, 230]}, "noise": {"entries": 200_000}}
+LARGE = {"network": {"name": "mlp", "hidden": [230, 230]}}
 #: Timesteps take so long in heads that are to be hurt: a generation a quarter of a second, and so the whole run 15 s.
 SLOW = {"sleep": 0.006}
 
