@@ -2,6 +2,7 @@ import json
 import math
 from dataclasses import replace
 
+import commands
 import pytest
 
 import pyes
@@ -165,6 +166,21 @@ def test_force_takes_a_task_of_another_kind_with_other_keys(tmp_path):
     pyes.train({**TINY, "task": task, "run_dir": str(tmp_path / "run")}, display=False)
     task = {"name": "gymnasium", "env_id": "CartPole-v1", "max_timesteps": 20}
     assert _go_on(tmp_path / "run", generations=3, force=True, task=task).generations == 3
+
+
+def test_force_takes_another_function_of_the_same_kind(tmp_path):
+    task = {"name": "function", "factory": "pyes.tasks.functions:quadratic", "dim": 3}
+    pyes.train({**TINY, "task": task, "run_dir": str(tmp_path / "run")}, display=False)
+    other = {"factory": "pyes.tasks.functions:rastrigin"}
+    assert _go_on(tmp_path / "run", generations=3, force=True, task=other).generations == 3
+
+
+def test_resume_with_timesteps_alone_is_not_ended_by_generations(run):
+    result = _go_on(run, timesteps=500)
+    assert (result.stopped_by, result.generations > 2) == ("timesteps", True)
+    again = commands.started("train", f"resume={run}", "timesteps=800", cwd=run.parent)
+    assert again.returncode == 0, again.stderr
+    assert int(read_rows(run / "metrics.csv")[-1]["timesteps"]) >= 800
 
 
 def test_resume_goes_on_after_an_older_journal_was_restored(run):
