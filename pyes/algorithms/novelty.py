@@ -129,7 +129,8 @@ class NoveltySearch(Algorithm):
 
     def _learned(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
         yield "a center", self._centers
-        yield from (("a moment of the optimizer", each) for one in self._optimizers for each in one.moments)
+        for each in self._optimizers:
+            yield from optimizers.learned(each)
 
     def _draw(self) -> Population:
         around, own = self.perturbed(self.sigma, mirrored=self.config.mirrored), len(self._unseen)

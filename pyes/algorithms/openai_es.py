@@ -112,7 +112,7 @@ class OpenAIES(Algorithm):
 
     def _learned(self) -> Iterator[tuple[str, Vector]]:
         yield from super()._learned()
-        yield from (("a moment of the optimizer", each) for each in self._optimizer.moments)
+        yield from optimizers.learned(self._optimizer)
 
     def _draw(self) -> Population:
         return self.perturbed(self.sigma, mirrored=self.config.mirrored)

@@ -6,6 +6,7 @@ Weight decay, one convention for all of them: *decoupled* decay (Loshchilov & Hu
 population_size``, not divided by sigma), as in the published OpenAI code.
 """
 
+from collections.abc import Iterator
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -134,6 +135,12 @@ def make(form: OptimizerForm, dim: int) -> Optimizer:
     if config.name == "sgd":
         return SGD(dim, config.momentum)
     return ClipUp(dim, config.momentum, config.max_speed)
+
+
+def learned(optimizer: Optimizer) -> Iterator[tuple[str, Vector]]:
+    """Yield the moments of an optimiser with what a message calls them."""
+    for each in optimizer.moments:
+        yield "a moment of the optimizer", each
 
 
 def ascend(

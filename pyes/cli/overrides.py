@@ -186,8 +186,8 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
     force = (path_of(overrides, "force") or "").lower() == "true"
     values = resume.kept(RunDirectory(run), force=force)
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
-    if chosen & {"timesteps", "time_limit"} and "generations" in kept:
-        kept["generations"] = None  # as for a new run: the budget that is named is the budget
+    given = (text.partition("=") for text in overrides)
+    resume.lift_generations(kept, {key: None if value == "null" else value for key, _, value in given})
     if "logger" in chosen and "logger" in values:  # the group's options only switch loggers on
         kept["logger"] = {key: value for key, value in values["logger"].items() if key not in _options()["logger"]}
     # Each kind of algorithm, task and network has its own keys, so those of the default kinds are dropped.

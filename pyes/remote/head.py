@@ -449,14 +449,12 @@ class Head:
             if broken is None:
                 continue
             broken.contradicted += 1
-            name = "another node" if right is None else right.name
-            text = (
-                f"a member failed on node {broken.name} and not on {name} ({broken.error or 'its worker was killed'})"
-            )
+            name, why = "another node" if right is None else right.name, broken.error or "its worker was killed"
+            text = f"a member failed on node {broken.name} and not on {name} ({why})"
             logger.warning("%s", text, extra=repeated(f"a member failed on node {broken.name} alone"))
             if broken.contradicted == _MOST_CONTRADICTED:
                 self._tell(text)
-                self._send_away(broken, f"members fail on it that other nodes evaluate: {broken.error}")
+                self._send_away(broken, f"members fail on it that other nodes evaluate: {why}")
         for member, first, second in batch.disputed:
             names = [each.name for number in (first, second) if (each := self._peers.get(number)) is not None]
             text = f"nodes {' and '.join(names)} returned other results of one member"

@@ -189,9 +189,8 @@ class Session:
                         self._address.host, self._address.port, ssl=context, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
                     )
             except ssl.SSLError as error:
-                hint = "take the .node file that was made with the head's key"
                 raise RefusedError(
-                    f"{self._address}: it is not the head of this key ({error.reason}); {hint}"
+                    f"{self._address}: it is not the head of this key ({error.reason}); {keys.ADVICE}"
                 ) from error
             except OSError as error:
                 if context is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):

@@ -57,7 +57,7 @@ def write(policy: Policy, run: Path, folder: Path, chosen: bool) -> None:
                 )
     source = RunDirectory(run)
     config = source.read_config() if source.config.exists() else None
-    card = _card(policy, config, _evaluation(policy, source), chosen, branched(source)).encode()
+    card = _card(policy, config, _evaluation(policy, source), chosen, _branched(source)).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -74,7 +74,7 @@ def shareable(config: TrainConfig) -> str:
     return f"{json.dumps(kept, indent=2)}\n"
 
 
-def branched(run: RunDirectory) -> bool:
+def _branched(run: RunDirectory) -> bool:
     """Whether settings were changed on the way, so that those of the run do not repeat it; False without a journal."""
     with suppress(JournalError):
         return bool(run.journal.exists() and read(run.journal).branches)

@@ -21,7 +21,7 @@ import yaml
 
 from pyes.config import TrainConfig, from_mapping
 from pyes.errors import ConfigError, JournalError, PyesError
-from pyes.reports import figures, hub, maps, plots, replay, tables, video
+from pyes.reports import figures, hub, maps, plots, replay, tables, video, wording
 from pyes.reports.runs import Run, read, title
 from pyes.run.directory import RunDirectory
 from pyes.run.journal import Start
@@ -162,7 +162,7 @@ def _configuration(run: Run, runs: Sequence[Run]) -> str:
 
 def _commands(run: Run) -> Iterator[str]:
     directory = RunDirectory(run.path)
-    branched = hub.branched(directory)
+    branched = wording.CHANGED in run.settings
     if directory.config.exists():
         config = directory.read_config()
         if not branched and (overrides := _overrides(run.path, config)) is not None:

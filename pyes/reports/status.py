@@ -19,7 +19,6 @@ from pyes.system.text import counted
 
 _SECONDS = 10.0
 _LIMIT = 2**24
-_KEYS = "take the .node file that was made with the head's key"
 
 
 def ask(address: Address, key: str | None) -> dict[str, Any]:
@@ -42,7 +41,7 @@ def ask(address: Address, key: str | None) -> dict[str, Any]:
             f"{address}: no answer within {_SECONDS:g} s; does the head want a key (--key FILE.node)?"
         ) from error
     except ssl.SSLError as error:
-        raise RefusedError(f"{address}: it is not the head of this key ({error.reason}); {_KEYS}") from error
+        raise RefusedError(f"{address}: it is not the head of this key ({error.reason}); {keys.ADVICE}") from error
     except (OSError, ProtocolError) as error:
         raise ClusterError(f"{address}: no head answers there ({error})") from error
 
@@ -56,7 +55,7 @@ async def _ask(address: Address, key: str | None) -> dict[str, Any]:
         )
         try:
             if credentials is not None and not credentials.recognize(writer.get_extra_info("ssl_object")):
-                raise RefusedError(f"{address}: it is not the head of this key; {_KEYS}")
+                raise RefusedError(f"{address}: it is not the head of this key; {keys.ADVICE}")
             side = NodeSide(_LIMIT)
             writer.write(side.send(wire.Watch(wire.PROTOCOL, version("pyes-rl"))))
             while data := await reader.read(2**16):

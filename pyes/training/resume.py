@@ -51,9 +51,14 @@ def settings(values: Mapping[str, Any]) -> TrainConfig:
         given, own = values.get(section), before.get(section) or {}
         if isinstance(given, Mapping) and _is_of_another_kind(given, own):
             before[section] = {}  # with other keys
-    if "generations" not in values and any(values.get(key) is not None for key in ("timesteps", "time_limit")):
-        before["generations"] = None  # as for a new run: the budget that is named is the budget
+    lift_generations(before, values)
     return configuration.from_mapping(configuration.merged(before, values))
+
+
+def lift_generations(before: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Take the limit of generations out of a run's settings if another budget is given alone, as for a new run."""
+    if "generations" not in given and any(given.get(key) is not None for key in ("timesteps", "time_limit")):
+        before["generations"] = None
 
 
 def _is_of_another_kind(given: Mapping[str, Any], own: Mapping[str, Any]) -> bool:

@@ -40,6 +40,10 @@ _LONGEST = 2**16  # maximum bytes read from a key file
 _FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
+#: What to do about a head that has another key.
+ADVICE = "take the .node file that was made with the head's key"
+
+
 def check_needed(address: Address, key: str | None) -> None:
     """Reject an address beyond this machine without a key, since any host that answers could give commands."""
     if key is None and not address.is_loopback:
