@@ -30,7 +30,7 @@ from pyes.errors import PyesError
 from pyes.node import selftest
 from pyes.remote import agent, wire
 from pyes.remote.wire import keys
-from pyes.remote.wire.protocol import NodeSide
+from pyes.remote.wire.protocol import NodeSide, State
 from pyes.system import addresses
 from pyes.system.lifetime import Closing
 from pyes.system.lookup import version
@@ -303,7 +303,8 @@ class FakeNode(Closing):
                 message = self._inbox.pop(0)
                 if not isinstance(message, wire.Beat):
                     return message
-                self.send(wire.Echo(message.time))
+                if self._side.state is not State.OVER:  # a refusal may have come in the same piece
+                    self.send(wire.Echo(message.time))
             try:
                 data = self.socket.recv(2**18)
             except ConnectionError:
