@@ -219,7 +219,7 @@ class RunState:
         least = config.task.reward_min
         self._reward_min = None if least is None else Schedule.parse(least)
         self.follow_schedules()
-        self.statistics = RunningStats(setup.spec.program.observation_size) if setup.statistics_stride else None
+        self.statistics = self._no_statistics()
         self._hash: str | None = None
         self.timesteps = self.episodes = 0
         self.failed = 0  # members and evaluation episodes
@@ -352,12 +352,17 @@ class RunState:
         config = self.setup.config
         if config.growth.timesteps is not None:
             self.algorithm.population_size = next_population_size(config.growth, config.algorithm, lengths)
-        if self.statistics is not None:
+        if self.algorithm.progress[0] == 0:  # another attempt begins, which is to find a new run's conditions
+            self.statistics = self._no_statistics()
+        elif self.statistics is not None:
             self.statistics.load_state_dict({"count": record.observations, "sums": record.sums.reshape(2, -1)})
         self.timesteps += int(lengths.sum())
         self.episodes += len(lengths) * episodes
         self.failed += int(np.count_nonzero(record.status))
         self._hash = None
+
+    def _no_statistics(self) -> RunningStats | None:
+        return RunningStats(self.setup.spec.program.observation_size) if self.setup.statistics_stride else None
 
     def _to_learn_from(
         self, returns: NDArray[np.float64], lengths: NDArray[np.int64], episodes: int

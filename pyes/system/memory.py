@@ -7,11 +7,13 @@ and must end before the owner does.
 """
 
 import contextlib
+import errno
 import math
 import mmap
 import os
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from multiprocessing import shared_memory
 from pathlib import Path
@@ -27,6 +29,10 @@ from pyes.system.limits import check_fits
 
 if sys.platform == "linux":
     import fcntl
+
+    _READ_ONLY = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+_SEAL_ATTEMPTS, _SEAL_INTERVAL_S = 100, 0.1
 
 Kind = Literal["memfd", "shared_memory", "file"]
 
@@ -135,15 +141,24 @@ class SharedBlock(Closing):
         """Make a memfd read-only for all processes, enforced by the kernel; other kinds are unchanged.
 
         No writable view may exist; afterwards ``array`` returns read-only views.
+
+        Raises
+        ------
+        OSError
+            The memory stays in use: a process maps it writable, or the kernel holds its pages.
         """
         if self.kind != "memfd" or self._map is None:
             return
         self._map.close()
-        fcntl.fcntl(
-            self._descriptor,
-            fcntl.F_ADD_SEALS,
-            fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL,
-        )
+        for left in reversed(range(_SEAL_ATTEMPTS)):
+            try:
+                fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, _READ_ONLY)
+                break
+            except OSError as error:
+                # The kernel refuses while it holds a page, which it does for moments when it moves or reclaims memory.
+                if error.errno != errno.EBUSY or not left:
+                    raise
+                time.sleep(_SEAL_INTERVAL_S)
         self._map = self._map_bytes(writable=False)
 
     def close(self) -> None:

@@ -89,3 +89,17 @@ def _theta(algorithm, task, told=None):
         else:
             state.algorithm.tell(told, timesteps=int(lengths.sum()))
         return state.algorithm.theta.copy()
+
+
+def test_another_attempt_begins_without_observation_statistics():
+    mapping = {
+        "task": {"env_id": "CartPole-v1", "normalize_observations": True},
+        "algorithm": {"name": "openai_es", "population_size": 4, "restart": {"after": 1, "below": 1e9}},
+        "noise": {"entries": 10_000},
+    }
+    with NoiseTable(10_000, 0) as table:
+        state = RunState(Setup.of(from_mapping(mapping)), table)
+        for generation, kept in enumerate((True, False, True)):  # the second one is judged
+            sums = np.ones((2, 4)).ravel()
+            state.apply(Generation(generation, state.theta_hash, RETURNS, LENGTHS, np.zeros(4, np.uint8), 9, sums))
+            assert (state.batch().mean is not None) == kept

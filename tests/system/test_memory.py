@@ -1,9 +1,11 @@
+import contextlib
 import errno
 import os
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -52,6 +54,28 @@ def test_sealed_block_refuses_writable_maps():
         assert (view == 7).all()
         assert not view.flags.writeable
         del view
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sealing is the Linux kernel's")
+def test_seal_waits_until_the_kernel_lets_go_of_a_page():
+    with SharedBlock(4096, "memfd") as block, contextlib.ExitStack() as ends:
+        block.array(np.uint8, (4096,))[:] = 7
+        reading, writing = os.pipe()
+        ends.callback(os.close, reading)
+        ends.callback(os.close, writing)
+        descriptor = os.open(block.handle.name, os.O_RDWR)
+        ends.callback(os.close, descriptor)
+        os.splice(descriptor, writing, 4096)  # the pipe holds the page itself, not a copy
+        import fcntl  # not on every system
+
+        with pytest.raises(OSError, match="busy"):
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+        letting_go = threading.Timer(0.5, os.read, (reading, 4096))
+        letting_go.start()
+        block.seal()
+        letting_go.join()
+        with pytest.raises(PermissionError):
+            SharedBlock.attach(block.handle, writable=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
