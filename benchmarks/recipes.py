@@ -24,6 +24,7 @@ settings, kind of machine and versions. Where the median then is a seed whose ru
 import argparse
 import csv
 import hashlib
+import importlib
 import json
 import math
 import os
@@ -36,6 +37,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from threadpoolctl import threadpool_info
 
 from pyes.run.metrics import read_rows
 from pyes.system.lookup import version
@@ -254,6 +257,7 @@ def write(folder: Path, recipe: str, result: Result) -> None:
         "theta_hash": median.theta_hash,
         "commit": ", ".join(result.commits),
         **conditions(recipe),
+        "linear_algebra": linear_algebra(),
     }
     (folder / "result.json").write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
 
@@ -297,6 +301,16 @@ def git(*arguments: str) -> str:
 def system() -> str:
     """Return the operating system, without its version, and the library that computes in double precision."""
     return " ".join((platform.system(), platform.machine(), *platform.libc_ver()))
+
+
+def linear_algebra() -> str:
+    """Return the library that NumPy computes matrices with, and the kind of processor that it takes this one for.
+
+    It has code of its own for each kind, which rounds in another way; models with one name are of different kinds.
+    """
+    importlib.import_module("numpy")  # which loads it
+    kinds = [each for each in threadpool_info() if "numpy" in each["filepath"] and each["user_api"] == "blas"]
+    return ", ".join(f"{each['internal_api']} {each['version']} {each.get('architecture', '')}" for each in kinds)
 
 
 def processor() -> str:

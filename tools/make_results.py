@@ -142,7 +142,7 @@ REPEAT = """\
 Each command trains the median seed again; `theta_hash` in the last row of its `metrics.csv` is then the one here, with
 any number of workers and, with the versions [below](#machine), on any machine whose simulator and libraries give the
 same bits ([conditions](explanation/determinism.md#where-it-ends)): recipes by CMA-ES and `reacher_mujoco` need the same
-kind of processor."""
+kind of processor, which its name does not tell: linear algebra that takes it for another kind rounds in another way."""
 
 
 def repeats(results: Iterable[Result]) -> Iterable[str]:
@@ -155,15 +155,16 @@ def repeats(results: Iterable[Result]) -> Iterable[str]:
 
 def machines(results: Iterable[Result]) -> Iterable[str]:
     """Yield what the results were made on, each machine once."""
-    yield "| processor | cores | versions | recipes |"
-    yield "|---|---|---|---|"
+    yield "| processor | cores | linear algebra | versions | recipes |"
+    yield "|---|---|---|---|---|"
     made = defaultdict(list)
     for each in results:
         machine = each.about["machine"]
         versions = ", ".join(f"{name} {version}" for name, version in each.about["versions"].items())
-        made[machine["processor"], machine["cores"], versions].append(f"`{each.recipe}`")
-    for (processor, cores, versions), names in made.items():
-        yield f"| {processor} | {cores} | {versions} | {', '.join(names)} |"
+        algebra = each.about.get("linear_algebra", "not noted")
+        made[machine["processor"], machine["cores"], algebra, versions].append(f"`{each.recipe}`")
+    for (processor, cores, algebra, versions), names in made.items():
+        yield f"| {processor} | {cores} | {algebra} | {versions} | {', '.join(names)} |"
 
 
 def draw(results: Sequence[Result], figure: "Figure") -> None:
