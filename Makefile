@@ -15,7 +15,7 @@ ARGS ?=
 .PHONY: help demo test test-slow test-slurm test-learning test-loggers soak test-c test-arm64 lint types check bench peers site wheel clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 # --- use ---
 

@@ -200,7 +200,7 @@ void pyes_deviation_step(enum pyes_level level, int64_t dim, const float *gradie
                          double max_change, float *deviation);
 
 /* theta += learning_rate deviation gradient;  deviation *= exp(deviation_rate / 2 deviation_gradient).
- * @note  exp is that of the activations, relative error below 2e-7.
+ * @note  exp is that of the activations, relative error below 2.5e-7.
  *        Schaul, Glasmachers & Schmidhuber 2011, algorithm 1. */
 void pyes_snes_step(enum pyes_level level, int64_t dim, const float *gradient, const float *deviation_gradient,
                     double learning_rate, double deviation_rate, float *theta, float *deviation);

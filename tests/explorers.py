@@ -60,9 +60,9 @@ class Explorer:
         self._process.stdout.close()
         assert self._process.returncode in (0, 130)
 
-    def end(self):
-        """End it by Ctrl-C, and wait for all that it started."""
-        self._process.send_signal(signal.SIGINT)
+    def end(self, number=signal.SIGINT):
+        """End it by Ctrl-C or another signal, and wait for all that it started."""
+        self._process.send_signal(number)
         try:
             until(lambda: self._process.poll() is not None and not members(self._process.pid), "its end")
         finally:

@@ -222,6 +222,18 @@ def own_walker() -> gymnasium.Env[Any, Any]:
     return OwnWalker()
 
 
+class Outside(Point):
+    """Observes a Dict, whose position is too large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        parts = {"kind": gymnasium.spaces.Discrete(2), "position": gymnasium.spaces.Box(-10, 10, (2,), np.float32)}
+        self.observation_space = gymnasium.spaces.Dict(parts)
+
+    def _observe(self) -> Any:
+        return {"kind": 1, "position": np.float32([0, 11.5 * (self._time == 7)])}
+
+
 class Slow(Point):
     """With attributes that say less than usual."""
 

@@ -75,6 +75,8 @@ cdef class _ActionHead:
         if self.mode == PYES_BINS:
             if self.bins < 2:
                 raise ValueError(f"bins: got {self.bins}, expected at least 2")
+            if self.bins > self.outputs:  # before a product that could overflow
+                raise ValueError(f"bins: got {self.bins}, expected at most the {self.outputs} outputs of the network")
             expected *= self.bins
         if self.mode == MIXED:
             expected = self.widths_array.sum()

@@ -57,6 +57,8 @@ cdef class CompiledEnvironment:
         self._check()
         self.world.environment = self.environment
         self.world.frame_skip = _integer("frame_skip", frame_skip, 1 << 31)
+        if not self.world.frame_skip:
+            raise ValueError("frame_skip: got 0, expected at least 1")
         self.state_array = _guarded(self.environment.state_bytes)
         self.values_array = _guarded(self.environment.observation_size * self.dtype.itemsize)
         self.world.state = _out("state", self.state_array, UINT8)
@@ -162,6 +164,8 @@ cdef class CompiledEnvironment:
             raise ValueError(f"action: got {len(values)} values, expected {expected}")
         if self.environment.choices and not 0 <= values[0] < self.environment.choices:
             raise ValueError(f"action: got {action}, expected 0 to {self.environment.choices - 1}")
+        if self.environment.choices and values[0] != int(values[0]):
+            raise ValueError(f"action: got {action}, expected an integer")
         cdef double reward
         cdef int flags = pyes_world_step(&self.world, given, &reward)
         self._refuse(flags, reward)

@@ -43,7 +43,7 @@ cdef int _check_layer(Py_ssize_t k, pyes_layer *layer, Py_ssize_t expected_input
         )
     if layer.inputs != expected_inputs:
         raise ValueError(f"{where}: got {layer.inputs} inputs, expected {expected_inputs} (what comes before it)")
-    if layer.inputs > LARGEST or not 1 <= layer.outputs <= LARGEST:
+    if not 0 <= layer.inputs <= LARGEST or not 1 <= layer.outputs <= LARGEST:
         raise ValueError(
             f"{where}: got {layer.inputs} inputs and {layer.outputs} outputs, expected at least 1 output, "
             f"and at most {LARGEST} of each"

@@ -119,7 +119,7 @@ def snes_step(theta, deviation, gradient, deviation_gradient, learning_rate, dev
     """Take one step of SNES (Schaul, Glasmachers & Schmidhuber 2011, algorithm 1) uphill, in place.
 
     ``theta += learning_rate * deviation * gradient``; ``deviation *= exp(deviation_rate / 2 * deviation_gradient)``;
-    arrays float32 (dim,). The exponential has a relative error below 2e-7, and equal bits on every machine.
+    arrays float32 (dim,). The exponential has a relative error below 2.5e-7, and equal bits on every machine.
     """
     cdef float *p_theta = <float *>_out("theta", theta, FLOAT32)  # IN, OUT
     cdef float *p_deviation = <float *>_out("deviation", deviation, FLOAT32)  # IN, OUT

@@ -24,7 +24,7 @@ from pyes.config import EnvironmentConfig
 from pyes.episodes.native import NativeRollout
 from pyes.episodes.rollout import Rollout
 from pyes.errors import ConfigError, PyesError
-from pyes.networks import ActionDecoder
+from pyes.networks import ActionDecoder, ObservationEncoder
 from pyes.networks.linear import LinearConfig
 from pyes.system.text import counted, reason
 from pyes.system.user_code import let_through, witnessed
@@ -176,12 +176,13 @@ class Checks:
 
     def bounds(self) -> str:
         """Whether observations are within the bounds of their space."""
-        space = self._task.observation_space
-        if not isinstance(space, spaces.Box):
+        space, encoder = self._task.observation_space, self._task.encoder
+        if encoder is not None and not encoder.plain:
+            low, high = _bounds(encoder)
+        elif isinstance(space, spaces.Box):
+            low, high = space.low, space.high
+        else:
             return "the observations have no bounds"
-        encoder = self._task.encoder
-        hidden = encoder is not None and not encoder.plain
-        low, high = (encoder(each) if hidden else each for each in (space.low, space.high))  # type: ignore[misc]
         for observation, when in self._observed():
             outside = (np.asarray(observation) < low) | (np.asarray(observation) > high)
             if outside.any():
@@ -270,6 +271,18 @@ def play(task: Task, seed: int, actions: int | None = None, steps: int = STEPS) 
         error.played = seed, episode.actions  # type: ignore[attr-defined]
         raise
     return episode
+
+
+def _bounds(encoder: ObservationEncoder) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the least and the greatest value of each number that a policy sees."""
+    low, high = [], []
+    for part in encoder.parts:
+        unbounded = part.kind == "Box"  # where a bound is None; all others are 0 or 1
+        for side, bound, none in ((low, part.low, -math.inf), (high, part.high, math.inf)):
+            values = [none if each is None else each for each in (bound if isinstance(bound, tuple) else (bound,))]
+            own = np.array(values, float).reshape(-1) if unbounded else float(side is high)
+            side.append(np.broadcast_to(own, part.size))
+    return encoder.seen(np.concatenate(low)), encoder.seen(np.concatenate(high))
 
 
 def _kept(observation: Any) -> Any:

@@ -18,6 +18,8 @@ from pyes.errors import ConfigError
 GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
 #: Mappings for which Hydra accepts any key; the class of the kind checks the keys.
 _FREE = ("task.env_kwargs", "network.", "algorithm.", "logger.kwargs", "cluster.resources")
+#: Keys whose mappings are values as a whole.
+_WHOLE = ("env_kwargs", "module_kwargs", "kwargs", "resources")
 #: Resolver for values that Hydra's override grammar cannot express.
 AS_WRITTEN = "pyes.written"
 _PLAIN_KEY = re.compile(r"(?!(?:true|false|null|nan|inf)$)[a-z_]\w*", re.IGNORECASE | re.ASCII)
@@ -188,6 +190,10 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
     given = (text.partition("=") for text in overrides)
     resume.lift_generations(kept, {key: None if value == "null" else value for key, _, value in given})
+    for key in (text.lstrip("+").partition("=")[0] for text in overrides):
+        section, _, name = key.partition(".")
+        if name in _WHOLE and section in kept:  # Hydra would merge the two
+            kept[section] = {each: value for each, value in kept[section].items() if each != name}
     if "logger" in chosen and "logger" in values:  # the group's options only switch loggers on
         kept["logger"] = {key: value for key, value in values["logger"].items() if key not in _options()["logger"]}
     # Each kind of algorithm, task and network has its own keys, so those of the default kinds are dropped.
@@ -200,7 +206,7 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
 def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
     """Flatten a configuration to Hydra's overrides; ++ sets a key whether or not the chosen groups have it."""
     for key, value in values.items():
-        if isinstance(value, dict) and key not in ("env_kwargs", "module_kwargs", "kwargs", "resources"):
+        if isinstance(value, dict) and key not in _WHOLE:
             yield from _overrides(value, f"{prefix}{key}.")
         elif _has_odd_keys(value):
             yield f"++{prefix}{key}=${{{AS_WRITTEN}:x{json.dumps(value).encode().hex()}}}"

@@ -3,6 +3,7 @@
 Owns which task has one, and how the file of a new one is written. Reads conf/ as text, without Hydra.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -73,7 +74,9 @@ def write(path: Path, words: Sequence[str], config: TrainConfig, comment: Sequen
         choices["network"] = given["network.name"]
     included = [f"  - {value}" for key, value in choices.items() if key == "experiment"]
     included += [f"  - override /{key}: {value}" for key, value in choices.items() if key != "experiment"]
-    values: dict[str, Any] = {"generations": None, "timesteps": config.timesteps}
+    # Trials had no other end than their timesteps: those that an experiment sets are taken back.
+    ends = {key: None for key in ("time_limit", "target_return") if getattr(config, key) is not None}
+    values: dict[str, Any] = {"generations": None, "timesteps": config.timesteps, **ends}
     if config.algorithm.factory is None:
         values["algorithm"] = {"name": config.algorithm.name}
     for key in sorted(given.keys() - groups - {"timesteps"}):
@@ -101,12 +104,28 @@ def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
 
 def _yaml(values: Mapping[str, Any], indent: str = "") -> Iterator[str]:
     """Yield the lines of nested mappings, sorted as pyes writes them: a section's name first, then its keys."""
-    import yaml
-
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
-            yield f"{indent}{key}:"
+            yield f"{indent}{_scalar(key)}:"
             yield from _yaml(dict(sorted(value.items(), key=lambda item: item[0] != "name")), f"{indent}  ")
         else:
-            text = yaml.safe_dump(value, default_flow_style=True, width=1000, allow_unicode=True)
-            yield f"{indent}{key}: {text.removesuffix('...' + chr(10)).strip()}"
+            yield f"{indent}{_scalar(key)}: {_scalar(value)}"
+
+
+def _scalar(value: Any) -> str:
+    """Return a key, or a value without a block of its own, as the reader of these files reads it back."""
+    import yaml
+
+    if isinstance(value, list | dict) or (isinstance(value, str) and _is_number(value)):
+        return json.dumps(value, ensure_ascii=False)
+    text: str = yaml.safe_dump(value, width=1000, allow_unicode=True)
+    return text.removesuffix("...\n").strip()
+
+
+def _is_number(text: str) -> bool:
+    """Whether Hydra reads a number where PyYAML, which writes it without quotes, reads a text: 1e3."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -188,4 +188,4 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 def _export(options: argparse.Namespace) -> None:
     from pyes.reports import export
 
-    print(export.export(options.run, options.output, options.generation))
+    print(export.export(options.run, options.output, options.generation, tell=tell))

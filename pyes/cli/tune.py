@@ -68,6 +68,8 @@ def _tune(options: argparse.Namespace) -> None:
     trials.draw(found, folder / "trials.png")
     print(trials.to_markdown(found))
     tell(f"trials: {folder / 'trials.png'}")
+    if told := trials.doubt(found):
+        tell(told)
     tell(f"train with it: pyes train --config-dir {shlex.quote(str(folder))} experiment=recipe ({recipe})")
 
 

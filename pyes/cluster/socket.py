@@ -5,6 +5,8 @@ only passes batches to it and waits. Invariant: while a batch is open, the train
 """
 
 import asyncio
+import os
+import shlex
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ from pyes.run.journal import Generation
 from pyes.run.metrics import NodeRow
 from pyes.run.state import RunState
 from pyes.system import addresses
+from pyes.system.lifetime import COMMAND
 from pyes.system.limits import usable_cores
 from pyes.system.text import counted
 
@@ -110,9 +113,11 @@ class SocketCluster(Cluster):
     def __enter__(self) -> Self:
         self._socket = listen(self.address, "cluster.listen")
         self.address = addresses.Address(self.address.host, self._socket.getsockname()[1])
-        key = "" if self._config.key is None else f" --key {keys.node_path(self._config.key)}"
+        key = "" if self._config.key is None else f" --key {shlex.quote(str(keys.node_path(self._config.key)))}"
         workers = usable_cores() if self._config.workers == "auto" else self._config.workers
         how = "" if workers else f"there is no node yet; start one with: pyes worker {self.address.named}{key}"
+        if how and COMMAND in os.environ:
+            how = "there is no node yet; those that were launched with this run are on their way"
         self._head = Head(self._door, str(self.address), self._tell, self._lonely or how)
         try:
             if workers:

@@ -122,7 +122,8 @@ class Registry(Generic[K]):
         module, _, name = self.base.partition(":")
         base = getattr(importlib.import_module(module), name)
         if not (isinstance(found, type) and issubclass(found, base)):
-            raise ConfigError(f"{what} is not a class that derives from {base.__module__}.{base.__qualname__}")
+            advice = "; for what makes an environment take task.name=python" if self.section == "task" else ""
+            raise ConfigError(f"{what} is not a class that derives from {base.__module__}.{base.__qualname__}{advice}")
         config = getattr(found, "Config", None)
         if not (isinstance(config, type) and issubclass(config, Section) and dataclasses.is_dataclass(config)):
             raise ConfigError(f"{what} has no settings: give it Config, a frozen dataclass of its keys")

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_RESOLUTION = 2.0**-22  # of float32 observations, relative
 _LEAST_STD = 1e-2  # limits the normalised value of an observation that was constant so far
 
 
@@ -50,7 +51,9 @@ class RunningStats:
             return None
         mean = self._sums[0] / self.count
         variance = self._sums[1] / self.count - mean * mean
-        inverse_std = 1.0 / np.sqrt(np.maximum(variance, _LEAST_STD * _LEAST_STD))
+        # Observations are float32: what varies by less than their last bits is constant, whatever the difference says.
+        least = np.maximum(_LEAST_STD, np.abs(mean) * _RESOLUTION)
+        inverse_std = 1.0 / np.sqrt(np.maximum(variance, least * least))
         return mean.astype(np.float32), inverse_std.astype(np.float32)
 
     def state_dict(self) -> dict[str, Any]:

@@ -31,6 +31,7 @@ _OPTIONS = {
     "ServerAliveCountMax": "3",
     "LogLevel": "ERROR",
 }
+_KILLED = 128 + signal.SIGKILL  # a worker that others have ended, as the kernel does for want of memory
 _LOST = 255  # ssh's exit status if there is no connection, or it was lost
 _AGAIN_SECONDS = 30.0  # between attempts to reach a lost host
 _END_SECONDS = 10.0  # maximum time for a worker to end
@@ -162,7 +163,7 @@ class _Connection:
         said = ""
         while True:
             status, reason = await self._serve()
-            lost = status == _LOST and self._was_reached
+            lost = status in (_LOST, _KILLED) and self._was_reached
             text = f"{reason}; {'trying to reach it again' if lost else 'going on without it'}"
             if text != said:
                 print(f"pyes launch: {self._host.name}: {text}", file=sys.stderr, flush=True)

@@ -247,6 +247,22 @@ class Policy:
             generation=int(values["generation"]),
         )
 
+    @property
+    def handling(self) -> str:
+        """What whoever runs it outside its task must do with its actions, as a sentence; empty if nothing.
+
+        Environments of `pyes.make_env` do it.
+        """
+        levels, held = self.task.get("action_levels"), self.task.get("frame_skip")
+        steps = []
+        if isinstance(levels, int) and levels > 1:
+            steps.append(f"round each component to the nearest of {levels} evenly spaced values, from bound to bound")
+        if isinstance(held, int) and held > 1:
+            steps.append(f"give each action to {held} steps of the environment, and ask the policy again after them")
+        return (
+            f"Its task handled actions, which whoever runs it elsewhere must do: {'; '.join(steps)}." if steps else ""
+        )
+
     def description(self) -> dict[str, Any]:
         """Return all but the arrays as JSON values: the content of policy.json."""
         batch = self.reference_batch

@@ -6,6 +6,7 @@ compiled policy gives the bits of `Policy` without action noise.
 
 import math
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -240,6 +241,7 @@ class _Source:
         action = "" if self._discrete else f"    {name.upper()}_ACTION_SIZE = {len(self._actions)},\n"
         text = _HEADER.format(
             title=_comment(self._title()),
+            handling="".join(f" * {line}\n" for line in self._handling()),
             observation="\n".join(f" *     {_comment(line)}" for line in self._observations()),
             action="\n".join(f" *     {_comment(line)}" for line in self._described()),
             guard=f"{name.upper()}_H",
@@ -257,6 +259,10 @@ class _Source:
         task = policy.task.get("env_id") or policy.task.get("name") or "a task without a name"
         network = policy.network.get("name", "network")
         return f"{task}: {network}, generation {policy.generation}, theta {theta_hash(policy.theta)}"
+
+    def _handling(self) -> list[str]:
+        told = self._policy.handling
+        return [*textwrap.wrap(told, 110), ""] if told else []
 
     def _observations(self) -> Iterator[str]:
         """Yield a line for each part of the observation: which numbers, and what they are."""
@@ -349,7 +355,7 @@ _HEADER = """\
  * Actions have the bits that pyes.load gives if float arithmetic is IEEE 754: compile with -ffp-contract=off (part of
  * -std=c11 with GCC), and never with -ffast-math.
  *
- * Observation, as float; the policy normalises it itself, and it must have no NaN:
+{handling} * Observation, as float; the policy normalises it itself, and it must have no NaN:
 {observation}
  * Action:
 {action}

@@ -41,11 +41,19 @@ if TYPE_CHECKING:
 _OPSET = 13
 _IR_VERSION = 7
 _OF_A_RUN = ("policy", "best", "config")  # names of a run's files that a .safetensors and its .json would replace
+#: The file beside one of this suffix, and what it has in it.
+_BESIDE = {".safetensors": (".json", b'"theta_hash"'), ".c": (".h", b"made by pyes export")}
 #: sqrt(2 / pi) and the cubic coefficient of GELU's tanh form (Hendrycks & Gimpel 2016).
 _GELU_SCALE, _GELU_CUBIC = 0.7978845608028654, 0.044715
 
 
-def export(run: str | Path, output: str | Path, generation: int | Literal["best"] | None = None) -> Path:
+def export(
+    run: str | Path,
+    output: str | Path,
+    generation: int | Literal["best"] | None = None,
+    *,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Path:
     """Write the center policy of a run in the format given by the suffix of ``output``; return the path.
 
     Without a suffix, or where it is a folder already: a folder for a model hub.
@@ -55,6 +63,8 @@ def export(run: str | Path, output: str | Path, generation: int | Literal["best"
     run, generation
         See `pyes.load`.
     output : str or Path
+    tell : callable
+        Gets a line for people: what the policy's task did with its actions.
 
     Raises
     ------
@@ -65,15 +75,35 @@ def export(run: str | Path, output: str | Path, generation: int | Literal["best"
     """
     output = Path(output)
     if not output.suffix or output.is_dir():
-        hub.write(load(run, generation), Path(run), output, chosen=generation == "best")
+        policy = load(run, generation)
+        hub.write(policy, Path(run), output, chosen=generation == "best")
+        _tell(policy, tell)
         return output
     if output.suffix not in _WRITERS:
         known = ", ".join(_WRITERS)
         raise ConfigError(f"cannot export to {output}: suffix {output.suffix!r}, expected none or one of {known}")
     if output.suffix == ".safetensors" and output.stem in _OF_A_RUN and RunDirectory(output.parent).journal.exists():
         raise ConfigError(f"{output} is the run's own, and would be replaced; export under another name")
-    _WRITERS[output.suffix](load(run, generation), output)
+    _check_ours(output)
+    policy = load(run, generation)
+    _WRITERS[output.suffix](policy, output)
+    _tell(policy, tell)
     return output
+
+
+def _tell(policy: Policy, tell: Callable[[str], None]) -> None:
+    if told := policy.handling:
+        tell(told)
+
+
+def _check_ours(output: Path) -> None:
+    """Refuse to replace the second file that a format has, if it is of something else."""
+    suffix, mark = _BESIDE.get(output.suffix, ("", b""))
+    beside = output.with_suffix(suffix)
+    if suffix and beside.exists() and mark not in beside.read_bytes():
+        raise ConfigError(
+            f"{beside} is not of an exported policy, and would be replaced; export under another name, or move it away"
+        )
 
 
 def state_dict(policy: Policy) -> dict[str, Any]:

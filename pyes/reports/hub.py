@@ -18,8 +18,9 @@ from pyes.errors import ConfigError, JournalError
 from pyes.networks import Policy
 from pyes.run.directory import RunDirectory
 from pyes.run.journal import Evaluation, read, records
+from pyes.run.metrics import number, read_rows
 from pyes.system.files import write_file
-from pyes.system.text import counted
+from pyes.system.text import counted, rounded, spread
 
 _SETTINGS = "config.json"
 _OURS = b"library_name: pyes"  # in the card of every exported policy
@@ -57,7 +58,7 @@ def write(policy: Policy, run: Path, folder: Path, chosen: bool) -> None:
                 )
     source = RunDirectory(run)
     config = source.read_config() if source.config.exists() else None
-    card = _card(policy, config, _evaluation(policy, source), chosen, _branched(source)).encode()
+    card = _card(policy, config, _evaluation(policy, source, config), chosen, _branched(source)).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -81,17 +82,30 @@ def _branched(run: RunDirectory) -> bool:
     return False
 
 
-def _evaluation(policy: Policy, run: RunDirectory) -> Evaluation | None:
-    """Return the run's evaluation of this policy, if there was one and not all of its episodes failed."""
+def _evaluation(policy: Policy, run: RunDirectory, config: TrainConfig | None) -> tuple[float, float, str] | None:
+    """Return the mean, the standard deviation and the episodes of the run's evaluation of this policy, as a text.
+
+    None if there was none, or all of its episodes failed. The last evaluation may be in the metrics alone.
+    """
     with suppress(JournalError):
         for record in records(run.journal):
             if isinstance(record, Evaluation) and record.generation == policy.generation:
-                return record if math.isfinite(record.summary[0]) else None
-    return None
+                over = counted(int(np.isfinite(record.returns).sum()), "episode")
+                return (*record.summary, over) if math.isfinite(record.summary[0]) else None
+    rows = read_rows(run.metrics) if run.metrics.exists() else []
+    row = next((row for row in rows if number(row["generation"]) + 1 == policy.generation), None)
+    mean = math.nan if row is None else number(row["eval_return_mean"])
+    if row is None or config is None or not math.isfinite(mean):
+        return None
+    return mean, number(row["eval_return_std"]), counted(config.evaluation.episodes, "episode")
 
 
 def _card(
-    policy: Policy, config: TrainConfig | None, evaluation: Evaluation | None, chosen: bool, changed: bool
+    policy: Policy,
+    config: TrainConfig | None,
+    evaluation: tuple[float, float, str] | None,
+    chosen: bool,
+    changed: bool,
 ) -> str:
     description = policy.description()
     task = str(policy.task.get("env_id") or policy.task.get("name") or "unknown task")
@@ -103,13 +117,16 @@ def _card(
     }
     result = "It has not been evaluated in its run; `pyes evaluate` does that."
     if evaluation is not None:
-        mean, deviation = evaluation.summary
-        over = counted(int(np.isfinite(evaluation.returns).sum()), "episode")
+        mean, deviation, over = evaluation
         seeds = "on seeds that training does not use"
         if chosen:
             seeds = "by which it was chosen, so some of it is luck; `pyes evaluate . --seed 1` has other episodes"
         else:
-            metric = {"type": "mean_reward", "name": "mean_reward", "value": f"{mean:.2f} +/- {deviation:.2f}"}
+            metric = {
+                "type": "mean_reward",
+                "name": "mean_reward",
+                "value": spread(mean, deviation).replace("±", "+/-"),
+            }
             front["model-index"] = [
                 {
                     "name": f"{network} by evolution strategies",
@@ -122,7 +139,7 @@ def _card(
                     ],
                 }
             ]
-        result = f"Mean return **{mean:.2f}** +/- {deviation:.2f} over {over}, {seeds}."
+        result = f"Mean return **{rounded(mean, deviation)}** +/- {rounded(deviation, mean)} over {over}, {seeds}."
     made = (_CHANGED if changed else _MADE).format(settings=_SETTINGS)
     if config is None:
         made = "The settings of the training are not here.\n"
@@ -131,6 +148,7 @@ def _card(
         task=task,
         network=network,
         result=result,
+        handling=f"\n{told} `pyes.make_env` does it.\n" if (told := policy.handling) else "",
         made=made,
         seed=policy.seed,
         generation=policy.generation,
@@ -181,7 +199,7 @@ observation, _ = env.reset(seed=0)
 policy.reset()
 action = policy(observation)
 ```
-
+{handling}
 ## Training
 
 {made}

@@ -25,7 +25,7 @@ from pyes.networks.policy import WEIGHTS_FILE
 from pyes.numerics import streams
 from pyes.run import journal
 from pyes.run.directory import RunDirectory
-from pyes.run.history import History, setup_of
+from pyes.run.history import History, setup_of, task_began
 from pyes.run.journal import Generation
 from pyes.run.metrics import best_evaluation, read_rows
 from pyes.system.lifetime import Closing
@@ -156,6 +156,8 @@ def _has_saved(run: str | Path) -> bool:
 def best_generation(run: str | Path) -> int:
     """Return the generation of the center with the highest mean return in an evaluation; the first of equal ones.
 
+    Evaluations in a task that the run had before do not count.
+
     Raises
     ------
     ConfigError
@@ -163,10 +165,11 @@ def best_generation(run: str | Path) -> int:
     RunDirectoryError
         It has no metrics.
     """
-    path = RunDirectory(run).metrics
+    directory = RunDirectory(run)
+    path = directory.metrics
     if not path.exists():
         raise RunDirectoryError(f"no metrics at {path}; give the run directory that pyes train has printed")
-    best = best_evaluation(read_rows(path))
+    best = best_evaluation(read_rows(path), task_began(journal.read(directory.journal)))
     if best is None:
         raise ConfigError(f"{run} has no evaluation to choose the best center by; take one by its generation")
     return best[0]

@@ -123,6 +123,19 @@ def comment(found: Found) -> list[str]:
     return [*lines, f"The defaults with these seeds: median {_confirmed(found, DEFAULTS)}"]
 
 
+def doubt(found: Found) -> str:
+    """Return, in a sentence, that the best trial was not better with other seeds; empty if it was, or was not tried."""
+    if found.best.number == DEFAULTS or not any(found.confirmed.values()):
+        return ""
+    best, defaults = (statistics.median(found.confirmed[number]) for number in (found.best.number, DEFAULTS))
+    if best > defaults:
+        return ""
+    return (
+        f"with other seeds trial {found.best.number} was not better than the defaults (median {number(best)}, theirs "
+        f"{number(defaults)}): do not trust the recipe; search with more --seeds"
+    )
+
+
 def draw(found: Found, output: Path) -> None:
     """Draw what each trial came to, over its number, with the best one so far as a line."""
     from matplotlib.ticker import MaxNLocator

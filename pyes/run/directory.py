@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -129,9 +130,25 @@ class RunDirectory:
         """Check that there is no run yet; RunDirectoryError otherwise."""
         self._check_files()
         if (self.journal.exists() and self.journal.stat().st_size > 0) or self.has_results():
+            how = shlex.quote(f"resume={self.path}")
             raise RunDirectoryError(
-                f"run_dir: {self.path} already holds a run; go on with it (resume={self.path}) or choose another one"
+                f"run_dir: {self.path} already holds a run; go on with it ({how}) or choose another one"
             )
+        for file in (self.path / "policy.safetensors", self.path / "policy.json"):
+            if file.exists():
+                raise RunDirectoryError(f"run_dir: {file} would be replaced; choose another one")
+        if self.config.exists() and not self._is_of_a_start():
+            raise RunDirectoryError(
+                f"run_dir: {self.config} is not of a run, and would be replaced; choose another one"
+            )
+
+    def _is_of_a_start(self) -> bool:
+        """Whether config.json is of a run, such as one that was killed as it began."""
+        try:
+            self.read_config()
+        except RunDirectoryError:
+            return False
+        return True
 
     def has_results(self) -> bool:
         """Whether there are files that only a run with a journal writes."""

@@ -6,9 +6,11 @@ bit; this is checked at each record, which contains the hash of its theta.
 
 import logging
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from pyes import config as configuration
+from pyes.config import TrainConfig
 from pyes.errors import ConfigError, JournalError, PyesError
 from pyes.numerics.noise import NoiseTable
 from pyes.run.branching import branch
@@ -32,6 +34,35 @@ def setup_of(recording: Recording) -> Setup:
     if not isinstance(start, Start):
         raise JournalError(f"{recording.path} is damaged: it does not begin with the settings of its run")
     return _setup(start)
+
+
+#: Settings of a task that no evaluation depends on.
+_OF_TRAINING = {
+    "episodes",
+    "common_random_numbers",
+    "statistics_share",
+    "reward_offset_per_step",
+    "reward_min",
+    "action_noise",
+    "behaviour",
+}
+
+
+def task_began(recording: Recording, config: TrainConfig | None = None) -> int:
+    """Return the generation from which on evaluations are of one task: the last one, or that of a configuration.
+
+    0 if it was the same all along; else their returns cannot be compared with those before.
+    """
+    starts = (recording[index] for index, entry in enumerate(recording.entries) if entry.kind == Kind.START)
+    tasks = [(each.generation, _evaluated(each.settings)) for each in starts if isinstance(each, Start)]
+    if config is not None:
+        tasks.append((recording.generations, _evaluated(configuration.deciding(config))))
+    return max((now[0] for before, now in pairwise(tasks) if now[1] != before[1]), default=0)
+
+
+def _evaluated(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return what an evaluation of a center depends on."""
+    return {key: value for key, value in settings["task"].items() if key not in _OF_TRAINING}
 
 
 def _setup(start: Start) -> Setup:

@@ -87,6 +87,8 @@ class MetricsWriter(Closing):
         Rows of this and later generations are dropped.
     recorded : iterable of mappings
         Values of each row that the journal has; the first row that differs and all later ones are dropped.
+    task_began : int
+        Generation from which on the task is that of now.
 
     Attributes
     ----------
@@ -99,7 +101,7 @@ class MetricsWriter(Closing):
     last_evaluation : (float, float) or None
         Mean and standard deviation of the evaluation in the last existing row, if any.
     best_evaluation : (int, float) or None
-        See the function of this name, of all rows so far.
+        See the function of this name, of all rows so far of this task.
 
     Raises
     ------
@@ -112,6 +114,7 @@ class MetricsWriter(Closing):
         path: Path,
         generations: int = 0,
         recorded: Iterable[Mapping[str, float | str]] = (),
+        task_began: int = 0,
     ) -> None:
         data = _data(path, COLUMNS)
         lines, self.difference = _right_rows(_whole_rows(data, generations), recorded)
@@ -123,7 +126,7 @@ class MetricsWriter(Closing):
         self.last_evaluation: tuple[float, float] | None = None
         if last.get("eval_return_mean"):
             self.last_evaluation = float(last["eval_return_mean"]), float(last["eval_return_std"])
-        self.best_evaluation = best_evaluation(row for _, row in lines)
+        self.best_evaluation = best_evaluation((row for _, row in lines), task_began)
         self._file = _open_table(path, COLUMNS, sum(len(line) for line, _ in lines))
 
     def write(self, row: MetricsRow) -> None:
@@ -244,13 +247,14 @@ def last_row(path: Path) -> dict[str, str]:
     return row
 
 
-def best_evaluation(rows: Iterable[Mapping[str, str]]) -> tuple[int, float] | None:
+def best_evaluation(rows: Iterable[Mapping[str, str]], since: int = 0) -> tuple[int, float] | None:
     """Return the best center and its mean return in an evaluation; the first of equal ones, None without any.
 
-    A center is named by its generation, the number of its updates: one more than that of the row.
+    A center is named by its generation, the number of its updates: one more than that of the row. Rows of generations
+    before ``since`` do not count.
     """
     evaluated = ((number(row["generation"]) + 1, number(row["eval_return_mean"])) for row in rows)
-    known = ((int(center), mean) for center, mean in evaluated if math.isfinite(center) and math.isfinite(mean))
+    known = ((int(center), mean) for center, mean in evaluated if center > since and math.isfinite(mean))
     return max(known, key=lambda each: each[1], default=None)
 
 

@@ -24,7 +24,8 @@ def available_memory(proc: Path = _PROC) -> int:
         if usage is None:
             continue
         # The page cache counts as used, but the kernel gives it back on demand.
-        reclaimable = _statistic(group / "memory.stat", "total_inactive_file", "inactive_file")
+        lists = ("inactive_file", "active_file")
+        reclaimable = sum(_statistic(group / "memory.stat", f"total_{each}", each) for each in lists)
         # Above memory.high, processes are slowed down until they free memory.
         for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
             limit = _number(group, name)

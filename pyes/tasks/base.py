@@ -145,6 +145,11 @@ class TaskAround(Task):
         """Return the current frame, uint8 (height, width, 3)."""
         return self._task.render()
 
+    def explain(self, seed: int, actions: Sequence[Any]) -> BaseException | None:
+        """Return what the episode of these actions raises in Python, if the task inside can tell."""
+        explain = getattr(self._task, "explain", None)
+        return None if explain is None else explain(seed, actions)
+
     def close(self) -> None:
         """Close the task inside."""
         self._task.close()

@@ -77,7 +77,7 @@ class Lander(Stepper):
             if choice != action or not 0 <= choice < 4:
                 self._own_step(action)  # which refuses it
             return float(choice == 2), float(choice - 2), float(choice in (1, 3))
-        main, turn = np.asarray(action, np.float32).tolist()
+        main, turn = np.asarray(action, np.float64).tolist()
         power = (min(main, 1.0) + 1.0) * 0.5 if main > 0.0 else 0.0
         strength = abs(turn)
         return power, math.copysign(1.0, turn), min(strength, 1.0) if strength > 0.5 else 0.0

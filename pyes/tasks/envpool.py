@@ -132,8 +132,13 @@ class EnvPoolVector:
 
     def step(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> VectorStep:
         """Apply one action for one timestep in each of the environments ``slots``; results have the same order."""
-        observations, rewards, terminated, truncated, _ = self._pool.step(np.asarray(actions), slots)
+        observations, rewards, terminated, truncated = self.step_apart(slots, actions)
         return observations, rewards, terminated | truncated
+
+    def step_apart(self, slots: NDArray[np.int64], actions: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+        """Do as `step`; return observations, rewards, and apart which episodes were terminated and truncated."""
+        observations, rewards, terminated, truncated, _ = self._pool.step(np.asarray(actions), slots)
+        return observations, rewards, terminated, truncated
 
     def render(self) -> Any:
         """Return the current frame of the first environment, uint8 (height, width, 3)."""
@@ -205,8 +210,9 @@ class EnvPoolTask(Task):
 
     def step(self, action: Any) -> Step:
         """Apply one action for one timestep."""
-        observations, rewards, ended = self._vector.step(self._slot, np.asarray(action)[None])
-        return observations[0], rewards[0], bool(ended[0]), False, {}
+        found = self._vector.step_apart(self._slot, np.asarray(action)[None])
+        observation, reward, terminated, truncated = (each[0] for each in found)
+        return observation, reward, bool(terminated), bool(truncated), {}
 
     def behaviour(self, observation: Any) -> NDArray[Any]:
         """Return the last observation."""

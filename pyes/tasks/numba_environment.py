@@ -273,7 +273,7 @@ def _compile(made: Struct, state: np.dtype[Any], functions: dict[str, Any]) -> l
     """Compile the functions, or take them from Numba's cache beside the user's file."""
     from pyes.numerics import compiled
 
-    action = "int(action[0])" if made.choices else f"carray(action, {made.action_size})"
+    action = "int(action[0])" if made.choices else f"carray(action, {made.action_size}).copy()"  # which may be changed
     name = made.name.decode()
     source = _SOURCE.format(name=name, size=made.observation_size, action=action, failed=_FAILED)
     digest = _digest(source, state, *functions.values(), compiled.begin, compiled.outcome)

@@ -139,6 +139,8 @@ class WrappedTask(Task):
             let_through(error)
             if isinstance(error, (ImportError, *refusals)):
                 text = " ".join(message(error).split())
+                if isinstance(error, ModuleNotFoundError) and ":" in self._label():  # MODULE:ID
+                    text += "; is it in the current folder, installed or on PYTHONPATH?"
                 raise ConfigError(f"{self._label()} cannot be made: {text}") from error
             raise TaskError(f"{self._label()} cannot be made: {reason(error)}") from error
 
@@ -269,8 +271,18 @@ def _fresh_bipedal_world(walker: Any) -> None:
     walker.world = Box2D.b2World()
 
 
+def _fresh_lander_world(lander: Any) -> None:
+    """Give an old gym's lander a world of its own for each episode, as Gymnasium's has; see `_fresh_bipedal_world`."""
+    import Box2D
+
+    lander._destroy()
+    lander.world = Box2D.b2World(gravity=(0, lander.gravity))
+
+
 #: For classes of environments, and those derived from them, whose reset keeps state of earlier episodes: a function
 #: that removes it.
 _CLEAN_SLATES: dict[str, Callable[[Any], None]] = {
-    f"{library}.envs.box2d.bipedal_walker.BipedalWalker": _fresh_bipedal_world for library in ("gymnasium", "gym")
+    "gymnasium.envs.box2d.bipedal_walker.BipedalWalker": _fresh_bipedal_world,
+    "gym.envs.box2d.bipedal_walker.BipedalWalker": _fresh_bipedal_world,
+    "gym.envs.box2d.lunar_lander.LunarLander": _fresh_lander_world,
 }

@@ -20,7 +20,7 @@ from pyes.numerics.noise import NoiseTable
 from pyes.run import evaluations
 from pyes.run.branching import branch
 from pyes.run.directory import RunDirectory, new_directory
-from pyes.run.history import History, setup_of
+from pyes.run.history import History, setup_of, task_began
 from pyes.run.journal import Evaluation, Generation, Journal, Recording
 from pyes.run.logs import run_log
 from pyes.run.metrics import MetricsRow, MetricsWriter, NodesWriter, last_row, number
@@ -224,7 +224,7 @@ class Preparation:
             self._exporter,
             self._interrupt,
             self._pending,
-            evaluations.initial(self._recording),
+            None if task_began(self._recording, self._config) else evaluations.initial(self._recording),
             self._best,
         )
 
@@ -233,7 +233,7 @@ def _open_metrics(directory: RunDirectory, recording: Recording, config: TrainCo
     generations = recording.generations
     if evaluations.ends_before_one(recording, config.evaluation) or _ends_unevaluated(directory, generations, config):
         generations -= 1  # the evaluation of the last row is still missing
-    return MetricsWriter(directory.metrics, generations, recorded(recording))
+    return MetricsWriter(directory.metrics, generations, recorded(recording), task_began(recording, config))
 
 
 def _ends_unevaluated(directory: RunDirectory, generations: int, config: TrainConfig) -> bool:

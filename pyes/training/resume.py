@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pyes import config as configuration
@@ -46,6 +47,7 @@ def settings(values: Mapping[str, Any]) -> TrainConfig:
     """
     if not isinstance(values.get("resume"), str | os.PathLike):
         return configuration.from_mapping(values)
+    _check_place(values["resume"], values.get("run_dir"))
     before = kept(RunDirectory(values["resume"]), force=bool(values.get("force")))
     for section in _OF_SEVERAL_KINDS:
         given, own = values.get(section), before.get(section) or {}
@@ -53,6 +55,14 @@ def settings(values: Mapping[str, Any]) -> TrainConfig:
             before[section] = {}  # with other keys
     lift_generations(before, values)
     return configuration.from_mapping(configuration.merged(before, values))
+
+
+def _check_place(resumed: str | os.PathLike[str], directory: object) -> None:
+    """Refuse another directory for a run that goes on: it stays where it is."""
+    if isinstance(directory, str | os.PathLike) and Path(directory).absolute() != Path(resumed).absolute():
+        raise ConfigError(
+            f"run_dir: got {directory}, but the run stays in {resumed}; leave run_dir out, or copy the directory first"
+        )
 
 
 def lift_generations(before: dict[str, Any], given: Mapping[str, Any]) -> None:

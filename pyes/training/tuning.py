@@ -16,6 +16,7 @@ FOLDER/runs/TRIAL/SEED   the run directories
 FOLDER/lock              locked by the process that searches
 """
 
+import errno
 import itertools
 import json
 import math
@@ -29,7 +30,8 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -58,6 +60,8 @@ _LAST_GENERATION = 60.0  # seconds that a run may take to end after its generati
 _LOWEST = -math.inf  # value of a trial that fails
 #: Signals by which others end a run; SIGHUP is not one of Windows.
 _FROM_OUTSIDE = {getattr(signal, name, None) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")}
+#: What the system says of a disk that takes no more: nothing about the settings of a run.
+_OF_A_DISK = tuple(os.strerror(each) for each in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO))
 _NO_OTHER_END = ("generations=null", "time_limit=null", "target_return=null")  # of a run than its timesteps
 _ERROR = "pyes: error: "
 
@@ -164,15 +168,33 @@ def search(folder: Path, tell: Callable[[str], None]) -> Found:
     Raises
     ------
     ConfigError
-        Optuna is missing, or another process works in the folder.
+        Optuna is missing, another process works in the folder, or its database cannot be used.
     TaskError
-        The defaults cannot be trained.
+        The defaults cannot be trained, or a disk is full.
     KeyboardInterrupt
         Ctrl-C or SIGTERM: all runs have ended, and can go on.
     """
     arguments = read(folder)
-    with locks.held(folder / "lock", "tune"), interruptible() as interrupt:
+    with locks.held(folder / "lock", "tune"), interruptible() as interrupt, _storing(folder / "study.db"):
         return _Search(folder, arguments, tell, interrupt).go()
+
+
+@contextmanager
+def _storing(study: Path) -> Iterator[None]:
+    """Turn what the study's database raises into an error of one line."""
+    optuna = _optuna()
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
+        why: BaseException = error
+        while why.__cause__ is not None:
+            why = why.__cause__
+        raise RunDirectoryError(
+            f"{study} cannot be used ({str(why).splitlines()[0]}); mend that, and go on with --resume, or begin again "
+            "in another folder if it is damaged"
+        ) from error
 
 
 class _Search:
@@ -303,20 +325,14 @@ class _Search:
 
     def _open(self) -> "optuna.Study":
         """Open the study in the folder's database."""
-        from sqlalchemy.exc import SQLAlchemyError
-
         path = self._folder / "study.db"
-        try:
-            # Opened by path: as a URL, a folder with a question mark in its name would be another one.
-            connect = {"creator": lambda: sqlite3.connect(path)}
-            storage = self._optuna.storages.RDBStorage("sqlite://", engine_kwargs=connect)
-            study: optuna.Study = self._optuna.create_study(
-                storage=storage, study_name="pyes", direction="maximize", load_if_exists=True
-            )
-            return study
-        except (SQLAlchemyError, self._optuna.exceptions.OptunaError) as error:
-            first = str(error).splitlines()[0]
-            raise RunDirectoryError(f"{path} cannot be used ({first}); begin again in another folder") from error
+        # Opened by path: as a URL, a folder with a question mark in its name would be another one.
+        connect = {"creator": lambda: sqlite3.connect(path)}
+        storage = self._optuna.storages.RDBStorage("sqlite://", engine_kwargs=connect)
+        study: optuna.Study = self._optuna.create_study(
+            storage=storage, study_name="pyes", direction="maximize", load_if_exists=True
+        )
+        return study
 
     def _trials(self) -> list[Trial]:
         return [
@@ -428,7 +444,7 @@ class _Job:
         KeyboardInterrupt
             The user has stopped it.
         TaskError
-            Another program, or the system, has ended it.
+            Another program, or the system, has ended it, or its disk is full.
         """
         assert self._process is not None
         assert self._errors is not None
@@ -448,6 +464,8 @@ class _Job:
         if status:
             said = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)] or lines
             self.failure = said[-1] if said else f"ended with status {status}"
+            if any(text in self.failure for text in _OF_A_DISK):
+                raise TaskError(f"{self.run}: {self.failure}; then go on with --resume")
             self.refused = status == ConfigError.exit_status and self._recorded() == self._before
         return False
 

@@ -2,13 +2,15 @@
 
 import ast
 import importlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from pyes.bench import kernels, networks
+from pyes import bench
+from pyes.bench import kernels, networks, rollouts
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -48,3 +50,13 @@ def test_benchmarks_use_what_is_there() -> None:
     files = sorted(BENCHMARKS.glob("*.py"))
     assert len(files) > 10
     assert [(file.name, name) for file in files for name in _unknown(ast.parse(file.read_text("utf-8")))] == []
+
+
+def test_what_lacks_a_package_is_left_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(kernels, "measure", lambda full: print("kernels"))
+    monkeypatch.setattr(rollouts, "measure", lambda: print("rollouts"))
+    bench.run()
+    kernel, *_, left, rollout = capsys.readouterr().out.splitlines()
+    assert (kernel, rollout) == ("kernels", "rollouts")
+    assert left.startswith("left out: the comparison with torch needs the package torch: pip install")

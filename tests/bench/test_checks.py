@@ -70,6 +70,14 @@ def test_rule_that_is_broken_is_named(rule: str, expected: dict[str, str], monke
         assert "\n" not in failures[name]
 
 
+def test_bounds_are_those_of_every_part(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checks, "NAMES", ("bounds",))
+    task = {"name": "python", "factory": "user_tasks:Outside"}
+    text = failed(found(**task))["bounds"]
+    assert text.startswith("observation[3] is 11.5 at timestep 7 of seed 1, expected -10.0 to 10.0; clip it, or widen")
+    assert failed(found(**task, hide_observations=["position"])) == {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "name", "text"),
@@ -117,6 +125,8 @@ def test_exception_in_a_compiled_function_is_that_of_python(monkeypatch: pytest.
     failures = failed(found(name="native", factory="numba_environments:Walk"))
     assert "it has raised IndexError: index 5 is out of bounds" in failures["seeding"]
     assert "numba_environments.py:" in failures["seeding"]
+    hidden = failed(found(name="native", factory="numba_environments:Walk", hide_observations=[1]))
+    assert "it has raised IndexError: index 5 is out of bounds" in hidden["seeding"]
 
 
 def test_function_of_theta_is_refused():

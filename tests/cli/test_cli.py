@@ -822,3 +822,14 @@ def test_check_environment_ends_with_1_where_a_check_fails(tmp_path: Path):
     assert done.returncode == 2
     assert "did you mean 'pendulum'?" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_train_resume_takes_a_mapping_as_a_whole(tmp_path):
+    """As in Python: what the run had in it is gone."""
+    chosen = (*TINY, "task=gymnasium", "task.env_id=CartPole-v1", "task.env_kwargs.sutton_barto_reward=true")
+    assert pyes("train", *chosen, "run_dir=run", cwd=tmp_path).returncode == 0
+    done = pyes("train", "resume=run", "generations=3", "task.env_kwargs={}", cwd=tmp_path)
+    assert "task.env_kwargs.sutton_barto_reward (was true, got null)" in error_line(done, 2)
+    done = pyes("train", "resume=run", "generations=3", "task.env_kwargs={}", "force=true", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["task"]["env_kwargs"] == {}

@@ -41,12 +41,14 @@ def test_recipe_is_found_by_option_or_environment(option: str, env_id: str, name
         "task=hopper_mujoco algorithm=ars algorithm.top=8 noise=int8 timesteps=10",
         "task=gymnasium task.env_id=Hopper-v5 task.env_kwargs.forward_reward_weight=2.0 network.name=gru timesteps=10",
         "algorithm.factory=pyes.algorithms.openai_es:OpenAIES algorithm.sigma='linear 0.3 to 0.1 in 9 generations'",
+        "experiment=maze timesteps=4000",
+        "task=cart_pole task.env_kwargs.on=1 task.env_kwargs.a=\"'1e3'\" task.env_kwargs.b=yes timesteps=10",
     ],
 )
 def test_written_recipe_makes_what_its_words_make(tmp_path: Path, words: str):
     overrides = shlex.split(words)
-    wanted = train.settings(["generations=null", *overrides])
-    recipes.write(tmp_path / "experiment" / "mine.yaml", overrides, wanted, ["One.", "Two."])
+    wanted = train.settings(["generations=null", "target_return=null", *overrides])
+    recipes.write(tmp_path / "experiment" / "mine.yaml", overrides, train.settings(overrides), ["One.", "Two."])
     assert (tmp_path / "experiment" / "mine.yaml").read_text().startswith("# @package _global_\n# One.\n# Two.\n")
     with initialize_config_module("pyes.conf", version_base="1.3"):
         composed = compose("train", ["experiment=mine", "run_dir=x", f"hydra.searchpath=[file://{tmp_path}]"])

@@ -296,6 +296,10 @@ def test_normalised_layers_without_a_reference_batch_are_refused() -> None:
         ({"action": "dance"}, "action: got 'dance', expected one of argmax, identity, clip, tanh, bins"),
         ({"action": "clip", "action_shape": (3,)}, "got 2 outputs, expected 3"),
         ({"action": "bins", "bins": 1}, "bins: got 1, expected at least 2"),
+        (
+            {"action": "bins", "bins": 2**62 + 1, "action_shape": (2,)},
+            f"bins: got {2**62 + 1}, expected at most the 2 outputs",
+        ),
         ({"action": "tanh", "high": np.full(2, np.inf, np.float32)}, "high: got .*, expected finite bounds"),
         ({"action": "clip", "low": np.zeros(3, np.float32)}, "low: got length 3, expected 2"),
         ({"action_noise": -1.0}, "action_noise: got -1.0"),
@@ -357,3 +361,9 @@ def test_collect_and_normalize_refuse_wrong_shapes() -> None:
         runner([8, 2]).collect(np.zeros((2, 7)))
     with pytest.raises(ValueError, match="inverse_std: got length 7, expected 8"):
         runner([8, 2]).normalize(np.zeros(8, np.float32), np.zeros(7, np.float32), 5.0)
+
+
+def test_a_negative_number_of_inputs_is_refused() -> None:
+    row = [0, -1, 2, 0, 2, 0, -1, -1, *[0] * 7]
+    with pytest.raises(ValueError, match=r"instructions\[0\]: got -1 inputs"):
+        _core.PolicyRunner(np.array([row]), -1, action="argmax")

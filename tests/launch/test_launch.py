@@ -96,7 +96,7 @@ def test_host_command_survives_a_shell(tmp_path: Path):
     assert done.stdout == f"{hosts.REACHED}\nworker tcp://10.0.0.1:5555 --key - --tied --workers 2\n"
     host = hosts.Host("node1", "pwd; :", "~/it's here")
     done = subprocess.run(
-        ["sh", "-c", host.command(HEAD).replace("exec ", "")],
+        ["sh", "-c", host.command(HEAD)],
         env={**os.environ, "HOME": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -261,3 +261,37 @@ def test_files_say_what_the_policy_expects(tmp_path):
     assert (described["observation"]["size"], described["task"]) == (4, {"env_id": "Own-v0"})
     seen = {"a": np.ones((1, 2), np.float32), "b": 4, "t": "x"}
     assert Policy.load(tmp_path)(seen) == policy.runner.act(np.array([1, 1, 0, 1], np.float32))
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".c"])
+def test_a_file_of_something_else_is_not_replaced_by_the_second_one(tmp_path, suffix):
+    _, run = _saved(tmp_path)
+    other = tmp_path / {".safetensors": "package.json", ".c": "package.h"}[suffix]
+    other.write_text('{"name": "mine"}')
+    with pytest.raises(ConfigError, match=rf"{other.name} is not of an exported policy, and would be replaced"):
+        export(run, tmp_path / f"package{suffix}")
+    assert other.read_text() == '{"name": "mine"}'
+    other.unlink()
+    export(run, export(run, tmp_path / f"package{suffix}"))  # replaces its own
+
+
+def test_what_the_task_does_with_actions_is_told(tmp_path):
+    """Without it the policy acts otherwise elsewhere."""
+    policy = _policy()
+    policy.task |= {"action_levels": 11, "frame_skip": 4}
+    (tmp_path / "run").mkdir()
+    policy.save(tmp_path / "run")
+    told = []
+    for name in ("policy.c", "policy.onnx", "folder"):
+        export(tmp_path / "run", tmp_path / name, tell=told.append)
+    assert told[0] == (
+        "Whoever runs it outside its task must do what that did: round each component to the nearest of 11 evenly "
+        "spaced values, from bound to bound; give each action to 4 steps of the environment, and ask the policy again "
+        "after them."
+    )
+    assert told == told[:1] * 3
+    assert "the nearest of 11" in (tmp_path / "policy.h").read_text()
+    assert "the nearest of 11" in (tmp_path / "folder" / "README.md").read_text()
+    policy.task |= {"action_levels": 0, "frame_skip": "auto"}
+    policy.save(tmp_path / "run")
+    export(tmp_path / "run", tmp_path / "policy.onnx", tell=pytest.fail)

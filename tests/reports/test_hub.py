@@ -9,6 +9,7 @@ import pyes
 from pyes.errors import ConfigError
 from pyes.reports.export import export
 from pyes.reports.replay import evaluate
+from pyes.run.metrics import read_rows
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +115,22 @@ def test_folder_that_cannot_take_it_is_one_line(run, tmp_path):
         with pytest.raises(ConfigError, match=message) as error:
             export(run, folder)
         assert "\n" not in str(error.value)
+
+
+def test_card_has_an_evaluation_that_was_made_at_the_end_alone(tmp_path):
+    """It is in the metrics and in no record; here it is small."""
+    config = {
+        "generations": 50,
+        "run_dir": str(tmp_path / "run"),
+        "task": {"name": "function", "factory": "pyes.tasks.functions:quadratic", "dim": 3},
+        "algorithm": {"name": "openai_es", "population_size": 50, "sigma": 0.01, "learning_rate": 0.05},
+        "evaluation": {"every": 1000},
+        "cluster": {"name": "inline"},
+    }
+    run = pyes.train(config, display=False).run_dir
+    mean = float(read_rows(run / "metrics.csv")[-1]["eval_return_mean"])
+    front, text = _front(export(run, tmp_path / "policy"))
+    (result,) = front["model-index"][0]["results"]
+    assert -0.01 < mean < 0
+    assert float(result["metrics"][0]["value"].split(" +/- ")[0]) == pytest.approx(mean, rel=1e-2)
+    assert "over 1 episode" in text

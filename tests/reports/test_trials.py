@@ -69,3 +69,13 @@ def test_figure_is_drawn_where_nothing_could_be_trained(tmp_path: Path):
     failed = [Trial(0, {}, {900: -math.inf}), Trial(1, values("small", 0.5), {100: -math.inf})]
     trials.draw(Found(failed, failed[0], {0: [-math.inf]}, {}, 900, 1), tmp_path / "one.png")
     assert (tmp_path / "one.png").stat().st_size > 1000
+
+
+def test_a_best_trial_that_others_seeds_do_not_confirm_is_doubted(found: Found):
+    assert trials.doubt(found) == ""
+    worse = replace(found, confirmed={0: [-110.0, -109.0], 2: [-112.0, -110.0]})
+    assert trials.doubt(worse) == (
+        "with other seeds trial 2 was not better than the defaults (median -111.00, theirs -109.50): do not trust the "
+        "recipe; search with more --seeds"
+    )
+    assert trials.doubt(replace(found, confirmed={0: [], 2: []})) == ""

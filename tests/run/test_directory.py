@@ -178,3 +178,16 @@ def test_a_failure_is_added_to_the_log_unless_another_process_writes_it(tmp_path
     other.add_to_log("last\n")
     assert directory.log.read_text() == "first\nlast\n"
     RunDirectory(tmp_path / "missing").add_to_log("no directory, and no error\n")
+
+
+@pytest.mark.parametrize("name", ["policy.safetensors", "policy.json", "config.json"])
+def test_a_folder_of_something_else_is_not_taken_for_a_run(tmp_path, name):
+    (tmp_path / name).write_text('{"my": "settings"}')
+    with pytest.raises(RunDirectoryError, match=rf"{name} (is not of a run, and )?would be replaced"):
+        RunDirectory(tmp_path).create(from_mapping({"seed": 3}))
+    assert (tmp_path / name).read_text() == '{"my": "settings"}'
+
+
+def test_a_run_that_was_killed_as_it_began_is_begun_again(directory):
+    directory.create(from_mapping({"seed": 4}))
+    assert directory.read_config().seed == 4

@@ -39,6 +39,11 @@ MEMORY = {
         {"cg/slice/job/memory.max": 500 * MIB, "cg/slice/job/memory.current": 100 * MIB,
          "cg/slice/job/memory.stat": f"anon 1\ninactive_file {50 * MIB}"}, 450,
     ),
+    "files that were read more than once": (
+        ["0::/job"], V2,
+        {"cg/job/memory.max": 500 * MIB, "cg/job/memory.current": 400 * MIB,
+         "cg/job/memory.stat": f"active_file {200 * MIB}\ninactive_file {50 * MIB}"}, 350,
+    ),
     "a group above": (
         ["0::/slice/job/step"], V2,
         {"cg/slice/job/step/memory.max": "max", "cg/slice/job/step/memory.current": MIB,

@@ -93,7 +93,7 @@ def test_actions_may_be_lists(env_id: str):
         original = original_of(env_id)
         task.reset(0)
         original.reset(seed=0)
-        ours, theirs = task.step(action), original.step(np.array(action, np.float32))
+        ours, theirs = task.step(action), original.step(np.array(action))
     np.testing.assert_array_equal(ours[0], theirs[0])
     assert ours[1] == pytest.approx(theirs[1], rel=1e-6)
 

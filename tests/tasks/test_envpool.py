@@ -314,3 +314,11 @@ def test_an_environment_that_envpool_cannot_draw_is_said_to_be_one():
         task.reset(0)
         with pytest.raises(TaskError, match="EnvPool cannot draw 'CartPole-v1': "):
             task.render()
+
+
+def test_an_episode_at_its_limit_is_truncated():
+    with tasks.make(_config("Pendulum-v1")) as task:
+        task.reset(1)
+        ends = [task.step(np.zeros(1, np.float32))[2:4] for _ in range(200)]
+    assert set(ends[:-1]) == {(False, False)}
+    assert ends[-1] == (False, True)

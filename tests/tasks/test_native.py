@@ -406,3 +406,12 @@ def test_action_of_another_size_is_refused():
     for action, message in ((2, "action: got 2, expected 0 to 1"), ([0.0, 1.0], "action: got 2 values, expected 1")):
         with pytest.raises(ValueError, match=message):
             task.step(action)
+
+
+def test_steps_and_choices_are_whole():
+    with make(env_id="CartPole-v1") as task:
+        task.reset(0)
+        with pytest.raises(ValueError, match=r"action: got 0\.7, expected an integer"):
+            task.native.step(0.7)
+        with pytest.raises(ValueError, match="frame_skip: got 0, expected at least 1"):
+            _core.CompiledEnvironment(_core.own_environments()["CartPole-v1"], 0)

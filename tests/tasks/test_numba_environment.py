@@ -372,3 +372,11 @@ def test_change_of_a_constant_or_a_helper_elsewhere_compiles_again(tmp_path: Pat
             found.append(done.stdout.split())
     assert found == [["1.0", "2.0"]] * 2 + [["3.0", "6.0"]] * 2 + [["3.0", "12.0"]] * 2 + [["3.0", "60.0"]] * 2
     assert len(list(tmp_path.glob("__pycache__/*.nbc"))) == 8
+
+
+def test_step_may_change_the_action_that_it_is_given():
+    """It has a copy: the caller's stays, and so does the one of the next step that it is held for."""
+    task, action = make(factory="numba_environments:Doubling", frame_skip=3), np.float32([1.0])
+    task.reset(0)
+    assert [task.step(action)[1] for _ in range(2)] == [6.0, 6.0]
+    np.testing.assert_array_equal(action, [1.0])

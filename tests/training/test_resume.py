@@ -8,6 +8,7 @@ import pytest
 import pyes
 from pyes.config import from_mapping
 from pyes.errors import ConfigError, JournalError, RunDirectoryError
+from pyes.reports.replay import best_generation
 from pyes.run import journal
 from pyes.run.directory import RunDirectory
 from pyes.run.metrics import read_rows
@@ -316,3 +317,21 @@ def test_rows_that_nobody_has_changed_stay_as_they_are(tmp_path):
     pyes.train({"resume": str(run), "generations": 5}, display=False)
     assert (run / "metrics.csv").read_text().startswith(before)
     assert "metrics.csv" not in (run / "train.log").read_text()
+
+
+def test_best_is_of_the_task_of_now(tmp_path):
+    """The second one never rewards, so that every evaluation of the first one is above all of it."""
+    settings = {**TINY, "task": {"env_id": "CartPole-v1"}, "evaluation": {"every": 1, "episodes": 2}}
+    run = pyes.train({**settings, "run_dir": str(tmp_path / "run")}, display=False).run_dir
+    _go_on(run, generations=3, force=True, task={"reward_min": -1.0})  # which no evaluation depends on
+    assert best_generation(run) <= 3
+    _go_on(run, generations=5, force=True, task={"env_kwargs": {"sutton_barto_reward": True}})
+    assert best_generation(run) > 3
+    assert pyes.load(run, "best").task["env_kwargs"] == {"sutton_barto_reward": True}
+
+
+def test_a_run_that_goes_on_stays_where_it_is(run, tmp_path):
+    with pytest.raises(ConfigError, match=r"run_dir: got .*elsewhere, but the run stays in .*run; leave run_dir out"):
+        _go_on(run, generations=4, run_dir=str(tmp_path / "elsewhere"))
+    assert not (tmp_path / "elsewhere").exists()
+    assert _go_on(run, generations=4, run_dir=str(run)).generations == 4

@@ -4,6 +4,7 @@ import itertools
 import math
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -200,7 +201,7 @@ def test_a_folder_with_something_else_is_refused(tmp_path: Path):
         ("tune.json", None, r"holds no search \(No such file or directory: tune.json\)"),
         ("tune.json", b"{", r"tune.json is damaged \(.*\); begin again in another folder"),
         ("tune.json", b"{}", r"tune.json is damaged \('overrides'\); begin again in another folder"),
-        ("study.db", b"no database" * 99, r"study.db cannot be used \(.*\); begin again in another folder"),
+        ("study.db", b"no database" * 99, r"study.db cannot be used \(.*\); mend that, and go on with --resume, or"),
     ],
 )
 def test_a_damaged_folder_is_one_line(tmp_path: Path, file: str, content: bytes | None, says: str):
@@ -304,3 +305,36 @@ def test_the_study_is_in_the_folder_whatever_its_name(tmp_path: Path):
     tuning._Search(folder, ARGUMENTS, print, Interrupt())
     assert {path.name for path in folder.iterdir()} == {"tune.json", "study.db"}
     assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounting needs Linux and root")
+def test_a_full_disk_says_nothing_of_a_setting(tmp_path: Path):
+    """Wherever it is full first: once there is room, the search goes on to the same end."""
+    (tmp_path / "space.yaml").write_text(SPACE)
+    options = ("--space", "space.yaml", "--trials", "3", "--seeds", "1", "--confirm", "1")
+    whole = search(tmp_path, *TASK, *options, "-o", "whole")
+    assert whole.wait() == 0
+    (tmp_path / "disk").mkdir()
+    tune = f"{shlex.quote(sys.executable)} -m pyes tune"
+    begun = f"{tune} {shlex.join([*TASK, *options])} -o disk/search"
+    script = f"""
+        mount -t tmpfs -o size=200k tmpfs disk
+        {begun} || echo "status $?"
+        for size in 300k 500k; do
+            mount -o remount,size=$size disk
+            {tune} --resume disk/search || echo "status $?"
+        done
+        mount -o remount,size=50m disk
+        {tune} --resume disk/search && cp -r disk/search full
+    """
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "status" in done.stdout
+    errors = [line for line in done.stderr.splitlines() if line.startswith("pyes: error: ")]
+    assert errors
+    for line in errors:
+        assert re.search(r"(No space left on device|disk is full|disk I/O error|unable to open)", line), line
+        assert "go on with --resume" in line or "tune.json" in line
+    assert trials(tmp_path / "full") == trials(tmp_path / "whole")

@@ -9,6 +9,7 @@ import importlib
 import json
 import secrets
 import shlex
+import signal
 import socket
 import struct
 import tempfile
@@ -201,7 +202,7 @@ async def _fail(request: Request, error: Exception) -> Response:
 
 
 def serve(paths: Sequence[Path], port: int, tell: Callable[[str], None]) -> None:
-    """Serve the page of runs until Ctrl-C or SIGTERM.
+    """Serve the page of runs until Ctrl-C, SIGTERM or, as when a connection is lost, SIGHUP.
 
     Parameters
     ----------
@@ -222,6 +223,9 @@ def serve(paths: Sequence[Path], port: int, tell: Callable[[str], None]) -> None
     uvicorn = importlib.import_module("uvicorn")
     runs, token = views.found(paths), secrets.token_urlsafe(16)
     with contextlib.ExitStack() as stack:
+        # uvicorn ends by raising its signal once more, whose default would end the process here.
+        for name in {"SIGTERM", "SIGHUP"} & set(signal.Signals.__members__):
+            signal.signal(signal.Signals[name], signal.default_int_handler)
         listening = stack.enter_context(_listen(port))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pyes-explore-"))
         explorer = Explorer(runs, token, Path(folder))

@@ -4,6 +4,7 @@ Written with TensorBoard's own writer, which does not need torch. The step of an
 """
 
 import json
+import shlex
 import subprocess
 import time
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ class TensorBoard(Logger):
 
     def __init__(self, run: LoggedRun) -> None:
         super().__init__(run)
-        self.where = f"tensorboard --logdir {run.path}"
+        self.where = f"tensorboard --logdir {shlex.quote(str(run.path))}"
         self._writer = EventFileWriter(str(run.path / "tensorboard"))
         self._timesteps = 0
         if not run.memory:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -309,4 +310,12 @@ def test_the_end_leaves_nothing(runs, tmp_path):
     deadline = time.monotonic() + 5
     while list(tmp_path.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.05)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_however_it_is_ended_nothing_is_left(runs, number, tmp_path):
+    with Explorer(runs, TMPDIR=str(tmp_path)) as explorer:
+        assert list(tmp_path.glob("pyes-explore-*"))
+        explorer.end(number)
     assert list(tmp_path.iterdir()) == []
