@@ -70,18 +70,3 @@ class Tripped:
 
     def step(self, action, observation):
         return 1.0, False
-
-
-@native.environment
-class Doubling:
-    """Changes the action that it is given."""
-
-    observation_size = action_size = 1
-    time_limit = 30
-
-    def reset(self, observation):
-        observation[0] = 0.0
-
-    def step(self, action, observation):
-        action[0] *= 2.0
-        return action[0], False

@@ -275,7 +275,8 @@ def play(task: Task, seed: int, actions: int | None = None, steps: int = STEPS) 
 
 def _bounds(encoder: ObservationEncoder) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the least and the greatest value of each number that a policy sees."""
-    low, high = [], []
+    low: list[NDArray[Any]] = []
+    high: list[NDArray[Any]] = []
     for part in encoder.parts:
         unbounded = part.kind == "Box"  # where a bound is None; all others are 0 or 1
         for side, bound, none in ((low, part.low, -math.inf), (high, part.high, math.inf)):

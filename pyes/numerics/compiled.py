@@ -37,6 +37,13 @@ _SHIFTED, _MANTISSA, _ROOT_HALF = (
 _SMALLEST, _SCALE = 2.0**-1022, 2.0**54
 
 
+@extending.intrinsic
+def read_only(context: Any, array: Any) -> Any:
+    """Return an array of the same memory that cannot be written to: code that does is not compiled."""
+    frozen = array.copy(readonly=True)
+    return frozen(array), lambda context, builder, signature, arguments: arguments[0]
+
+
 @_compiled
 def _refill(random: Any) -> None:
     """Write the four words of the block, and go on to the next one."""
@@ -290,7 +297,7 @@ def signatures(state: np.dtype[Any], wide: bool) -> Any:
 def plain(state: np.dtype[Any], wide: bool, discrete: bool) -> Any:
     """Return the types of the arguments of the user's reset and step."""
     record, values = from_dtype(state), types.Array(_values(wide), 1, "C")
-    action = types.int64 if discrete else types.Array(types.float32, 1, "C")
+    action = types.int64 if discrete else types.Array(types.float32, 1, "C", readonly=True)
     return (record, values), (record, action, values)
 
 

@@ -273,14 +273,15 @@ def _compile(made: Struct, state: np.dtype[Any], functions: dict[str, Any]) -> l
     """Compile the functions, or take them from Numba's cache beside the user's file."""
     from pyes.numerics import compiled
 
-    action = "int(action[0])" if made.choices else f"carray(action, {made.action_size}).copy()"  # which may be changed
+    action = "int(action[0])" if made.choices else f"read_only(carray(action, {made.action_size}))"
     name = made.name.decode()
     source = _SOURCE.format(name=name, size=made.observation_size, action=action, failed=_FAILED)
     digest = _digest(source, state, *functions.values(), compiled.begin, compiled.outcome)
     path = functions["step"].__code__.co_filename
     jitted = [compiled.user(functions[each]) for each in ("reset", "step")]
     space: dict[str, Any] = {
-        "__name__": functions["step"].__module__, "carray": compiled.carray, "begin": compiled.begin,
+        "__name__": functions["step"].__module__, "carray": compiled.carray,
+        "read_only": compiled.read_only, "begin": compiled.begin,
         "run_reset": jitted[0], "run_step": jitted[1], "outcome": compiled.outcome,
     }  # fmt: skip
     exec(compile(source, path, "exec"), space)  # Numba keeps its cache beside the file that the code claims to be from
