@@ -37,7 +37,7 @@ _SHIFTED, _MANTISSA, _ROOT_HALF = (
 _SMALLEST, _SCALE = 2.0**-1022, 2.0**54
 
 
-@extending.intrinsic
+@extending.intrinsic  # type: ignore[untyped-decorator]
 def read_only(context: Any, array: Any) -> Any:
     """Return an array of the same memory that cannot be written to: code that does is not compiled."""
     frozen = array.copy(readonly=True)
