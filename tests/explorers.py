@@ -60,9 +60,13 @@ class Explorer:
         self._process.stdout.close()
         assert self._process.returncode in (0, 130)
 
+    def send(self, number):
+        """Send it a signal."""
+        self._process.send_signal(number)
+
     def end(self, number=signal.SIGINT):
         """End it by Ctrl-C or another signal, and wait for all that it started."""
-        self._process.send_signal(number)
+        self.send(number)
         try:
             until(lambda: self._process.poll() is not None and not members(self._process.pid), "its end")
         finally:

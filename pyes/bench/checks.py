@@ -278,10 +278,10 @@ def _bounds(encoder: ObservationEncoder) -> tuple[NDArray[Any], NDArray[Any]]:
     low: list[NDArray[Any]] = []
     high: list[NDArray[Any]] = []
     for part in encoder.parts:
-        unbounded = part.kind == "Box"  # where a bound is None; all others are 0 or 1
+        is_box = part.kind == "Box"  # without bounds where they are None; all others are 0 or 1
         for side, bound, none in ((low, part.low, -math.inf), (high, part.high, math.inf)):
             values = [none if each is None else each for each in (bound if isinstance(bound, tuple) else (bound,))]
-            own = np.array(values, float).reshape(-1) if unbounded else float(side is high)
+            own = np.array(values, float).reshape(-1) if is_box else float(side is high)
             side.append(np.broadcast_to(own, part.size))
     return encoder.seen(np.concatenate(low)), encoder.seen(np.concatenate(high))
 

@@ -56,6 +56,6 @@ def _launch_slurm(options: argparse.Namespace) -> None:
     from pyes.launch import slurm
 
     resources = slurm.Resources(options.nodes, options.time, options.partition, options.cpus, options.sbatch)
-    again = shlex.join(["pyes", *(word for word in options.before if word != "--dry-run"), "--", "train"])
+    again = shlex.join(["pyes", *(word for word in options.before if not word.startswith("--dry")), "--", "train"])
     text = slurm.script(resources, options.training, again)
     print(text if options.dry_run else slurm.submit(text), end="" if options.dry_run else "\n")

@@ -192,7 +192,7 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
     resume.lift_generations(kept, {key: None if value == "null" else value for key, _, value in given})
     for key in (text.lstrip("+").partition("=")[0] for text in overrides):
         section, _, name = key.partition(".")
-        if name in _WHOLE and section in kept:  # Hydra would merge the two
+        if name in _WHOLE and isinstance(kept.get(section), dict):  # Hydra would merge the two
             kept[section] = {each: value for each, value in kept[section].items() if each != name}
     if "logger" in chosen and "logger" in values:  # the group's options only switch loggers on
         kept["logger"] = {key: value for key, value in values["logger"].items() if key not in _options()["logger"]}

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_RESOLUTION = 2.0**-22  # of float32 observations, relative
+_RESOLUTION = 2.0**-24  # least distance of neighbours in float32, relative
 _LEAST_STD = 1e-2  # limits the normalised value of an observation that was constant so far
 
 

@@ -46,7 +46,7 @@ class Host:
         """Return the shell command that makes the host a node of a head until standard input, with the key, closes."""
         there = "" if self.directory is None else f"cd {_path(self.directory)} && "
         worker = shlex.join(tied.arguments(str(head), self.workers))
-        return f"{there}echo {shlex.quote(REACHED)} && {self.program} {worker}"
+        return f"{there}echo {shlex.quote(REACHED)} && {{ {self.program} {worker}; }}"
 
 
 def read(path: Path) -> list[Host]:

@@ -259,9 +259,7 @@ class Policy:
             steps.append(f"round each component to the nearest of {levels} evenly spaced values, from bound to bound")
         if isinstance(held, int) and held > 1:
             steps.append(f"give each action to {held} steps of the environment, and ask the policy again after them")
-        return (
-            f"Its task handled actions, which whoever runs it elsewhere must do: {'; '.join(steps)}." if steps else ""
-        )
+        return f"Whoever runs it outside its task must do what that did: {'; '.join(steps)}." if steps else ""
 
     def description(self) -> dict[str, Any]:
         """Return all but the arrays as JSON values: the content of policy.json."""

@@ -100,7 +100,7 @@ def _check_ours(output: Path) -> None:
     """Refuse to replace the second file that a format has, if it is of something else."""
     suffix, mark = _BESIDE.get(output.suffix, ("", b""))
     beside = output.with_suffix(suffix)
-    if suffix and beside.exists() and mark not in beside.read_bytes():
+    if suffix and beside.is_file() and mark not in beside.read_bytes():
         raise ConfigError(
             f"{beside} is not of an exported policy, and would be replaced; export under another name, or move it away"
         )

@@ -17,6 +17,7 @@ from pyes.config import TrainConfig
 from pyes.errors import ConfigError, JournalError
 from pyes.networks import Policy
 from pyes.run.directory import RunDirectory
+from pyes.run.history import task_began
 from pyes.run.journal import Evaluation, read, records
 from pyes.run.metrics import number, read_rows
 from pyes.system.files import write_file
@@ -85,9 +86,12 @@ def _branched(run: RunDirectory) -> bool:
 def _evaluation(policy: Policy, run: RunDirectory, config: TrainConfig | None) -> tuple[float, float, str] | None:
     """Return the mean, the standard deviation and the episodes of the run's evaluation of this policy, as a text.
 
-    None if there was none, or all of its episodes failed. The last evaluation may be in the metrics alone.
+    None if there was none, it was of another task, or all of its episodes failed. The last evaluation may be in the
+    metrics alone.
     """
     with suppress(JournalError):
+        if 0 < policy.generation <= task_began(read(run.journal)):  # in another task than that of the settings
+            return None
         for record in records(run.journal):
             if isinstance(record, Evaluation) and record.generation == policy.generation:
                 over = counted(int(np.isfinite(record.returns).sum()), "episode")

@@ -19,7 +19,7 @@ from pyes import tasks
 from pyes.algorithms.population import Member
 from pyes.config import TaskConfig, TrainConfig
 from pyes.episodes.rollout import AnyRollout, TaskEvaluator, rollout_of
-from pyes.errors import ConfigError, RunDirectoryError, TaskError
+from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
 from pyes.networks import Policy
 from pyes.networks.policy import WEIGHTS_FILE
 from pyes.numerics import streams
@@ -169,7 +169,10 @@ def best_generation(run: str | Path) -> int:
     path = directory.metrics
     if not path.exists():
         raise RunDirectoryError(f"no metrics at {path}; give the run directory that pyes train has printed")
-    best = best_evaluation(read_rows(path), task_began(journal.read(directory.journal)))
+    since = 0
+    with suppress(JournalError):
+        since = task_began(journal.read(directory.journal))
+    best = best_evaluation(read_rows(path), since)
     if best is None:
         raise ConfigError(f"{run} has no evaluation to choose the best center by; take one by its generation")
     return best[0]

@@ -134,7 +134,7 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"run_dir: {self.path} already holds a run; go on with it ({how}) or choose another one"
             )
-        for file in (self.path / "policy.safetensors", self.path / "policy.json"):
+        for file in (self.path / f"{name}.{kind}" for name in ("policy", "best") for kind in ("safetensors", "json")):
             if file.exists():
                 raise RunDirectoryError(f"run_dir: {file} would be replaced; choose another one")
         if self.config.exists() and not self._is_of_a_start():

@@ -54,15 +54,17 @@ def task_began(recording: Recording, config: TrainConfig | None = None) -> int:
     0 if it was the same all along; else their returns cannot be compared with those before.
     """
     starts = (recording[index] for index, entry in enumerate(recording.entries) if entry.kind == Kind.START)
-    tasks = [(each.generation, _evaluated(each.settings)) for each in starts if isinstance(each, Start)]
+    made = [(each.generation, configuration.from_mapping(each.settings)) for each in starts if isinstance(each, Start)]
     if config is not None:
-        tasks.append((recording.generations, _evaluated(configuration.deciding(config))))
+        made.append((recording.generations, config))
+    tasks = [(generation, _evaluated(each)) for generation, each in made]
     return max((now[0] for before, now in pairwise(tasks) if now[1] != before[1]), default=0)
 
 
-def _evaluated(settings: dict[str, Any]) -> dict[str, Any]:
+def _evaluated(config: TrainConfig) -> dict[str, Any]:
     """Return what an evaluation of a center depends on."""
-    return {key: value for key, value in settings["task"].items() if key not in _OF_TRAINING}
+    task = configuration.to_mapping(config)["task"]
+    return {key: value for key, value in task.items() if key not in _OF_TRAINING}
 
 
 def _setup(start: Start) -> Setup:

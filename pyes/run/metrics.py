@@ -126,6 +126,7 @@ class MetricsWriter(Closing):
         self.last_evaluation: tuple[float, float] | None = None
         if last.get("eval_return_mean"):
             self.last_evaluation = float(last["eval_return_mean"]), float(last["eval_return_std"])
+        self._task_began = task_began
         self.best_evaluation = best_evaluation((row for _, row in lines), task_began)
         self._file = _open_table(path, COLUMNS, sum(len(line) for line, _ in lines))
 
@@ -142,7 +143,9 @@ class MetricsWriter(Closing):
         self.generation += 1
         self.seconds = row.seconds
         mean = -math.inf if row.eval_return_mean is None else row.eval_return_mean
-        if math.isfinite(mean) and (self.best_evaluation is None or mean > self.best_evaluation[1]):
+        if row.generation < self._task_began or not math.isfinite(mean):
+            return
+        if self.best_evaluation is None or mean > self.best_evaluation[1]:
             self.best_evaluation = row.generation + 1, mean
 
     def sync(self) -> None:

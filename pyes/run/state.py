@@ -352,7 +352,7 @@ class RunState:
         config = self.setup.config
         if config.growth.timesteps is not None:
             self.algorithm.population_size = next_population_size(config.growth, config.algorithm, lengths)
-        if self.algorithm.progress[0] == 0:  # another attempt begins, which is to find a new run's conditions
+        if self.algorithm.progress[0] == 0:  # another attempt begins, without statistics as a new run
             self.statistics = self._no_statistics()
         elif self.statistics is not None:
             self.statistics.load_state_dict({"count": record.observations, "sums": record.sums.reshape(2, -1)})

@@ -59,7 +59,7 @@ def settings(values: Mapping[str, Any]) -> TrainConfig:
 
 def _check_place(resumed: str | os.PathLike[str], directory: object) -> None:
     """Refuse another directory for a run that goes on: it stays where it is."""
-    if isinstance(directory, str | os.PathLike) and Path(directory).absolute() != Path(resumed).absolute():
+    if isinstance(directory, str | os.PathLike) and Path(directory).resolve() != Path(resumed).resolve():
         raise ConfigError(
             f"run_dir: got {directory}, but the run stays in {resumed}; leave run_dir out, or copy the directory first"
         )

@@ -301,7 +301,9 @@ def test_launch_ssh_without_any_host_ends_at_once(sshd: Hosts, tmp_path: Path):
 def test_what_follows_a_launch_is_passed_on_as_it_is(capsys: pytest.CaptureFixture[str]):
     """Also --debug, which otherwise is of pyes itself, wherever it stands."""
     assert cli.main(["launch", "slurm", "--dry-run", "--", "train", "seed=1", "--debug"]) == 0
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("training=(cluster"))
+    script = capsys.readouterr().out
+    assert "--dry-run" not in script  # it would be in the advice on how to go on
+    (line,) = (line for line in script.splitlines() if line.startswith("training=(cluster"))
     assert line.endswith(" seed=1 --debug)")
     assert cli.main(["--debug", "launch", "slurm", "--dry-run", "--", "evaluate"]) == 2
     said = capsys.readouterr().err

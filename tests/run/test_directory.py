@@ -180,7 +180,7 @@ def test_a_failure_is_added_to_the_log_unless_another_process_writes_it(tmp_path
     RunDirectory(tmp_path / "missing").add_to_log("no directory, and no error\n")
 
 
-@pytest.mark.parametrize("name", ["policy.safetensors", "policy.json", "config.json"])
+@pytest.mark.parametrize("name", ["policy.safetensors", "best.json", "config.json"])
 def test_a_folder_of_something_else_is_not_taken_for_a_run(tmp_path, name):
     (tmp_path / name).write_text('{"my": "settings"}')
     with pytest.raises(RunDirectoryError, match=rf"{name} (is not of a run, and )?would be replaced"):

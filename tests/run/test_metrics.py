@@ -161,3 +161,16 @@ def test_last_rows_of_a_long_table_are_read_without_the_rest(tmp_path):
 def test_a_damaged_generation_is_not_the_best():
     rows = [{"generation": "0", "eval_return_mean": "1"}, {"generation": "x", "eval_return_mean": "5"}]
     assert best_evaluation(rows) == (1, 1.0)
+
+
+def test_best_evaluation_is_of_the_task_that_began_last(tmp_path):
+    with MetricsWriter(tmp_path / "metrics.csv") as writer:
+        writer.write(row(0, eval_return_mean=9.0))
+        writer.write(row(1, eval_return_mean=8.0))
+    with MetricsWriter(tmp_path / "metrics.csv", generations=1, task_began=2) as writer:
+        assert writer.best_evaluation is None
+        writer.write(row(1, eval_return_mean=8.0))  # written anew after a kill
+        assert writer.best_evaluation is None
+        writer.write(row(2, eval_return_mean=-3.0))
+        assert writer.best_evaluation == (3, -3.0)
+    assert best_evaluation(read_rows(tmp_path / "metrics.csv"), since=2) == (3, -3.0)

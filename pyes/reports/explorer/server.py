@@ -225,7 +225,8 @@ def serve(paths: Sequence[Path], port: int, tell: Callable[[str], None]) -> None
     with contextlib.ExitStack() as stack:
         # uvicorn ends by raising its signal once more, whose default would end the process here.
         for name in {"SIGTERM", "SIGHUP"} & set(signal.Signals.__members__):
-            signal.signal(signal.Signals[name], signal.default_int_handler)
+            if signal.getsignal(signal.Signals[name]) is not signal.SIG_IGN:  # as nohup sets it
+                signal.signal(signal.Signals[name], signal.default_int_handler)
         listening = stack.enter_context(_listen(port))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pyes-explore-"))
         explorer = Explorer(runs, token, Path(folder))

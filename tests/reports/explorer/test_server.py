@@ -313,6 +313,16 @@ def test_the_end_leaves_nothing(runs, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_lost_terminal_does_not_end_one_that_was_started_with_nohup(runs):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what a child inherits
+    try:
+        with Explorer(runs) as explorer:
+            explorer.send(signal.SIGHUP)
+            assert len(explorer.json("api/runs")) == 2
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_however_it_is_ended_nothing_is_left(runs, number, tmp_path):
     with Explorer(runs, TMPDIR=str(tmp_path)) as explorer:
