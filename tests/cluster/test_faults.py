@@ -44,7 +44,7 @@ def _train(run, **changes):
 
 def _go_on(run, **changes):
     """Go on with a run in this process, to its end."""
-    return _train("unused", resume=str(run), **changes)
+    return _train(run, resume=str(run), **changes)
 
 
 def _overrides(settings, prefix=""):

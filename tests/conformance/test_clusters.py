@@ -172,7 +172,7 @@ def test_runs_are_not_all_the_same(reference):
 
 def test_run_that_began_elsewhere_goes_on(cluster, tmp_path, reference):
     train(tmp_path / "run", EVERYTHING, {"name": "inline"}, generations=2)
-    train(tmp_path / "unused", EVERYTHING, cluster, resume=str(tmp_path / "run"))
+    train(tmp_path / "run", EVERYTHING, cluster, resume=str(tmp_path / "run"))
     same(tmp_path / "run", reference(EVERYTHING))
 
 

@@ -86,12 +86,12 @@ def test_an_evaluation_that_fails_is_recorded_and_shown_and_the_run_goes_on(tmp_
 def test_a_run_whose_evaluation_failed_goes_on_when_it_is_resumed(tmp_path):
     _train(tmp_path / "whole", "hollow", **HOLLOW)
     _train(tmp_path / "parts", "hollow", **HOLLOW, generations=2)
-    result = _train("unused", "hollow", **HOLLOW, resume=str(tmp_path / "parts"))
+    result = _train(tmp_path / "parts", "hollow", **HOLLOW, resume=str(tmp_path / "parts"))
     assert (result.generations, result.objective) == (4, None)
     whole, parts = ((tmp_path / name / "journal.bin").read_bytes() for name in ("whole", "parts"))
     assert whole == parts
     (tmp_path / "parts" / "metrics.csv").unlink()
-    assert _train("unused", "hollow", **HOLLOW, resume=str(tmp_path / "parts")).objective is None
+    assert _train(tmp_path / "parts", "hollow", **HOLLOW, resume=str(tmp_path / "parts")).objective is None
     assert (tmp_path / "parts" / "journal.bin").read_bytes() == whole
 
 

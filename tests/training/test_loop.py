@@ -72,7 +72,7 @@ def test_run_with_memory_goes_on_exactly(tmp_path):
     network = {"name": "lstm", "hidden": [4]}
     _train(tmp_path / "whole", network=network)
     _train(tmp_path / "parts", network=network, generations=3)
-    _train("unused", network=network, resume=str(tmp_path / "parts"))
+    _train(tmp_path / "parts", network=network, resume=str(tmp_path / "parts"))
     assert _hashes(tmp_path / "whole") == _hashes(tmp_path / "parts")
 
 
@@ -187,7 +187,7 @@ def test_what_was_reached_is_saved_when_the_task_fails_for_good(tmp_path):
 def test_resume_goes_on_exactly(tmp_path):
     _train(tmp_path / "whole", task={"normalize_observations": True})
     _train(tmp_path / "parts", task={"normalize_observations": True}, generations=3)
-    result = _train("unused", task={"normalize_observations": True}, resume=str(tmp_path / "parts"))
+    result = _train(tmp_path / "parts", task={"normalize_observations": True}, resume=str(tmp_path / "parts"))
     assert result.generations == 6
     assert _hashes(tmp_path / "whole") == _hashes(tmp_path / "parts")
     seconds = [float(row["seconds"]) for row in read_rows(tmp_path / "parts" / "metrics.csv")]
