@@ -223,10 +223,6 @@ def serve(paths: Sequence[Path], port: int, tell: Callable[[str], None]) -> None
     uvicorn = importlib.import_module("uvicorn")
     runs, token = views.found(paths), secrets.token_urlsafe(16)
     with contextlib.ExitStack() as stack:
-        # uvicorn ends by raising its signal once more, whose default would end the process here.
-        for name in {"SIGTERM", "SIGHUP"} & set(signal.Signals.__members__):
-            if signal.getsignal(signal.Signals[name]) is not signal.SIG_IGN:  # as nohup sets it
-                signal.signal(signal.Signals[name], signal.default_int_handler)
         listening = stack.enter_context(_listen(port))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pyes-explore-"))
         explorer = Explorer(runs, token, Path(folder))
@@ -234,8 +230,13 @@ def serve(paths: Sequence[Path], port: int, tell: Callable[[str], None]) -> None
             stack.enter_context(each)
         explorer.prepare()
         config = uvicorn.Config(explorer.app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        # By default they would end the process before it cleans up; uvicorn raises SIGTERM once more at its end.
+        for name in {"SIGTERM", "SIGHUP"} & set(signal.Signals.__members__):
+            if signal.getsignal(signal.Signals[name]) is not signal.SIG_IGN:  # as nohup sets it
+                signal.signal(signal.Signals[name], lambda *_: setattr(server, "should_exit", True))
         tell(f"http://{_HERE}:{listening.getsockname()[1]}/?token={token}")
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
 
 
 def _listen(port: int) -> socket.socket:
