@@ -48,6 +48,10 @@ def check_allowed(key: str, name: str, module: str) -> None:
     raise ConfigError(f"{key}: this worker may not run {name!r}; allow it with: pyes worker --allow {package}")
 
 
+#: What to ask about a module that cannot be imported.
+WHERE = "is it in the current folder, installed or on PYTHONPATH?"
+
+
 def find(key: str, name: str, example: str) -> Any:
     """Return the object named by ``name``, the value of ``key``.
 
@@ -64,8 +68,7 @@ def find(key: str, name: str, example: str) -> Any:
         found: Any = importlib.import_module(package)
     except BaseException as error:
         let_through(error)
-        where = "is it in the current folder, installed or on PYTHONPATH?"
-        raise ConfigError(f"{key}={name} cannot be imported ({reason(error)}); {where}") from error
+        raise ConfigError(f"{key}={name} cannot be imported ({reason(error)}); {WHERE}") from error
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise ConfigError(f"{key}={name} is not there: {package} has no {attribute}")

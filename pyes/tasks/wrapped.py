@@ -21,6 +21,7 @@ from pyes.config import EnvironmentConfig, refusal
 from pyes.config.section import AtLeastOne, NotNegative
 from pyes.errors import ConfigError, PyesError, TaskError
 from pyes.networks import ObservationEncoder
+from pyes.system import lookup
 from pyes.system.text import message, reason
 from pyes.system.user_code import let_through
 from pyes.tasks.base import Step, Task
@@ -140,7 +141,7 @@ class WrappedTask(Task):
             if isinstance(error, (ImportError, *refusals)):
                 text = " ".join(message(error).split())
                 if isinstance(error, ModuleNotFoundError) and ":" in self._label():  # MODULE:ID
-                    text += "; is it in the current folder, installed or on PYTHONPATH?"
+                    text += f"; {lookup.WHERE}"
                 raise ConfigError(f"{self._label()} cannot be made: {text}") from error
             raise TaskError(f"{self._label()} cannot be made: {reason(error)}") from error
 

@@ -25,7 +25,7 @@ from pyes.errors import ConfigError, missing
 from pyes.reports.loggers import OWN
 from pyes.reports.loggers.memory import Memory
 from pyes.run.directory import RunDirectory
-from pyes.system import locks
+from pyes.system import locks, lookup
 from pyes.system.text import counted
 
 logger = logging.getLogger(__name__)
@@ -59,8 +59,7 @@ def _check(config: LoggerConfig, name: str) -> None:
             "process can import"
         )
     if importlib.util.find_spec(package) is None:
-        where = "is it in the current folder, installed or on PYTHONPATH?"
-        raise ConfigError(f"logger.factory={config.factory} cannot be imported (there is no {package}); {where}")
+        raise ConfigError(f"logger.factory={config.factory} cannot be imported (there is no {package}); {lookup.WHERE}")
 
 
 class Loggers:
