@@ -5,7 +5,6 @@ Owns the text of the card. Invariant: a result in the card is of the policy in t
 
 import json
 import math
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from pyes.errors import ConfigError, JournalError
 from pyes.networks import Policy
 from pyes.run.directory import RunDirectory
 from pyes.run.history import task_began
-from pyes.run.journal import Evaluation, read, records
+from pyes.run.journal import Evaluation, Recording, read
 from pyes.run.metrics import number, read_rows
 from pyes.system.files import write_file
 from pyes.system.text import counted, rounded, spread
@@ -59,7 +58,9 @@ def write(policy: Policy, run: Path, folder: Path, chosen: bool) -> None:
                 )
     source = RunDirectory(run)
     config = source.read_config() if source.config.exists() else None
-    card = _card(policy, config, _evaluation(policy, source, config), chosen, _branched(source)).encode()
+    recording = _recording(source.journal)
+    evaluation = _evaluation(policy, recording, source.metrics, config)
+    card = _card(policy, config, evaluation, chosen, changed=bool(recording.branches)).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -76,27 +77,29 @@ def shareable(config: TrainConfig) -> str:
     return f"{json.dumps(kept, indent=2)}\n"
 
 
-def _branched(run: RunDirectory) -> bool:
-    """Whether settings were changed on the way, so that those of the run do not repeat it; False without a journal."""
-    with suppress(JournalError):
-        return bool(run.journal.exists() and read(run.journal).branches)
-    return False
+def _recording(journal: Path) -> Recording:
+    """Return what a run recorded: nothing if there is no journal, or it is damaged."""
+    try:
+        return read(journal)
+    except JournalError:
+        return Recording(journal)
 
 
-def _evaluation(policy: Policy, run: RunDirectory, config: TrainConfig | None) -> tuple[float, float, str] | None:
+def _evaluation(
+    policy: Policy, recording: Recording, metrics: Path, config: TrainConfig | None
+) -> tuple[float, float, str] | None:
     """Return the mean, the standard deviation and the episodes of the run's evaluation of this policy, as a text.
 
-    None if there was none, it was of another task, or all of its episodes failed. The last evaluation may be in the
-    metrics alone.
+    None if there was none, it was of another task than that of the settings, or all of its episodes failed. The last
+    evaluation may be in the metrics alone.
     """
-    with suppress(JournalError):
-        if 0 < policy.generation <= task_began(read(run.journal)):  # in another task than that of the settings
-            return None
-        for record in records(run.journal):
-            if isinstance(record, Evaluation) and record.generation == policy.generation:
-                over = counted(int(np.isfinite(record.returns).sum()), "episode")
-                return (*record.summary, over) if math.isfinite(record.summary[0]) else None
-    rows = read_rows(run.metrics) if run.metrics.exists() else []
+    if 0 < policy.generation <= task_began(recording):
+        return None
+    for index, entry in enumerate(recording.entries):
+        if entry.generation == policy.generation and isinstance(record := recording[index], Evaluation):
+            over = counted(int(np.isfinite(record.returns).sum()), "episode")
+            return (*record.summary, over) if math.isfinite(record.summary[0]) else None
+    rows = read_rows(metrics) if metrics.exists() else []
     row = next((row for row in rows if number(row["generation"]) + 1 == policy.generation), None)
     mean = math.nan if row is None else number(row["eval_return_mean"])
     if row is None or config is None or not math.isfinite(mean):

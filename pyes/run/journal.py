@@ -18,7 +18,6 @@ import math
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
@@ -241,24 +240,6 @@ def read(path: Path) -> Recording:
         raise _unreadable(path, error) from error
 
 
-def records(path: Path) -> Iterator[Record]:
-    """Yield the records of a journal in order; those that are not asked for are not read.
-
-    Raises
-    ------
-    JournalError
-        See `read`.
-    """
-    try:
-        with open(path, "rb") as file:
-            for entry in _Reader(path, file).entries():
-                yield Recording(path, [entry])[0]
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise _unreadable(path, error) from error
-
-
 def _unreadable(path: Path, error: OSError) -> JournalError:
     advice = what_to_try(error) or "restore it from a copy"
     return JournalError(f"cannot read {path}: {error.strerror or error}; {advice}")
@@ -273,18 +254,13 @@ class _Reader:
         file.seek(0)
 
     def read(self) -> Recording:
-        entries = list(self.entries())
-        last = entries[-1:]
-        # The magic alone is not a journal.
-        size = last[0].place + last[0].length + _DIGEST_BYTES if last else 0
+        entries: list[Entry] = []
+        place, digest = self._magic(), b""
+        while place < self._end and (entry := self._entry(place, len(entries), digest)) is not None:
+            entries.append(entry)
+            place, digest = entry.place + entry.length + _DIGEST_BYTES, entry.digest
+        size = place if entries else 0  # the magic alone is not a journal
         return Recording(self._path, entries, size, self._end - size)
-
-    def entries(self) -> Iterator[Entry]:
-        """Yield the complete records in order."""
-        place, number, digest = self._magic(), 0, b""
-        while place < self._end and (entry := self._entry(place, number, digest)) is not None:
-            yield entry
-            place, number, digest = entry.place + entry.length + _DIGEST_BYTES, number + 1, entry.digest
 
     def _magic(self) -> int:
         magic = self._file.read(len(_MAGIC))

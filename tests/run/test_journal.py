@@ -91,16 +91,6 @@ def test_a_member_costs_ten_bytes(tmp_path):
     assert second.stat().st_size - first.stat().st_size <= 10 * members + 200
 
 
-def test_records_are_read_one_by_one_and_no_further_than_asked(tmp_path):
-    path = tmp_path / "journal.bin"
-    assert list(journal.records(path)) == []
-    write(path)
-    for got, expected in zip(journal.records(path), RECORDS, strict=True):
-        assert_same(got, expected)
-    path.write_bytes(path.read_bytes()[:-40] + b"x" * 400)
-    assert_same(next(journal.records(path)), RECORDS[0])
-
-
 def test_no_file_is_an_empty_recording(tmp_path):
     recording = journal.read(tmp_path / "none")
     assert (len(recording), recording.generations, recording.digest) == (0, 0, "")
