@@ -13,7 +13,7 @@ from pyes.algorithms import Population
 from pyes.algorithms.base import checked_theta
 from pyes.cluster import open_cluster
 from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, OptimizerForm, algorithm_config, refusal
-from pyes.config.section import NotNegative, parse
+from pyes.config.section import NotNegative, Seed, parse
 from pyes.episodes.batch import Batch, Plan
 from pyes.errors import ConfigError, TaskError
 from pyes.numerics.noise import NoiseTable, few_entries
@@ -84,7 +84,7 @@ def maximize(
     TaskError
         The function failed for every member of a generation.
     """
-    start = checked_theta(theta)
+    start, seed = checked_theta(theta), parse(Annotated[int, Seed], seed, "seed")
     if algorithm is not None and not isinstance(algorithm, str):
         raise refusal("algorithm", algorithm, "a name, as 'snes', or 'PACKAGE:CLASS'")
     try:
@@ -124,6 +124,9 @@ def _configs(
     algorithm: str, optimizer: OptimizerForm | None, settings: Mapping[str, Any]
 ) -> tuple[AlgorithmConfig, OptimizerConfig | None]:
     """Return the checked settings of the algorithm, and those of its optimiser, if any are given."""
+    for key in ("name", "factory"):
+        if key in settings:
+            raise refusal(key, settings[key], "none: the argument algorithm has both")
     values = {"factory" if ":" in algorithm else "name": algorithm, **settings}
     kind = AlgorithmConfig.kind(values)
     if optimizer is not None and "optimizer" in kind.__dataclass_fields__:
@@ -135,7 +138,7 @@ def _configs(
         return config, None
     if not config.optimized:
         raise refusal("optimizer", optimizer, f"none with algorithm={algorithm}, which moves theta by itself")
-    return config, OptimizerConfig.of(optimizer)
+    return config, OptimizerConfig.of(optimizer, config.default_optimizer)
 
 
 def _plan(seed: int, dim: int, config: AlgorithmConfig) -> Plan:

@@ -81,8 +81,32 @@ def test_maximize_refuses_impossible_settings():
     for generations in (-1, 2.5, True):
         with pytest.raises(ConfigError, match=r"^generations: got .*, expected an integer >= 0"):
             pyes.maximize(_paraboloid, np.zeros(3), generations=generations)
+    for seed in (-1, 1.5, None, 2**64):
+        with pytest.raises(ConfigError, match=r"^seed: got .*, expected an integer >= 0 and <= 18446744073709551615"):
+            pyes.maximize(_paraboloid, np.zeros(3), seed=seed)
+    for settings in ({"name": "snes"}, {"factory": "json:loads"}):
+        with pytest.raises(ConfigError, match=r"^(name|factory): got .*, expected none: the argument algorithm"):
+            pyes.maximize(_paraboloid, np.zeros(3), "ars", **settings)
+    with pytest.raises(ConfigError, match=r"^algorithm\.sigma: got 1000000.*, expected "):
+        pyes.maximize(_paraboloid, np.zeros(3), "ars", sigma=10**400)
     with pytest.raises(ConfigError, match=r"^unknown key 'algorithm\.averaging': it is a section of a run"):
         pyes.maximize(_paraboloid, np.zeros(3), averaging={"episodes_max": 5})
+
+
+@pytest.mark.parametrize("theta", ["abc", [[1.0], [2.0, 3.0]], _paraboloid, [1 + 2j, 3.0], [], [np.nan], 1.0])
+def test_a_theta_that_is_no_vector_of_numbers_is_refused_in_one_line(theta):
+    with pytest.raises(ConfigError, match=r"^theta: got .*, expected (\(dim,\)|a vector of finite numbers|finite num)"):
+        pyes.maximize(_paraboloid, theta)
+
+
+def test_settings_of_an_optimizer_without_its_name_are_of_the_own_one_of_the_algorithm():
+    few = {"algorithm": "pgpe", "generations": 3}
+    own, named, adam = (
+        pyes.maximize(_paraboloid, np.zeros(3), optimizer=form, **few).theta
+        for form in ({"max_speed": 0.1}, {"name": "clipup", "max_speed": 0.1}, "adam")
+    )
+    np.testing.assert_array_equal(own, named)
+    assert (own != adam).any()
 
 
 def test_optimizer_is_the_rule_that_moves_theta_in_any_form():

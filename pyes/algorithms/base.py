@@ -15,14 +15,14 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms.population import Population
 from pyes.config import AlgorithmConfig, OptimizerForm, schedules
-from pyes.config.section import parse
+from pyes.config.section import Range, Seed, parse
 from pyes.errors import ConfigError, DivergedError
 from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable, few_entries
@@ -126,7 +126,7 @@ class Algorithm(ABC):
         self.theta = checked_theta(theta)
         self.generation = 0
         self._population_size: int = self.config.population_min
-        self._seed, self._threads = seed, threads
+        self._seed, self._threads = parse(Annotated[int, Seed], seed, "seed"), threads
         self.timesteps = 0
         self._attempt = (0, 0)  # generation and timesteps at which the schedules began
         self._schedules = schedules(self.config)
@@ -153,7 +153,7 @@ class Algorithm(ABC):
                 f"algorithm.population_size: got {size} after {self._population_size}, expected one size for all "
                 f"generations of {type(self).__name__}"
             )
-        self._population_size = size
+        self._population_size = parse(Annotated[int, Range(minimum=2)], size, "algorithm.population_size")
 
     def ask(self) -> Population:
         """Return the members of the current generation; asking twice gives the same."""
@@ -290,7 +290,9 @@ class Algorithm(ABC):
                 raise ConfigError(f"algorithm.population_size: got {size}, expected an even number, for mirrored pairs")
             scales[1::2] *= -1
         offsets = np.repeat(self.offsets(size // 2), 2) if mirrored else self.offsets(size)
-        return Population.around(self.generation, self.theta, offsets, scales, deviation)
+        # Copies: a population stays what it was when theta moves on.
+        deviation = None if deviation is None else deviation.copy()
+        return Population.around(self.generation, self.theta.copy(), offsets, scales, deviation)
 
     # The state as values
 
@@ -312,33 +314,45 @@ class Algorithm(ABC):
         Raises
         ------
         ConfigError
-            It is of another seed, another size of theta or another optimiser.
+            It is of another algorithm, seed, size of theta or optimiser; nothing is changed then.
         """
-        self._check_saved(state, state["theta"])
+        self._check_saved(state)
+        values = {name: state[name.lstrip("_")] for name in self.saved}
+        parts = {name for name in self.saved if hasattr(getattr(self, name), "load_state_dict")}
+        for name in parts:  # first, for they may refuse it
+            getattr(self, name).load_state_dict(values[name])
+        for name in values.keys() - parts:
+            setattr(self, name, copy.deepcopy(values[name]))
         self._population = None
         self.theta[:] = state["theta"]
         self.generation, self._population_size = int(state["generation"]), int(state["population_size"])
         self.timesteps, (began, at) = int(state["timesteps"]), state["attempt"]
         self._attempt = int(began), int(at)
-        for name in self.saved:
-            value, own = state[name.lstrip("_")], getattr(self, name)
-            if hasattr(own, "load_state_dict"):
-                own.load_state_dict(value)
-            else:
-                setattr(self, name, copy.deepcopy(value))
         self._adjust()
 
-    def _check_saved(self, state: dict[str, Any], theta: Vector) -> None:
-        """Refuse the state of another search; ``theta`` is any of its vectors."""
+    def _check_saved(self, state: dict[str, Any], *keys: str, vector: str = "theta") -> None:
+        """Refuse the state of another search: it needs ``keys`` beside those in `saved`, and is of theta's size."""
+        for key in (vector, *keys, *(name.lstrip("_") for name in self.saved)):
+            if key not in state:
+                raise ConfigError(f"the state has no {key}: it is of another algorithm than {type(self).__name__}")
         if state["seed"] != self._seed:
             raise ConfigError(f"seed: got {self._seed}, expected {state['seed']}, with which the state was saved")
-        if np.shape(theta) != self.theta.shape:
-            raise ConfigError(f"theta: got shape {self.theta.shape}, expected {np.shape(theta)} as it was saved")
+        shape = np.shape(state[vector])
+        if shape != self.theta.shape:
+            raise ConfigError(f"theta: got shape {self.theta.shape}, expected {shape} as it was saved")
 
 
 def checked_theta(theta: Any) -> Vector:
     """Return a copy of theta; ConfigError unless it is a vector of finite numbers."""
-    found = np.array(theta, np.float32)
+    try:
+        given = np.asarray(theta)
+        if np.iscomplexobj(given):
+            raise TypeError("complex numbers")
+        found = given.astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"theta: got a {type(theta).__name__} ({error}), expected a vector of finite numbers"
+        ) from error
     if found.ndim != 1 or not len(found):
         raise ConfigError(f"theta: got shape {found.shape}, expected (dim,) with dim >= 1")
     if not np.isfinite(found).all():

@@ -136,7 +136,7 @@ class GA(Algorithm):
         ConfigError
             It is of another seed, or another size of theta.
         """
-        self._check_saved(state, state["origin"])
+        self._check_saved(state, "lineages", vector="origin")
         self._origin[:] = state["origin"]
         self._center, *lineages = lineage.unpack(state["lineages"])
         self._lineages = lineages[: self.config.parents]

@@ -137,13 +137,19 @@ class LibraryAlgorithm(Algorithm):
         return super().state_dict() | {"start": self._start.copy(), "seed": self._seed, "told": told}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state, in the time that the library took to get there.
+        """Go on from a saved state, and with its seed, in the time that the library took to get there.
 
         Raises
         ------
         ConfigError
-            The same returns lead to another theta here.
+            It is of another size of theta or of a generation, or the same returns lead to another theta here.
         """
+        self._check_saved(state | {"seed": self._seed}, "told", vector="start")
+        members = state["told"].shape[1]
+        if members != self.population_size:
+            raise ConfigError(
+                f"algorithm.population_size: got {self.population_size}, expected {members} as it was saved"
+            )
         began, at = state["attempt"]
         self._begin(np.array(state["start"], np.float32), int(state["seed"]), (int(began), int(at)))
         for returns in state["told"]:

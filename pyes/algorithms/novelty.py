@@ -107,7 +107,7 @@ class NoveltySearch(Algorithm):
         self.gradient_norm = 0.0
         self._gradient = np.empty_like(self.theta)
         self._centers = self._starts(config.parents)
-        self._optimizers = [optimizers.make(optimizer or "adam", dim) for _ in range(config.parents)]
+        self._optimizers = [optimizers.make(optimizer, dim, config.default_optimizer) for _ in range(config.parents)]
         self._archive = Archive(config.neighbours)
         self._unseen = list(range(config.parents))  # centers that are evaluated in this generation
         self._own_returns = np.full(config.parents, np.nan)
@@ -137,7 +137,7 @@ class NoveltySearch(Algorithm):
         rows = np.full(len(around), self._choose())
         return Population(
             self.generation,
-            self._centers,
+            self._centers.copy(),
             np.append(rows, self._unseen),
             np.append(around.offsets, np.zeros(own, np.int64)),
             np.append(around.scales, np.zeros(own, np.float32)),
@@ -235,12 +235,13 @@ class NoveltySearch(Algorithm):
         ConfigError
             It is of another number of centers.
         """
+        self._check_saved(state, "optimizer")
         saved = len(state["centers"])
         if saved != len(self._centers):
             raise ConfigError(f"algorithm.parents: got {len(self._centers)}, expected {saved}, as many as there are")
-        super().load_state_dict(state)
         for index, each in enumerate(self._optimizers):
             each.load_state_dict(state["optimizer"][str(index)])
+        super().load_state_dict(state)
 
 
 @dataclass(frozen=True, kw_only=True)

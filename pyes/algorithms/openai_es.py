@@ -90,15 +90,15 @@ class OpenAIES(Algorithm):
         **settings: Any,
     ) -> None:
         super().__init__(theta, table, **settings)
-        self._optimizer_form = optimizer or "adam"
+        self._optimizer_form = optimizer
         self._start, self._gradient = self.theta.copy(), np.empty_like(self.theta)
-        self.gradient_norm = 0.0
         self._begin()
 
     def _begin(self) -> None:
         """Begin an attempt: everything is as at the start except the noise, which never repeats."""
         self.theta[:] = self._start
-        self._optimizer = optimizers.make(self._optimizer_form, len(self.theta))
+        self._optimizer = optimizers.make(self._optimizer_form, len(self.theta), self.config.default_optimizer)
+        self.gradient_norm = 0.0
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that is needed to go on; with restarts also the start that they return to."""

@@ -78,6 +78,8 @@ class Adam:
 class SGD:
     """Gradient ascent with momentum: ``velocity = momentum * velocity + gradient``."""
 
+    _SAVED = "velocity"  # its name in the state
+
     def __init__(self, dim: int, momentum: float = 0.9) -> None:
         self._velocity = np.zeros(dim, np.float32)
         self._momentum = momentum
@@ -93,16 +95,18 @@ class SGD:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the velocity."""
-        return {"velocity": self._velocity.copy()}
+        return {self._SAVED: self._velocity.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
-        _check_keys(state, "velocity")
-        self._velocity[:] = state["velocity"]
+        _check_keys(state, self._SAVED)
+        self._velocity[:] = state[self._SAVED]
 
 
 class ClipUp(SGD):
     """ClipUp (Toklu et al. 2020): normalised gradient, momentum, velocity clipped to ``max_speed``."""
+
+    _SAVED = "clipped_velocity"  # a length of theta, where that of SGD is a sum of gradients
 
     def __init__(self, dim: int, momentum: float = 0.9, max_speed: float = 0.3) -> None:
         super().__init__(dim, momentum)
@@ -121,15 +125,15 @@ def _check_keys(state: dict[str, Any], *expected: str) -> None:
         )
 
 
-def make(form: OptimizerForm, dim: int) -> Optimizer:
-    """Make an optimiser.
+def make(form: OptimizerForm | None, dim: int, default: str = "adam") -> Optimizer:
+    """Make an optimiser; one without a name is the ``default``.
 
     Raises
     ------
     ConfigError
         See `OptimizerConfig.of`.
     """
-    config = OptimizerConfig.of(form)
+    config = OptimizerConfig.of(form, default)
     if config.name == "adam":
         return Adam(dim, config.beta1, config.beta2, config.epsilon)
     if config.name == "sgd":

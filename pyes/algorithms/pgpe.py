@@ -85,7 +85,7 @@ class PGPE(SeparateSigmas):
         **settings: Any,
     ) -> None:
         super().__init__(theta, table, **settings)
-        self._optimizer = optimizers.make(optimizer or "clipup", len(self.theta))
+        self._optimizer = optimizers.make(optimizer, len(self.theta), self.config.default_optimizer)
 
     def _learned(self) -> Iterator[tuple[str, Vector]]:
         yield from super()._learned()

@@ -39,5 +39,6 @@ class SeparateSigmas(Algorithm):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state; a single sigma is that of every parameter."""
+        self._check_saved(state, "sigma")
         super().load_state_dict(state)
         self.deviation[:] = state["sigma"]

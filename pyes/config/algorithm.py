@@ -187,15 +187,18 @@ class OptimizerConfig(Section):
     max_speed: Annotated[float, Positive] = 0.3  # clipup: longest step
 
     @classmethod
-    def of(cls, form: "OptimizerForm") -> "OptimizerConfig":
-        """Return the settings of an optimiser in any form.
+    def of(cls, form: "OptimizerForm | None", default: str = "adam") -> "OptimizerConfig":
+        """Return the settings of an optimiser in any form; one without a name is the ``default``.
 
         Raises
         ------
         ConfigError
             A name or key is unknown, or a value is invalid.
         """
-        return typing.cast(OptimizerConfig, parse(cls, {"name": form} if isinstance(form, str) else form, cls.PATH))
+        values = {"name": form} if isinstance(form, str) else {} if form is None else form
+        if isinstance(values, Mapping):
+            values = {"name": default, **values}
+        return typing.cast(OptimizerConfig, parse(cls, values, cls.PATH))
 
 
 #: What users may give as an optimiser: its settings, the same as a mapping, or its name alone.

@@ -245,7 +245,10 @@ def _match_scalar(hint: Any, value: Any) -> Any:
     if not _is_finite(value):
         return _MISMATCH
     if hint is float:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:  # an integer beyond them
+            return _MISMATCH
     return int(value) if value == int(value) else _MISMATCH  # accepts 1e6
 
 

@@ -11,6 +11,7 @@ stands for (``small: network=mlp network.hidden=[16]``), in a shell's quotes whe
 import json
 import math
 import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,7 +175,7 @@ def _interval(where: str, value: Mapping[str, Any]) -> Interval:
         raise unknown_key(where, min(map(str, others)), {"low", "high", "log"})
     low, high, log = _number(value.get("low")), _number(value.get("high")), value.get("log", False)
     numbers = [each for each in (low, high) if isinstance(each, int | float) and not isinstance(each, bool)]
-    if len(numbers) < 2 or not all(map(math.isfinite, numbers)) or not isinstance(log, bool):
+    if len(numbers) < 2 or not all(abs(each) <= sys.float_info.max for each in numbers) or not isinstance(log, bool):
         raise ConfigError(f"{where}: got {dict(value)}, expected numbers low and high, and log: true or false")
     if not low < high or (log and low <= 0):
         expected = "low < high, and low > 0 with log: true"

@@ -123,7 +123,7 @@ def test_an_attempt_that_has_come_to_nothing_begins_again_with_other_noise(table
     assert (es.sigma, es.learning_rate, es.generation, es.progress) == (0.3, 0.1, 4, (0, 0))
     assert not np.isin(es.ask().offsets, first).any()
     moments = es.state_dict()["optimizer"]
-    assert (moments["steps"], moments["m"].any()) == (0, False)
+    assert (moments["steps"], moments["m"].any(), es.gradient_norm) == (0, False, 0.0)
     resumed = OpenAIES(np.zeros(8), table, restart={"after": 3, "below": -1.0}, **settings)
     for generation in range(5):  # the second attempt is good enough at its third generation, and goes on
         if generation == 2:

@@ -1,9 +1,12 @@
+import itertools
+
 import numpy as np
 import pytest
 import torch
 
 from pyes.algorithms import optimizers
 from pyes.config import OptimizerConfig
+from pyes.errors import ConfigError
 
 NAMES = ["adam", "sgd", "clipup"]
 
@@ -55,3 +58,9 @@ def test_state_survives_a_save_and_a_load_exactly(name):
         first.step(theta, gradient, 0.1, 0.01)
         second.step(copy, gradient, 0.1, 0.01)
     np.testing.assert_array_equal(theta, copy)
+
+
+@pytest.mark.parametrize(("name", "other"), [*itertools.permutations(NAMES, 2)])
+def test_a_state_of_another_optimizer_is_refused(name, other):
+    with pytest.raises(ConfigError, match="it is of another optimizer"):
+        optimizers.make(name, 5).load_state_dict(optimizers.make(other, 5).state_dict())

@@ -124,6 +124,7 @@ def test_what_is_given_is_not_searched(space: Space, given: list[str], left_out:
         ("a: {one: b=1, two: 2}", "a: got {'one': 'b=1', 'two': 2}, expected a list of values"),
         ("a: {low: 1}", "a: got {'low': 1}, expected numbers low and high"),
         ("a: {low: 1, high: .nan}", "expected numbers low and high"),
+        (f"a: {{low: 1, high: 1{400 * '0'}}}", "expected numbers low and high"),
         ("a: {low: 1, high: more}", "got {'low': 1, 'high': 'more'}, expected numbers low and high"),
         ("a: {low: 1, high: true}", "expected numbers low and high"),
         ("a: {low: 1, high: 2, log: 3}", "expected numbers low and high, and log: true or false"),

@@ -66,6 +66,9 @@ def test_population_size_is_a_number_and_may_change_where_it_grows(name: str, ta
     if algorithm.config.grows:
         algorithm.population_size = 14
         assert 14 <= len(algorithm.ask()) <= 14 + before - 8
+        for size in (0, 1, -2, 2.5):
+            with pytest.raises(ConfigError, match=r"^algorithm\.population_size: got .*, expected an integer >= 2"):
+                algorithm.population_size = size
 
 
 @each_algorithm
@@ -86,6 +89,35 @@ def test_a_state_of_another_search_is_refused_in_one_line(name: str, table: Nois
     if "m" in state.get("optimizer", {}):
         with pytest.raises(ConfigError, match="optimizer: got a state of velocity, expected m, v, steps"):
             algorithm.load_state_dict(state | {"optimizer": {"velocity": state["theta"]}})
+
+
+@each_algorithm
+def test_a_state_that_is_refused_changes_nothing(name: str, table: NoiseTable):
+    other = "ars" if name != "ars" else "ga"
+    foreign, algorithm = make(other, table), make(name, table)
+    tell(foreign, lambda members: members.sum(axis=1))
+    states = [foreign.state_dict(), make(name, table, dim=DIM + 1).state_dict()]
+    if "optimizer" in algorithm.state_dict():
+        another = make(name, table, optimizer="sgd")
+        tell(another, lambda members: members.sum(axis=1))
+        states.append(another.state_dict())
+    before = algorithm.members()
+    for state in states:
+        with pytest.raises(ConfigError):
+            algorithm.load_state_dict(state)
+        assert (algorithm.generation, algorithm.timesteps) == (0, 0)
+        np.testing.assert_array_equal(algorithm.theta, 1)
+        np.testing.assert_array_equal(algorithm.members(), before)
+
+
+@each_algorithm
+def test_a_population_stays_what_it_was_when_the_search_goes_on(name: str, table: NoiseTable):
+    algorithm = make(name, table)
+    population, members = algorithm.ask(), algorithm.members()
+    tell(algorithm, lambda members: members.sum(axis=1))
+    noise = table.array if algorithm.config.on_table else None
+    kept = [population.member(i, noise).write(np.empty(DIM, "f4")) for i in range(len(population))]
+    np.testing.assert_array_equal(kept, members)
 
 
 @each_algorithm
