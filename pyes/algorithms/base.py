@@ -334,7 +334,7 @@ class Algorithm(ABC):
         """Refuse the state of another search: it needs ``keys`` beside those in `saved`, and is of theta's size."""
         for key in (vector, *keys, *(name.lstrip("_") for name in self.saved)):
             if key not in state:
-                raise ConfigError(f"the state has no {key}: it is of another algorithm than {type(self).__name__}")
+                raise ConfigError(f"state: got one without {key}, expected one of {type(self).__name__}")
         if state["seed"] != self._seed:
             raise ConfigError(f"seed: got {self._seed}, expected {state['seed']}, with which the state was saved")
         shape = np.shape(state[vector])

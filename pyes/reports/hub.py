@@ -104,7 +104,8 @@ def _evaluation(
     mean = math.nan if row is None else number(row["eval_return_mean"])
     if row is None or config is None or not math.isfinite(mean):
         return None
-    return mean, number(row["eval_return_std"]), counted(config.evaluation.episodes, "episode")
+    episodes = config.evaluation.episodes - int(row.get("eval_failed_episodes") or 0)
+    return mean, number(row["eval_return_std"]), counted(episodes, "episode")
 
 
 def _card(

@@ -144,6 +144,11 @@ class Evaluation:
         known = self.returns[np.isfinite(self.returns)]
         return (float(known.mean()), float(known.std())) if len(known) else (math.nan, math.nan)
 
+    @property
+    def failed(self) -> int:
+        """Episodes that failed."""
+        return int(np.count_nonzero(self.status))
+
 
 Record = Start | Generation | Evaluation
 

@@ -38,6 +38,7 @@ class MetricsRow:
     length_mean: float
     eval_return_mean: float | None = None
     eval_return_std: float | None = None
+    eval_failed_episodes: int | None = None
     theta_norm: float
     gradient_norm: float | None
     sigma: float | None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from pyes.config import TrainConfig
 from pyes.run.metrics import MetricsRow, NodeRow
 from pyes.system.lifetime import Closing
-from pyes.system.text import rounded, spread
+from pyes.system.text import counted, rounded, spread
 
 if TYPE_CHECKING:
     from pyes.training.panel import Budget, Panel
@@ -226,6 +226,8 @@ def _line(row: MetricsRow) -> str:
     )
     if row.eval_return_mean is not None:
         text += f"  evaluation {_evaluated(row.eval_return_mean, row.eval_return_std)}"
+        if row.eval_failed_episodes and not math.isnan(row.eval_return_mean):
+            text += f" ({counted(row.eval_failed_episodes, 'episode')} failed)"
     return text
 
 

@@ -58,7 +58,7 @@ def described(mean: float, std: float) -> str:
     return "all episodes failed" if math.isnan(mean) else spread(mean, std)
 
 
-def summarize(run: Run, stopped_by: str, evaluation: tuple[float, float] | None) -> None:
+def summarize(run: Run, stopped_by: str, evaluation: tuple[float, float] | None, failed: int) -> None:
     """Show how the run ended.
 
     Parameters
@@ -67,6 +67,8 @@ def summarize(run: Run, stopped_by: str, evaluation: tuple[float, float] | None)
         The budget that was reached, or "interrupt".
     evaluation : (float, float) or None
         Mean and standard deviation of the last evaluation; NaN if all its episodes failed.
+    failed : int
+        Members and evaluation episodes that failed.
     """
     show, state = run.display.note, run.state
     reached = f"{counted(state.generation, 'generation')} and {counted(state.timesteps, 'timestep')}"
@@ -81,8 +83,8 @@ def summarize(run: Run, stopped_by: str, evaluation: tuple[float, float] | None)
         show(f"best evaluation: {rounded(best[1])}, of the center of generation {best[0]} ({where})")
     if text := verdict(run.initial, best):
         show(text)
-    if state.failed:
-        show(f"{state.failed:,} members or evaluation episodes failed; see {run.directory.log}")
+    if failed:
+        show(f"{failed:,} members or evaluation episodes failed; see {run.directory.log}")
     for remark in run.cluster.remarks():
         show(remark)
     if stopped_by == "interrupt":

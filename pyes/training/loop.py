@@ -18,6 +18,7 @@ from pyes.config import TrainConfig, refusal
 from pyes.episodes.batch import Batch, Results
 from pyes.errors import PyesError, TaskError
 from pyes.run import evaluations
+from pyes.run.journal import Evaluation
 from pyes.run.metrics import MetricsRow, NodeRow
 from pyes.system.lifetime import how_to_go_on
 from pyes.system.repeats import repeated
@@ -25,7 +26,7 @@ from pyes.system.text import counted
 from pyes.training import ending, resume
 from pyes.training.advice import Advice
 from pyes.training.preparation import Preparation, Run
-from pyes.training.rows import row_of, settings_in_use
+from pyes.training.rows import add_evaluation, row_of, settings_in_use
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +111,7 @@ class _Loop:
         self._generation_seconds = self._evaluation_seconds = 0.0  # of the last one
         #: Evaluation of the final center if none was due: it is in the metrics but not in the journal.
         self._last_evaluation = run.metrics.last_evaluation
+        self._unrecorded_failures = 0  # episodes of it that failed
 
     def go(self) -> RunResult:
         """Run generations until a budget is reached or the user interrupts; save; draw."""
@@ -134,7 +136,7 @@ class _Loop:
         ending.save(run)
         ending.draw_curve(run)
         evaluation = self._last_evaluation or state.evaluation
-        ending.summarize(run, stopped_by, evaluation)
+        ending.summarize(run, stopped_by, evaluation, state.failed + self._unrecorded_failures)
         objective = None if evaluation is None or math.isnan(evaluation[0]) else evaluation[0]
         return RunResult(run.directory.path, objective, state.generation, state.timesteps, stopped_by)
 
@@ -216,8 +218,8 @@ class _Loop:
         stopped_by = "interrupt" if self._interrupt else self._reached()
         evaluation = self._evaluate_if_due(row, stopped_by)
         if evaluation is not None:
-            row.eval_return_mean, row.eval_return_std = evaluation
-            self._advise(self._advice.of_evaluation(*evaluation, self._state.setup.interface.max_timesteps))
+            add_evaluation(row, evaluation)
+            self._advise(self._advice.of_evaluation(*evaluation.summary, self._state.setup.interface.max_timesteps))
         row.seconds = self._seconds()
         best = run.metrics.best_evaluation
         run.metrics.write(row)
@@ -252,7 +254,7 @@ class _Loop:
             self._generation_seconds = seconds
         return results, seconds
 
-    def _evaluate_if_due(self, row: MetricsRow, stopped_by: str | None) -> tuple[float, float] | None:
+    def _evaluate_if_due(self, row: MetricsRow, stopped_by: str | None) -> Evaluation | None:
         """Evaluate the center if `evaluations.is_due`, and after the last generation unless the user interrupts.
 
         Only evaluations that are due are recorded, since the journal must not depend on budgets.
@@ -265,12 +267,12 @@ class _Loop:
             return None
         record = state.record_evaluation(self._evaluate_center(), counted=config.share is not None)
         if not due:
-            self._last_evaluation = record.summary
-            return self._last_evaluation
+            self._last_evaluation, self._unrecorded_failures = record.summary, record.failed
+            return record
         self._run.journal.append(record)
         state.apply(record)
         self._last_evaluation = None
-        return state.evaluation
+        return record
 
     def _evaluate_center(self) -> Results:
         """Run the evaluation episodes of the center."""

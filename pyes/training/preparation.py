@@ -32,7 +32,7 @@ from pyes.training import resume
 from pyes.training.display import Display
 from pyes.training.exporter import Exporter
 from pyes.training.loggers import Loggers, check_installed
-from pyes.training.rows import recorded, row_of, settings_in_use
+from pyes.training.rows import add_evaluation, recorded, row_of, settings_in_use
 
 logger = logging.getLogger(__name__)
 
@@ -282,7 +282,7 @@ def _rebuilt(
             row = None if known else row_of(record, used, history.state, metrics.seconds)
         elif isinstance(record, Evaluation):
             if row is not None:
-                row.eval_return_mean, row.eval_return_std = record.summary
+                add_evaluation(row, record)
                 evaluated = history.state.policy()
             elif metrics.best_evaluation is not None and metrics.best_evaluation[0] == history.state.generation:
                 best = history.state.policy()

@@ -42,6 +42,7 @@ def recorded(recording: Recording) -> Iterator[dict[str, float | str]]:
         elif isinstance(record, Evaluation) and row:
             mean, std = record.summary
             row |= {"theta_hash": record.theta_hash, "eval_return_mean": mean, "eval_return_std": std}
+            row |= {"eval_failed_episodes": record.failed}
     if row:
         yield row
 
@@ -86,3 +87,9 @@ def row_of(record: Generation, used: dict[str, Any], state: RunState, seconds: f
         gradient_norm=state.algorithm.gradient_norm,
         theta_hash=state.theta_hash,
     )
+
+
+def add_evaluation(row: MetricsRow, record: Evaluation) -> None:
+    """Fill in the columns of an evaluation of the center after the row's generation."""
+    row.eval_return_mean, row.eval_return_std = record.summary
+    row.eval_failed_episodes = record.failed

@@ -19,6 +19,7 @@ PROMISED = [
     "length_mean",
     "eval_return_mean",
     "eval_return_std",
+    "eval_failed_episodes",
     "theta_norm",
     "gradient_norm",
     "sigma",

@@ -9,6 +9,7 @@ import pytest
 from heads import merge
 
 import pyes
+import pyes.reports.export
 from pyes.cluster.inline import InlineCluster
 from pyes.errors import ConfigError, TaskError
 from pyes.reports.replay import evaluate
@@ -169,6 +170,24 @@ def test_an_evaluation_is_over_the_episodes_that_did_not_fail(tmp_path):
     (*_, row) = read_rows(tmp_path / "run" / "metrics.csv")
     assert float(row["eval_return_mean"]) == pytest.approx(known.mean())
     assert float(row["eval_return_std"]) == pytest.approx(known.std())
+    assert int(row["eval_failed_episodes"]) == 5 - len(known)
+
+
+def test_failed_episodes_of_a_final_evaluation_are_told_wherever_the_others_are(tmp_path, capsys):
+    """It is recorded in the metrics alone."""
+    run = tmp_path / "run"
+    faulty = {"env_kwargs": {"fault": "raise", "every": 2}, "common_random_numbers": "none"}
+    evaluation = {"every": 100, "episodes": 9, "share": None}
+    pyes.train(merge(TINY, {"run_dir": str(run), "task": faulty, "evaluation": evaluation, "cluster": {"workers": 1}}))
+    recording = journal.read(run / "journal.bin")
+    recorded = sum(np.count_nonzero(getattr(recording[i], "status", 0)) for i in range(len(recording)))
+    failed = int(read_rows(run / "metrics.csv")[-1]["eval_failed_episodes"])
+    assert 0 < failed < 9
+    shown = capsys.readouterr().err
+    assert f"({failed} episodes failed)" in shown or failed == 1
+    assert f"\n{recorded + failed} members or evaluation episodes failed" in shown
+    card = (pyes.reports.export.export(run, tmp_path / "policy") / "README.md").read_text()
+    assert f"over {9 - failed} episode" in card
 
 
 def test_two_runs_cannot_write_to_one_directory(tmp_path):

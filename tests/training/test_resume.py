@@ -86,14 +86,15 @@ def test_resume_evaluates_the_last_center_of_a_run_that_was_interrupted_in_its_l
     whole = pyes.train({**TINY, **rare}, display=False)
     journal, *lines = (run / "journal.bin").read_bytes(), *(run / "metrics.csv").read_text().splitlines()
     last = read_rows(run / "metrics.csv")[-1]
-    without = {**last, "eval_return_mean": "", "eval_return_std": ""}  # as an interrupted run leaves it
+    # As an interrupted run leaves it.
+    without = {**last, "eval_return_mean": "", "eval_return_std": "", "eval_failed_episodes": ""}
     (run / "metrics.csv").write_text("\n".join([*lines[:-1], ",".join(without.values()), ""]))
     ends = {"generations": None, budget: {"generations": 2, "timesteps": 1, "time_limit": 1e-9}[budget]}
     again = _go_on(run, **ends)
     assert again.objective == whole.objective is not None
     assert again.stopped_by == budget
     row = read_rows(run / "metrics.csv")[-1]
-    for column in ("generation", "theta_hash", "eval_return_mean", "eval_return_std"):
+    for column in ("generation", "theta_hash", "eval_return_mean", "eval_return_std", "eval_failed_episodes"):
         assert row[column] == last[column]
     assert (run / "journal.bin").read_bytes() == journal
     _go_on(run, **ends)
