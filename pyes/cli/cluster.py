@@ -76,8 +76,9 @@ def _status(options: argparse.Namespace) -> None:
 def _keygen(options: argparse.Namespace) -> None:
     from pyes.remote.wire import keys
 
+    of_nodes = keys.generate(options.output)
     print(f"{options.output} (for the head: cluster.key)")
-    print(f"{keys.generate(options.output)} (for nodes: pyes worker --key)")
+    print(f"{of_nodes} (for nodes: pyes worker --key)")
 
 
 def _add_head(parser: argparse.ArgumentParser) -> None:

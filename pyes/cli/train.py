@@ -212,7 +212,8 @@ def _run_job(config: Any) -> float | None:
         _log_failure(run_dir, error)
         if _sweeping():
             print(f"pyes: job {run_dir.name} failed: {describe(error)}", file=sys.stderr)
-            error.add_note(f"({run_dir / 'train.log'})")
+            if str(run_dir / "train.log") not in str(error):
+                error.add_note(f"({run_dir / 'train.log'})")
         raise
     print(result.run_dir, flush=True)
     if result.stopped_by == "interrupt":

@@ -18,6 +18,8 @@ from pyes.reports.replay import recording_of
 from pyes.run.journal import Evaluation, Generation, Kind, Record, Recording, Start
 from pyes.system.text import counted
 
+#: Last parts of settings that choose what others belong to, and how many settings are told.
+_NAMES, _TOLD = ("name", "factory", "env_id"), 5
 #: Of whole records: if a center differs, the one before it was moved otherwise, though its members were equal.
 _FIGURES = ("theta_hash", "table", "reference")
 #: Of each member, or of each episode of an evaluation.
@@ -107,9 +109,12 @@ def _values(one: Record, other: Record, name: str) -> tuple[Any, Any] | None:
 
 
 def _setting(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
-    """Return the first setting that differs, with both values; the default of one that an older version lacks."""
+    """Return the settings that differ, with both values, names first; defaults of what an older version lacks."""
     found = configuration.changes(_decided(one), _decided(other))
-    return next((f"{key} {values[0]!r} and {values[1]!r}" for key, values in found.items()), None)
+    found = {key: pair for key, pair in found.items() if any(value not in (None, "") for value in pair)}
+    keys = sorted(found, key=lambda key: key.rpartition(".")[2] not in _NAMES)  # a stable sort
+    told = [f"{key} {found[key][0]!r} and {found[key][1]!r}" for key in keys[:_TOLD]]
+    return "; ".join([*told, *[f"{len(keys) - _TOLD} more"] * (len(keys) > _TOLD)]) or None
 
 
 def _decided(settings: Mapping[str, Any]) -> Mapping[str, Any]:

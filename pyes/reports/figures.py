@@ -116,6 +116,11 @@ def check_text(*texts: str) -> None:
             raise ConfigError(f"{text!r} has a formula that is wrong: {wrong}; write \\$ for a dollar sign") from error
 
 
+def verbatim(text: str) -> str:
+    """Return a text in which matplotlib finds no formula."""
+    return text.replace("$", r"\$")
+
+
 def write(output: Path, draw: "Callable[[Figure], None]", width: float = WIDTH, height: float = HEIGHT) -> None:
     """Create a figure of a size in inches, fill it with ``draw`` and save it.
 

@@ -11,7 +11,7 @@ would end with the run whose episodes are the shortest, or fall when only the sl
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +112,8 @@ def plot(
     if not runs:
         raise ConfigError("no runs to plot; name one or more run directories")
     groups = arrange(group(read(runs)), order, labels)
+    if not labels:
+        groups = [replace(each, label=figures.verbatim(each.label)) for each in groups]
     style = _Style(x, band, smooth, logy, title, legend=len(groups) > 1 or bool(labels), grows=height is None)
     if logy:
         _check_positive(groups, style)
@@ -130,7 +132,8 @@ def _draw(figure: "Figure", groups: Sequence[Group], style: _Style) -> None:
     runs = [run for group in groups for run in group.runs]
     axes = figure.add_subplot()
     drawn = [_draw_group(axes, group, index, style) for index, group in enumerate(groups)]
-    axes.set_title(task_of(runs) or "Learning curves" if style.title is None else style.title, loc="left")
+    title = figures.verbatim(task_of(runs)) or "Learning curves" if style.title is None else style.title
+    axes.set_title(title, loc="left")
     axes.set_ylabel(textwrap.fill(_y_label(runs), int(figure.get_figheight() * _LABEL)))
     axes.margins(y=0.06)
     axes.tick_params(length=3)

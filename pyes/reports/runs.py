@@ -135,6 +135,12 @@ def read(runs: str | Path | Iterable[str | Path]) -> list[Run]:
     return list(found.values())
 
 
+def task_settings(run: Run) -> dict[str, Any]:
+    """Return the settings that name a run's task: in runs of one task and seed, evaluations have the same episodes."""
+    names = ("task.factory", "task.env_id", "task.name", "task.dim")
+    return {key: value for key, value in run.settings.items() if key in names or key.startswith("task.env_kwargs")}
+
+
 def title(runs: Iterable[Run]) -> str:
     """Return the task that all runs have in common, or an empty string."""
     names = ("task.factory", "task.env_id", "task.name")
@@ -152,7 +158,7 @@ def _read_below(path: Path) -> list[Run]:
                 f"{path / 'metrics.csv'} has no generations yet; wait for the first one, or train again"
             )
         return [_run(path, rows)]
-    found = sorted((file.parent for file in path.rglob("metrics.csv")), key=_natural)
+    found = sorted((file.parent for file in path.rglob("metrics.csv")), key=natural)
     if not found:
         raise RunDirectoryError(f"no metrics.csv in or below {path}; name a directory that pyes train has printed")
     # In a sweep that is still in progress, some runs have no generation yet.
@@ -162,7 +168,7 @@ def _read_below(path: Path) -> list[Run]:
     return begun
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
+def natural(path: Path) -> list[tuple[int, str]]:
     """Return a sort key that puts run 10 after run 9."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", str(path)) if part]
 

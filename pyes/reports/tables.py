@@ -18,7 +18,7 @@ import numpy as np
 from pyes.errors import ConfigError
 from pyes.reports.aggregates import mean_interval, sign_flip_test
 from pyes.reports.groups import Group, group
-from pyes.reports.runs import Run, read, title
+from pyes.reports.runs import Run, read, task_settings, title
 
 _NOTHING = "-"
 _WIDTH = 100  # characters of the note
@@ -148,10 +148,9 @@ def table(runs: str | Path | Sequence[str | Path], targets: Iterable[float] = ()
     found = read(runs)
     targets = list(targets)
     groups = group(found)
-    first: dict[str, Group] = {}  # of each task
-    for each in groups:
-        first.setdefault(title(each.runs), each)
-    return Table(title(found), [_row(each, first[title(each.runs)], targets) for each in groups])
+    tasks = [task_settings(each.runs[0]) for each in groups]
+    firsts = [groups[tasks.index(task)] for task in tasks]  # of each task
+    return Table(title(found), [_row(each, first, targets) for each, first in zip(groups, firsts, strict=True)])
 
 
 def _row(group: Group, first: Group, targets: Sequence[float]) -> TableRow:

@@ -78,7 +78,10 @@ def labels(each: Sequence[Mapping[str, str]]) -> list[str]:
         if now > told:
             chosen.append(key)
             told = now
-    words = _words_apart(chosen or ["algorithm"])
+    chosen = chosen or ["algorithm"]
+    if CHANGED not in chosen and any(CHANGED in texts for texts in each):  # they are not what their settings say
+        chosen.append(CHANGED)
+    words = _words_apart(chosen)
     return [", ".join(filter(None, (_phrase(key, words[key], texts.get(key)) for key in words))) for texts in each]
 
 

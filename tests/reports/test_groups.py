@@ -90,3 +90,9 @@ def test_run_whose_settings_were_changed_on_the_way_is_no_seed_of_its_last_setti
     other = {"seed": 1, "algorithm": {"population_size": 4, "sigma": 0.5}, "run_dir": str(tmp_path / "other")}
     pyes.train(settings | other, display=False)
     assert _groups(tmp_path) == [("algorithm.sigma=0.1 until generation 2", 1), ("settings unchanged", 1)]
+    assert _groups(tmp_path / "changed") == [("ARS, algorithm.sigma=0.1 until generation 2", 1)]
+    pyes.train(settings | {"run_dir": str(tmp_path / "before")}, display=False)
+    assert _groups(tmp_path / "before", tmp_path / "changed") == [
+        ("sigma 0.1, settings unchanged", 1),
+        ("sigma 0.5, algorithm.sigma=0.1 until generation 2", 1),
+    ]

@@ -7,7 +7,7 @@ import sys
 import matplotlib
 import numpy as np
 import pytest
-from made_runs import make_run
+from made_runs import make_run, write_metrics
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -185,6 +185,11 @@ def test_runs_that_never_overlap_are_drawn_by_themselves(tmp_path):
     for seed, timesteps in enumerate((10, 1000)):
         make_run(tmp_path / f"{seed}", seed, timesteps=timesteps)
     assert len(_drawn([tmp_path]).lines) == 2
+
+
+def test_a_folder_whose_name_would_be_a_wrong_formula_can_be_drawn(tmp_path):
+    write_metrics(tmp_path / r"x$\bad$y", [1, 2])
+    assert plot([tmp_path / r"x$\bad$y"], tmp_path / "out.png").exists()
 
 
 def test_long_labels_are_wrapped(tmp_path):

@@ -84,6 +84,14 @@ def test_single_runs_have_no_intervals(tmp_path):
     assert len(tables.table(tmp_path).to_markdown().splitlines()) == 5
 
 
+def test_arguments_of_the_environment_are_the_task_too(tmp_path):
+    for gravity in (10, 30):
+        task = {"env_id": "Pendulum-v1", "env_kwargs": {"g": gravity}}
+        for seed in range(3):
+            make_run(tmp_path / f"{gravity}-{seed}", seed, evaluations=[(1, -gravity)], task=task)
+    assert [row.comparison for row in tables.table(tmp_path).rows] == [None, None]
+
+
 def test_task_has_a_first_group_of_its_own(tmp_path):
     for i, (task, sigma) in enumerate((task, sigma) for task in ("CartPole-v1", "Pendulum-v1") for sigma in (0.1, 0.2)):
         for seed in (1, 2):

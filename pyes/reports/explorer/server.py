@@ -26,7 +26,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from pyes.errors import ConfigError, PyesError
+from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.reports.explorer import player, views
 from pyes.reports.explorer.player import Busy, Player
 from pyes.reports.runs import X_AXES
@@ -74,16 +74,16 @@ class Explorer:
 
     Parameters
     ----------
-    runs : sequence of Path
-        Run directories, by which requests name them: with their index.
+    paths : sequence of Path
+        Run directories, or folders with runs below them, in which others may begin. Requests name a run by its number.
     token : str
         What requests must have.
     folder : Path
         For videos and policies, until the end.
     """
 
-    def __init__(self, runs: Sequence[Path], token: str, folder: Path) -> None:
-        self._runs, self._folder = list(runs), folder
+    def __init__(self, paths: Sequence[Path], token: str, folder: Path) -> None:
+        self._paths, self._runs, self._folder = list(paths), views.found(paths), folder
         # A map may take minutes, and must not hold up a click.
         self.players = self._play, self._place = Player(_PLAY_SECONDS), Player(_MAP_SECONDS)
         self._played: dict[Path, dict[str, Any]] = {}  # what came of the individuals with these videos
@@ -116,8 +116,13 @@ class Explorer:
         return FileResponse(STATIC / "index.html")
 
     async def _states(self, request: Request) -> Response:
-        every = await _threaded(lambda: [views.state(number, path) for number, path in enumerate(self._runs)])
-        return JSONResponse(every)
+        return JSONResponse(await _threaded(self._every_state))
+
+    def _every_state(self) -> list[dict[str, Any]]:
+        """Return the states of all runs, those included that have begun since; numbers stay as they are."""
+        with contextlib.suppress(RunDirectoryError):  # the folder is gone, and so say its runs
+            self._runs += [path for path in views.found(self._paths) if path not in self._runs]
+        return [views.state(number, path) for number, path in enumerate(self._runs)]
 
     async def _curves(self, request: Request) -> Response:
         x = request.query_params.get("x", "timesteps")
@@ -221,11 +226,11 @@ def serve(paths: Sequence[Path], port: int, tell: Callable[[str], None]) -> None
         There is no run.
     """
     uvicorn = importlib.import_module("uvicorn")
-    runs, token = views.found(paths), secrets.token_urlsafe(16)
+    token = secrets.token_urlsafe(16)
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(_listen(port))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pyes-explore-"))
-        explorer = Explorer(runs, token, Path(folder))
+        explorer = Explorer(paths, token, Path(folder))
         for each in explorer.players:
             stack.enter_context(each)
         explorer.prepare()

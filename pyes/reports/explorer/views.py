@@ -48,8 +48,15 @@ def found(paths: Sequence[Path]) -> list[Path]:
     """
     every = []
     for path in paths:
-        begun = any((path / name).exists() for name in ("journal.bin", "metrics.csv", "config.json"))
-        every += [path] if begun else [run.path for run in runs.read(path)]
+        if any((path / name).exists() for name in ("journal.bin", "metrics.csv", "config.json")):
+            every.append(path)
+            continue
+        if not path.is_dir():
+            raise RunDirectoryError(f"no run directory at {path}; name one that pyes train has printed")
+        below = {file.parent for name in ("journal.bin", "metrics.csv") for file in path.rglob(name)}
+        if not below:
+            raise RunDirectoryError(f"no run in or below {path}; name a directory that pyes train has printed")
+        every += sorted(below, key=runs.natural)
     return list(dict.fromkeys(path.resolve() for path in every))
 
 

@@ -146,6 +146,16 @@ def test_a_run_in_progress_grows_on_the_page(runs, tmp_path):
         assert explorer.json("api/runs")[0]["generations"] == 4
 
 
+def test_runs_that_begin_in_a_folder_appear_on_the_page(tmp_path):
+    """The first one has no generation yet, as in a sweep that has just begun."""
+    jobs = tmp_path / "jobs"
+    pyes.train({**SETTINGS, "time_limit": 1e-9, "run_dir": str(jobs / "1")}, display=False)
+    with Explorer(jobs) as explorer:
+        assert [(each["name"], each["generations"]) for each in explorer.json("api/runs")] == [("1", 0)]
+        pyes.train({**SETTINGS, "generations": 1, "run_dir": str(jobs / "0")}, display=False)
+        assert [(each["name"], each["generations"]) for each in explorer.json("api/runs")] == [("1", 0), ("0", 1)]
+
+
 def test_a_poll_between_two_generations_has_the_columns_of_the_behaviours(tmp_path):
     run = tmp_path / "run"
     task = SETTINGS["task"] | {"behaviour": "final_observation"}

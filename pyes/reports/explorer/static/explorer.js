@@ -44,7 +44,7 @@ async function poll() {
     states = await (await ask('api/runs')).json();
     problem(states[run].error);
     showStates();
-    const changed = !before.length || before[run].generations !== states[run].generations || before[run].bytes !== states[run].bytes;
+    const changed = before.length !== states.length || before[run].generations !== states[run].generations || before[run].bytes !== states[run].bytes;
     if (changed) await Promise.all([refreshCurves(), refreshDetails(), refreshPoints()]);
   } catch (error) {
     problem(error instanceof TypeError ? 'pyes explore has ended or cannot be reached; start it again' : error.message);
