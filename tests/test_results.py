@@ -1,6 +1,7 @@
 """results/: the page is drawn from them, their policies play, and a number comes out again."""
 
 import csv
+import importlib
 import json
 import subprocess
 import sys
@@ -25,6 +26,11 @@ def test_page_is_drawn_from_the_results(tmp_path: Path):
     run(str(ROOT / "tools" / "make_results.py"), str(RESULTS), str(tmp_path), cwd=tmp_path)
     assert (tmp_path / "results.md").read_text() == (ROOT / "docs" / "results.md").read_text()
     assert (tmp_path / "results.png").stat().st_size > 10_000
+
+
+def test_gallery_says_what_the_results_say(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    assert importlib.import_module("make_gallery").page() == (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", RECIPES)

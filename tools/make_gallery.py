@@ -1,6 +1,6 @@
 """Film the policies of ``results/``: ``docs/gallery.md``, a moving picture of each, and ``docs/policies.gif`` of six.
 
-    python tools/make_gallery.py [RESULTS] [DOCS]
+    python tools/make_gallery.py [RECIPE ...]
 
 Owns the page and its pictures. The videos are those of `pyes video results/RECIPE`; ffmpeg makes them small.
 """
@@ -17,6 +17,7 @@ from make_results import ROOT, Result, duration, read, text_of
 
 from pyes.reports import video
 
+RESULTS, DOCS = ROOT / "results", ROOT / "docs"
 SHOWN = (
     "lunar_lander",
     "slime_volley",
@@ -40,18 +41,23 @@ policy can be trained again to the same bits: see [results](results.md), which s
 
 
 def main() -> None:
-    """Film every result, write the page and the picture of six."""
-    results, docs = (Path(argument) for argument in (sys.argv[1:] or (ROOT / "results", ROOT / "docs")))
-    found = [read(file.parent) for file in sorted(results.glob("*/result.json"))]
-    (docs / "gallery").mkdir(exist_ok=True)
+    """Film every result, or those that are named; write the page, and with every result the picture of six."""
+    names = sys.argv[1:] or sorted(file.parent.name for file in RESULTS.glob("*/result.json"))
+    (DOCS / "gallery").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        films = {each.recipe: Path(folder, f"{each.recipe}.mp4") for each in found}
+        films = {name: Path(folder, f"{name}.mp4") for name in names}
         for name, film in films.items():
-            video.record(results / name, film)
-            picture([film], docs / "gallery" / f"{name}.gif")
-        picture([films[name] for name in SHOWN if name in films], docs / "policies.gif")
-    parts = [INTRODUCTION.format(seconds=SECONDS)] + [section(each) for each in found]
-    (docs / "gallery.md").write_text("\n".join(parts), encoding="utf-8")
+            video.record(RESULTS / name, film)
+            picture([film], DOCS / "gallery" / f"{name}.gif")
+        if films.keys() >= set(SHOWN):
+            picture([films[name] for name in SHOWN], DOCS / "policies.gif")
+    (DOCS / "gallery.md").write_text(page(), encoding="utf-8")
+
+
+def page() -> str:
+    """Return the page of every result."""
+    found = [read(file.parent) for file in sorted(RESULTS.glob("*/result.json"))]
+    return "\n".join([INTRODUCTION.format(seconds=SECONDS), *map(section, found)])
 
 
 def section(result: Result) -> str:
