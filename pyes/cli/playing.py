@@ -41,7 +41,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     print(f"(min {rounded(least, most)}, max {rounded(most, least)})", end=", ")
     print(f"length {sum(lengths) / len(lengths):.1f}")
     if lost := len(lengths) - len(known):
-        print(f"{counted(lost, 'episode')} failed: the return was not a finite number")
+        print(f"{counted(lost, 'episode')} failed: {evaluation.error}")
 
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:

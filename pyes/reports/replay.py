@@ -46,20 +46,25 @@ class EvaluationResult:
     returns : tuple of float
         Undiscounted sum of rewards of each episode.
     lengths : tuple of int
-        Timesteps of each episode.
+        Timesteps of each episode; 0 where the environment raised.
+    error : str
+        Why the first episode that has no finite return failed; empty if none did.
     """
 
     return_mean: float
     return_std: float
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
+    error: str = ""
 
     @classmethod
-    def of(cls, episodes: Sequence[tuple[float, int]]) -> "EvaluationResult":
-        """Summarise (return, length) pairs, at least one."""
+    def of(cls, episodes: Sequence[tuple[float, int]], error: str = "") -> "EvaluationResult":
+        """Summarise (return, length) pairs, at least one, and what the first one raised that did, if any."""
         returns, lengths = zip(*episodes, strict=True)
         known = [each for each in returns if math.isfinite(each)] or [math.nan]
-        return cls(float(np.mean(known)), float(np.std(known)), tuple(returns), tuple(lengths))
+        if not error and len(known) < len(returns):
+            error = "the return was not a finite number"
+        return cls(float(np.mean(known)), float(np.std(known)), tuple(returns), tuple(lengths), error)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as JSON values."""
@@ -68,6 +73,7 @@ class EvaluationResult:
             "return_std": self.return_std,
             "returns": list(self.returns),
             "lengths": list(self.lengths),
+            "error": self.error,
         }
 
 
@@ -79,6 +85,8 @@ def evaluate(
     generation: int | Literal["best"] | None = None,
 ) -> EvaluationResult:
     """Run the center policy of a run for some episodes, without action noise.
+
+    As in training, an episode whose environment raises does not count; the next one has a new environment.
 
     Parameters
     ----------
@@ -99,14 +107,27 @@ def evaluate(
     RunDirectoryError
         The policy is missing, damaged, or does not fit its task.
     TaskError
-        The environment failed.
+        The environment cannot be made, or raised in every episode.
     """
     policy = load(run, generation)
     draw = streams.confirmation_seeds if generation == "best" and seed is None else streams.evaluation_seeds
-    with witnessed(f"while {_name(policy)} was evaluated"), open_task(policy) as task:
+    found: list[tuple[float, int]] = []
+    errors: list[TaskError] = []
+    with witnessed(f"while {_name(policy)} was evaluated"), ExitStack() as opened:
+        rollout = rollout_of(opened.enter_context(open_task(policy)), policy.runner)
         if episodes is None:
-            episodes = 1 if task.deterministic else 100
-        return run_episodes(policy, task, episodes, seed, draw)
+            episodes = 1 if rollout.task.deterministic else 100
+        for environment_seed in _seeds(policy, episodes, seed, draw):
+            try:
+                found.append(_episode(policy, rollout, environment_seed))
+            except TaskError as error:
+                errors.append(error)
+                found.append((math.nan, 0))
+                opened.close()  # it may be in any state
+                rollout = rollout_of(opened.enter_context(open_task(policy)), policy.runner)
+    if len(errors) == len(found):
+        raise errors[0]
+    return EvaluationResult.of(found, str(errors[0]) if errors else "")
 
 
 def load(run: str | Path, generation: int | Literal["best"] | None = None) -> Policy:
@@ -248,13 +269,18 @@ def run_episodes(
     TaskError
         The environment raised.
     """
+    rollout = rollout_of(task, policy.runner)
+    seeds = _seeds(policy, episodes, seed, draw)
+    return EvaluationResult.of([_episode(policy, rollout, environment_seed) for environment_seed in seeds])
+
+
+def _seeds(policy: Policy, episodes: int, seed: int | None, draw: Callable[[int, int], NDArray[np.int64]]) -> list[int]:
+    """Return the environment seeds of the first ``episodes`` episodes of ``seed``; None: the run's own."""
     if episodes < 1:
         raise ConfigError(f"episodes is {episodes}, expected 1 or more")
     if seed is not None and not 0 <= seed < 2**64:
         raise ConfigError(f"seed is {seed}, expected 0 or more and less than 2**64")
-    rollout = rollout_of(task, policy.runner)
-    seeds = draw(policy.seed if seed is None else seed, episodes)
-    return EvaluationResult.of([_episode(policy, rollout, int(environment_seed)) for environment_seed in seeds])
+    return draw(policy.seed if seed is None else seed, episodes).tolist()
 
 
 def _episode(policy: Policy, rollout: AnyRollout, environment_seed: int) -> tuple[float, int]:

@@ -645,7 +645,7 @@ def test_evaluate_json_is_all_there_is_on_stdout(run: Path):
     done = pyes("evaluate", run, "--episodes", "3", "--json", cwd=run.parent)
     assert done.returncode == 0, done.stderr
     evaluation = json.loads(done.stdout)
-    assert set(evaluation) == {"return_mean", "return_std", "returns", "lengths"}
+    assert set(evaluation) == {"return_mean", "return_std", "returns", "lengths", "error"}
     assert len(evaluation["returns"]) == len(evaluation["lengths"]) == 3
 
 

@@ -136,6 +136,24 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
+def test_an_evaluation_goes_on_after_an_episode_that_raises(run):
+    faults = json.dumps({"fault": "raise", "every": 3})
+    done = commands.pyes("evaluate", "run", "--episodes", "20", "--json", cwd=run.parent, FAULTY=faults, **ON_PATH)
+    found = json.loads(done.stdout)
+    whole = commands.pyes("evaluate", "run", "--episodes", "20", "--json", cwd=run.parent, **ON_PATH)
+    failed = [each is None for each in found["returns"]]
+    assert 0 < sum(failed) < 20
+    assert [length == 0 for length in found["lengths"]] == failed
+    expected = json.loads(whole.stdout)["returns"]
+    assert [each for each in found["returns"] if each is not None] == [
+        each for each, lost in zip(expected, failed, strict=True) if not lost
+    ]
+    assert re.fullmatch(r"faulty:Faulty-v0 raised in the episode of environment seed \d+: .*_fail\)", found["error"])
+    said = commands.pyes("evaluate", "run", "--episodes", "20", cwd=run.parent, FAULTY=faults, **ON_PATH).stdout
+    assert f"over {20 - sum(failed)} episodes" in said
+    assert f"{sum(failed)} episodes failed: faulty:Faulty-v0 raised" in said
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [EVALUATE, REPLAY], ids=["evaluate", "replay"])
 @pytest.mark.parametrize(
