@@ -67,7 +67,7 @@ class TaskConfig(Section):
     normalize_observations = cast(bool | Literal["auto"], False)
     observation_clip = 5.0
     statistics_share = 1.0
-    reward_offset_per_step = cast(float | Literal["auto"], 0.0)
+    reward_offset_per_step = cast(float | str, 0.0)
     reward_min = cast(float | str | None, None)
     action = "auto"
     bins = 0
@@ -130,7 +130,7 @@ class EnvironmentConfig(TaskConfig):
     statistics_share: Annotated[float, Share] = 1.0  # of the members: every nth feeds the statistics
     #: Added to every reward for learning alone: reported returns are the task's own. "auto": 0, but if the algorithm is
     #: ``relative``, a bonus for being alive has half of the weight; see `pyes.numerics.shaping.with_differential`.
-    reward_offset_per_step: float | Literal["auto"] = "auto"
+    reward_offset_per_step: Annotated[float | str, Scheduled(AnyNumber)] | Literal["auto"] = "auto"
     #: Smaller rewards of a timestep count as this one, in training only; None: none do.
     reward_min: Annotated[float | str, Scheduled(AnyNumber)] | None = None
     action: Literal["auto", "argmax", "identity", "clip", "tanh", "bins"] = "auto"

@@ -280,7 +280,7 @@ def _seeds(policy: Policy, episodes: int, seed: int | None, draw: Callable[[int,
         raise ConfigError(f"episodes is {episodes}, expected 1 or more")
     if seed is not None and not 0 <= seed < 2**64:
         raise ConfigError(f"seed is {seed}, expected 0 or more and less than 2**64")
-    return draw(policy.seed if seed is None else seed, episodes).tolist()
+    return [int(each) for each in draw(policy.seed if seed is None else seed, episodes)]
 
 
 def _episode(policy: Policy, rollout: AnyRollout, environment_seed: int) -> tuple[float, int]:

@@ -218,6 +218,8 @@ class RunState:
         self.averaging = Averaging(config.averaging, config.task.episodes)
         least = config.task.reward_min
         self._reward_min = None if least is None else Schedule.parse(least)
+        offset = config.task.reward_offset_per_step
+        self._reward_offset = None if offset == "auto" else Schedule.parse(offset)
         self.follow_schedules()
         self.statistics = self._no_statistics()
         self._hash: str | None = None
@@ -368,9 +370,8 @@ class RunState:
         self, returns: NDArray[np.float64], lengths: NDArray[np.int64], episodes: int
     ) -> NDArray[np.float64]:
         """Return what the algorithm learns from; reports keep the task's own returns."""
-        offset = self.setup.config.task.reward_offset_per_step
-        if offset != "auto":
-            return returns + offset * lengths / episodes
+        if self._reward_offset is not None:
+            return returns + self._reward_offset.at(*self.algorithm.progress) * lengths / episodes
         return shaping.with_differential(returns, lengths / episodes) if self.algorithm.config.relative else returns
 
     def follow_schedules(self) -> None:

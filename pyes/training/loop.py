@@ -15,6 +15,7 @@ from typing import Any
 
 from pyes.cluster import Abandoned
 from pyes.config import TrainConfig, refusal
+from pyes.config.schedule import Schedule
 from pyes.episodes.batch import Batch, Results
 from pyes.errors import PyesError, TaskError
 from pyes.run import evaluations
@@ -192,7 +193,8 @@ class _Loop:
     def _adviser(self, initial: float | None) -> Advice:
         task = self._config.task
         offset = task.reward_offset_per_step
-        return Advice(initial, offset=0.0 if offset == "auto" else offset, chance=task.name != "function")
+        least = 0.0 if offset == "auto" else Schedule.parse(offset).smallest
+        return Advice(initial, offset=least, chance=task.name != "function")
 
     def _advise(self, texts: Iterable[str]) -> None:
         for text in texts:

@@ -74,6 +74,23 @@ def test_an_offset_is_added_for_each_timestep():
     np.testing.assert_array_equal(theta, _theta(algorithm, task, RETURNS - 1.5 * LENGTHS))
 
 
+def test_an_offset_may_follow_a_schedule_that_an_attempt_begins_anew():
+    told = []
+    mapping = {
+        "task": {"env_id": "CartPole-v1", "reward_offset_per_step": "steps 2 then -1.5 at 1 generations"},
+        "algorithm": {"name": "openai_es", "population_size": 4, "restart": {"after": 1, "below": 1e9}},
+        "noise": {"entries": 10_000},
+    }
+    with NoiseTable(10_000, 0) as table:
+        state = RunState(Setup.of(from_mapping(mapping)), table)
+        tell, state.algorithm.tell = state.algorithm.tell, lambda *a, **k: (told.append(a[0]), tell(*a, **k))
+        for generation in range(3):
+            failed, statistics = np.zeros(4, np.uint8), np.zeros(8)
+            state.apply(Generation(generation, state.theta_hash, RETURNS, LENGTHS, failed, 0, statistics))
+    for seen, offset in zip(told, (2, -1.5, 2), strict=True):
+        np.testing.assert_array_equal(seen, RETURNS + offset * LENGTHS)
+
+
 def _theta(algorithm, task, told=None):
     """Return theta after a generation of `RETURNS` and `LENGTHS`: by its record, or by what the algorithm is told."""
     mapping = {
