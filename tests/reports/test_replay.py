@@ -99,6 +99,7 @@ def test_evaluation_sums_up_and_becomes_json():
         "return_std": 1.0,
         "returns": [1.0, 3.0],
         "lengths": [10, 20],
+        "error": "",
     }
 
 
