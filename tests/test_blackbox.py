@@ -93,7 +93,9 @@ def test_maximize_refuses_impossible_settings():
         pyes.maximize(_paraboloid, np.zeros(3), averaging={"episodes_max": 5})
 
 
-@pytest.mark.parametrize("theta", ["abc", [[1.0], [2.0, 3.0]], _paraboloid, [1 + 2j, 3.0], [], [np.nan], 1.0])
+@pytest.mark.parametrize(
+    "theta", ["abc", [[1.0], [2.0, 3.0]], _paraboloid, [1 + 2j, 3.0], [], [np.nan], 1.0, [1e300, 1.0], [10**400, 1]]
+)
 def test_a_theta_that_is_no_vector_of_numbers_is_refused_in_one_line(theta):
     with pytest.raises(ConfigError, match=r"^theta: got .*, expected (\(dim,\)|a vector of finite numbers|finite num)"):
         pyes.maximize(_paraboloid, theta)

@@ -314,7 +314,7 @@ class Algorithm(ABC):
         Raises
         ------
         ConfigError
-            It is of another algorithm, seed, size of theta or optimiser; nothing is changed then.
+            It is of another seed, size of theta or optimiser, or lacks what this algorithm saves; nothing is changed.
         """
         self._check_saved(state)
         values = {name: state[name.lstrip("_")] for name in self.saved}
@@ -332,7 +332,8 @@ class Algorithm(ABC):
 
     def _check_saved(self, state: dict[str, Any], *keys: str, vector: str = "theta") -> None:
         """Refuse the state of another search: it needs ``keys`` beside those in `saved`, and is of theta's size."""
-        for key in (vector, *keys, *(name.lstrip("_") for name in self.saved)):
+        common = ("generation", "population_size", "timesteps", "attempt", "seed")
+        for key in (vector, *common, *keys, *(name.lstrip("_") for name in self.saved)):
             if key not in state:
                 raise ConfigError(f"state: got one without {key}, expected one of {type(self).__name__}")
         if state["seed"] != self._seed:
@@ -348,8 +349,9 @@ def checked_theta(theta: Any) -> Vector:
         given = np.asarray(theta)
         if np.iscomplexobj(given):
             raise TypeError("complex numbers")
-        found = given.astype(np.float32)
-    except (TypeError, ValueError) as error:
+        with np.errstate(over="ignore"):  # an infinity is refused below
+            found = given.astype(np.float32)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise ConfigError(
             f"theta: got a {type(theta).__name__} ({error}), expected a vector of finite numbers"
         ) from error

@@ -60,7 +60,7 @@ class LibraryAlgorithm(Algorithm):
 
     def __init__(self, theta: Vector, table: NoiseTable | None = None, *, seed: int = 0, **settings: Any) -> None:
         super().__init__(theta, table, seed=seed, **settings)
-        self._begin(self.theta.copy(), seed)
+        self._begin(self.theta.copy(), self._seed)
 
     def _begin(self, start: Vector, seed: int, attempt: tuple[int, int] = (0, 0)) -> None:
         """Start afresh, at the generation and the timesteps with which an attempt began."""
@@ -142,7 +142,8 @@ class LibraryAlgorithm(Algorithm):
         Raises
         ------
         ConfigError
-            It is of another size of theta or of a generation, or the same returns lead to another theta here.
+            It is of another size of theta or of a generation; or the same returns lead to another theta here, where the
+            search then is.
         """
         self._check_saved(state | {"seed": self._seed}, "told", vector="start")
         members = state["told"].shape[1]

@@ -33,14 +33,15 @@ def _evaluate(options: argparse.Namespace) -> None:
     if options.json:
         print_json(evaluation.to_dict())
         return
-    lengths = evaluation.lengths
     known = [each for each in evaluation.returns if math.isfinite(each)]
+    pairs = zip(evaluation.returns, evaluation.lengths, strict=True)
+    lengths = [length for each, length in pairs if math.isfinite(each)]
     least, most = min(known, default=math.nan), max(known, default=math.nan)
     mean = spread(evaluation.return_mean, evaluation.return_std)
     print(f"return {mean} over {counted(len(known), 'episode')}", end=" ")
     print(f"(min {rounded(least, most)}, max {rounded(most, least)})", end=", ")
     print(f"length {sum(lengths) / len(lengths):.1f}")
-    if lost := len(lengths) - len(known):
+    if lost := len(evaluation.returns) - len(known):
         print(f"{counted(lost, 'episode')} failed: {evaluation.error}")
 
 

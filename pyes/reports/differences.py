@@ -109,7 +109,7 @@ def _values(one: Record, other: Record, name: str) -> tuple[Any, Any] | None:
 
 
 def _setting(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
-    """Return the settings that differ, with both values, names first; defaults of what an older version lacks."""
+    """Return some settings that differ, with both values, names first; defaults of what an older version lacks."""
     found = configuration.changes(_decided(one), _decided(other))
     found = {key: pair for key, pair in found.items() if any(value not in (None, "") for value in pair)}
     keys = sorted(found, key=lambda key: key.rpartition(".")[2] not in _NAMES)  # a stable sort

@@ -34,6 +34,8 @@ from pyes.system.user_code import let_through, witnessed
 from pyes.tasks import Task
 from pyes.tasks.environment import TaskEnvironment
 
+_NOT_FINITE = "the return was not a finite number"
+
 
 @dataclass(frozen=True)
 class EvaluationResult:
@@ -59,11 +61,11 @@ class EvaluationResult:
 
     @classmethod
     def of(cls, episodes: Sequence[tuple[float, int]], error: str = "") -> "EvaluationResult":
-        """Summarise (return, length) pairs, at least one, and what the first one raised that did, if any."""
+        """Summarise (return, length) pairs, at least one; ``error`` is why the first failed one failed."""
         returns, lengths = zip(*episodes, strict=True)
         known = [each for each in returns if math.isfinite(each)] or [math.nan]
         if not error and len(known) < len(returns):
-            error = "the return was not a finite number"
+            error = _NOT_FINITE
         return cls(float(np.mean(known)), float(np.std(known)), tuple(returns), tuple(lengths), error)
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,27 +109,31 @@ def evaluate(
     RunDirectoryError
         The policy is missing, damaged, or does not fit its task.
     TaskError
-        The environment cannot be made, or raised in every episode.
+        The environment cannot be made, or every episode failed.
     """
     policy = load(run, generation)
     draw = streams.confirmation_seeds if generation == "best" and seed is None else streams.evaluation_seeds
     found: list[tuple[float, int]] = []
-    errors: list[TaskError] = []
+    reasons: list[TaskError] = []
     with witnessed(f"while {_name(policy)} was evaluated"), ExitStack() as opened:
-        rollout = rollout_of(opened.enter_context(open_task(policy)), policy.runner)
+        task = opened.enter_context(open_task(policy))
         if episodes is None:
-            episodes = 1 if rollout.task.deterministic else 100
+            episodes = 1 if task.deterministic else 100
+        rollout: AnyRollout | None = rollout_of(task, policy.runner)
         for environment_seed in _seeds(policy, episodes, seed, draw):
+            rollout = rollout or rollout_of(opened.enter_context(open_task(policy)), policy.runner)
             try:
                 found.append(_episode(policy, rollout, environment_seed))
+                if not math.isfinite(found[-1][0]):
+                    reasons.append(TaskError(_NOT_FINITE))
             except TaskError as error:
-                errors.append(error)
+                reasons.append(error)
                 found.append((math.nan, 0))
                 opened.close()  # it may be in any state
-                rollout = rollout_of(opened.enter_context(open_task(policy)), policy.runner)
-    if len(errors) == len(found):
-        raise errors[0]
-    return EvaluationResult.of(found, str(errors[0]) if errors else "")
+                rollout = None
+    if len(reasons) == len(found):
+        raise reasons[0]
+    return EvaluationResult.of(found, str(reasons[0]) if reasons else "")
 
 
 def load(run: str | Path, generation: int | Literal["best"] | None = None) -> Policy:

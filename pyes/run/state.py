@@ -363,6 +363,11 @@ class RunState:
         self.failed += int(np.count_nonzero(record.status))
         self._hash = None
 
+    @property
+    def reward_offset(self) -> float | None:
+        """What is added to every reward of the next generation for learning; None: its returns decide that."""
+        return None if self._reward_offset is None else self._reward_offset.at(*self.algorithm.progress)
+
     def _no_statistics(self) -> RunningStats | None:
         return RunningStats(self.setup.spec.program.observation_size) if self.setup.statistics_stride else None
 
@@ -370,8 +375,9 @@ class RunState:
         self, returns: NDArray[np.float64], lengths: NDArray[np.int64], episodes: int
     ) -> NDArray[np.float64]:
         """Return what the algorithm learns from; reports keep the task's own returns."""
-        if self._reward_offset is not None:
-            return returns + self._reward_offset.at(*self.algorithm.progress) * lengths / episodes
+        offset = self.reward_offset
+        if offset is not None:
+            return returns + offset * lengths / episodes
         return shaping.with_differential(returns, lengths / episodes) if self.algorithm.config.relative else returns
 
     def follow_schedules(self) -> None:

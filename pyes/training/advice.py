@@ -26,13 +26,13 @@ class Advice:
     initial : float or None
         Mean return in the evaluation of the initial center.
     offset : float
-        Added to every reward in training.
+        Added to every reward in training; whoever has a schedule for it sets it anew.
     chance : bool
         Whether episodes of one policy may differ.
     """
 
     def __init__(self, initial: float | None = None, *, offset: float = 0.0, chance: bool = True) -> None:
-        self._initial, self._offset, self._chance = initial, offset, chance
+        self._initial, self.offset, self._chance = initial, offset, chance
         self._differed = self._failing = self._still = self._idle = False
         self._rows = 0
         self._evaluations: list[float] = []
@@ -69,7 +69,7 @@ class Advice:
             told = (
                 f"the center's return stays near {bonus} a timestep ({rounded(mean)} in {limit:,}): it may only stand"
             )
-            if self._offset > -bonus:
+            if self.offset > -bonus:
                 yield (
                     f"{told} still for a bonus of being alive; try task.reward_offset_per_step=-{bonus}, or half of "
                     "that if episodes then end early"

@@ -15,7 +15,6 @@ from typing import Any
 
 from pyes.cluster import Abandoned
 from pyes.config import TrainConfig, refusal
-from pyes.config.schedule import Schedule
 from pyes.episodes.batch import Batch, Results
 from pyes.errors import PyesError, TaskError
 from pyes.run import evaluations
@@ -191,10 +190,7 @@ class _Loop:
         return self._conclude(row, nodes)
 
     def _adviser(self, initial: float | None) -> Advice:
-        task = self._config.task
-        offset = task.reward_offset_per_step
-        least = 0.0 if offset == "auto" else Schedule.parse(offset).smallest
-        return Advice(initial, offset=least, chance=task.name != "function")
+        return Advice(initial, offset=self._state.reward_offset or 0.0, chance=self._config.task.name != "function")
 
     def _advise(self, texts: Iterable[str]) -> None:
         for text in texts:
@@ -221,6 +217,7 @@ class _Loop:
         evaluation = self._evaluate_if_due(row, stopped_by)
         if evaluation is not None:
             add_evaluation(row, evaluation)
+            self._advice.offset = self._state.reward_offset or 0.0
             self._advise(self._advice.of_evaluation(*evaluation.summary, self._state.setup.interface.max_timesteps))
         row.seconds = self._seconds()
         best = run.metrics.best_evaluation

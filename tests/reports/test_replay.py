@@ -12,6 +12,7 @@ from pyes import cli
 from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
 from pyes.networks import ActionDecoder, Instruction, Policy, PolicySpec, Program
 from pyes.numerics import streams
+from pyes.reports import replay
 from pyes.reports.replay import EvaluationResult, evaluate
 from pyes.run import journal
 from pyes.run.journal import Generation, Journal
@@ -90,6 +91,26 @@ def test_evaluate_keeps_to_the_episode_limit(tmp_path):
     evaluation = evaluate(run, episodes=5)
     assert max(evaluation.lengths) == 30
     assert evaluation.returns == tuple(float(length) for length in evaluation.lengths)  # CartPole pays 1 a timestep
+
+
+def test_the_first_failed_episode_says_why_and_no_environment_is_made_after_the_last(run, monkeypatch):
+    made, episodes = [], iter([5.0, np.nan, TaskError("boom"), 7.0, TaskError("again")])
+    open_task = replay.open_task
+    monkeypatch.setattr(replay, "open_task", lambda policy: made.append(0) or open_task(policy))
+
+    def episode(*_):
+        found = next(episodes)
+        if isinstance(found, TaskError):
+            raise found
+        return found, 3
+
+    monkeypatch.setattr(replay, "_episode", episode)
+    found = replay.evaluate(run, episodes=5)
+    assert (found.return_mean, found.lengths, found.error) == (6, (3, 3, 0, 3, 0), replay._NOT_FINITE)
+    assert len(made) == 2
+    episodes = iter([np.nan, TaskError("boom")])
+    with pytest.raises(TaskError, match=f"^{replay._NOT_FINITE}$"):
+        replay.evaluate(run, episodes=2)
 
 
 def test_evaluation_sums_up_and_becomes_json():

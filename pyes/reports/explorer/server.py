@@ -120,8 +120,9 @@ class Explorer:
 
     def _every_state(self) -> list[dict[str, Any]]:
         """Return the states of all runs, those included that have begun since; numbers stay as they are."""
-        with contextlib.suppress(RunDirectoryError):  # the folder is gone, and so say its runs
-            self._runs += [path for path in views.found(self._paths) if path not in self._runs]
+        for named in self._paths:
+            with contextlib.suppress(RunDirectoryError):  # it is gone, and so say its runs
+                self._runs += [path for path in views.found([named]) if path not in self._runs]
         return [views.state(number, path) for number, path in enumerate(self._runs)]
 
     async def _curves(self, request: Request) -> Response:
