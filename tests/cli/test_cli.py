@@ -636,7 +636,7 @@ def test_evaluate_tells_of_episodes_without_a_return(
     monkeypatch.setattr("pyes.reports.replay.evaluate", lambda *_, **__: EvaluationResult.of(episodes))
     assert cli.main(["evaluate", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "return 4.000 ± 1.000 over 2 episodes (min 3.000, max 5.000), length 6.0",
+        "return 4.000 ± 1.000 over 2 episodes (min 3.000, max 5.000), length 5.5",
         "1 episode failed: the return was not a finite number",
     ]
 
