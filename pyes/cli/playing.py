@@ -33,10 +33,9 @@ def _evaluate(options: argparse.Namespace) -> None:
     if options.json:
         print_json(evaluation.to_dict())
         return
-    known = [each for each in evaluation.returns if math.isfinite(each)]
     pairs = zip(evaluation.returns, evaluation.lengths, strict=True)
-    lengths = [length for each, length in pairs if math.isfinite(each)]
-    least, most = min(known, default=math.nan), max(known, default=math.nan)
+    known, lengths = zip(*(pair for pair in pairs if math.isfinite(pair[0])), strict=True)  # at least one
+    least, most = min(known), max(known)
     mean = spread(evaluation.return_mean, evaluation.return_std)
     print(f"return {mean} over {counted(len(known), 'episode')}", end=" ")
     print(f"(min {rounded(least, most)}, max {rounded(most, least)})", end=", ")
