@@ -9,7 +9,7 @@ import shlex
 
 from pyes.errors import ConfigError
 from pyes.system.lifetime import how_to_go_on
-from pyes.system.text import counted, rounded, spread
+from pyes.system.text import counted, reason, rounded, spread
 from pyes.training.advice import verdict
 from pyes.training.preparation import Run
 
@@ -44,13 +44,15 @@ def try_to_save(run: Run) -> None:
 
 
 def draw_curve(run: Run) -> None:
-    """Draw the learning curve."""
+    """Draw the learning curve, or log why there is none: the run is over and saved."""
     from pyes.reports import plots
 
     try:
         plots.plot([run.directory.path], run.directory.learning_curve)
     except ConfigError as error:  # a run without a generation has nothing to draw, a full disk no place for it
         logger.warning("no learning curve: %s", error)
+    except Exception as error:  # matplotlib's own, such as one that finds none of its fonts
+        logger.warning("no learning curve: %s", reason(error))
 
 
 def described(mean: float, std: float) -> str:

@@ -12,6 +12,7 @@ import pyes
 import pyes.reports.export
 from pyes.cluster.inline import InlineCluster
 from pyes.errors import ConfigError, TaskError
+from pyes.reports import plots
 from pyes.reports.replay import evaluate
 from pyes.run import journal
 from pyes.run.directory import RunDirectory
@@ -53,6 +54,15 @@ def test_run_leaves_what_it_promises(tmp_path, learning_curves):
     assert result.timesteps == 6 * 8 * 10
     assert result.objective == pytest.approx(float(rows[-1]["eval_return_mean"]))
     assert theta_hash(pyes.load(tmp_path / "run").theta) == rows[-1]["theta_hash"]
+
+
+def test_run_without_its_picture_ends_as_any_other(tmp_path, learning_curves, monkeypatch):
+    def without_fonts(*arguments):
+        raise ValueError("Failed to find font DejaVu Sans")
+
+    monkeypatch.setattr(plots, "plot", without_fonts)
+    assert _train(tmp_path / "run").stopped_by == "generations"
+    assert "no learning curve: ValueError: Failed to find font" in (tmp_path / "run" / "train.log").read_text()
 
 
 def test_evaluations_are_judged_by_their_own_limit_of_timesteps(tmp_path, monkeypatch):
