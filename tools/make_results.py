@@ -185,7 +185,7 @@ def draw_one(axes: "Axes", result: Result) -> None:
             axes.plot([each / 1e6 for each in timesteps], returns, color="#0072b2", alpha=0.45, linewidth=0.8)
             end = float(row["timesteps"]) / 1e6, float(row["return_mean"])
             axes.plot(*end, "o", color="#d55e00", markersize=3, clip_on=False)
-    axes.set_title(result.recipe, fontsize=8, pad=4)
+    axes.set_title(result.recipe, fontsize=7, pad=4)
     axes.tick_params(labelsize=7)
 
 

@@ -80,7 +80,7 @@ def write(path: Path, words: Sequence[str], config: TrainConfig, comment: Sequen
     if config.algorithm.factory is None:
         values["algorithm"] = {"name": config.algorithm.name}
     for key in sorted(given.keys() - groups - {"timesteps"}):
-        _set(values, key.split("."), _get(to_mapping(config), key.split(".")))
+        _copy(to_mapping(config), key.split("."), values)
     lines = ["# @package _global_", *(f"# {line}" for line in comment)]
     lines += ["defaults:", *included, ""] if included else [""]
     try:
@@ -90,16 +90,14 @@ def write(path: Path, words: Sequence[str], config: TrainConfig, comment: Sequen
     write_file(path, "\n".join([*lines, *_yaml(values), ""]).encode())
 
 
-def _get(values: Any, path: Sequence[str]) -> Any:
-    for key in path:
-        values = values[key]
-    return values
-
-
-def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    for key in path[:-1]:
+def _copy(source: Any, path: Sequence[str], values: dict[str, Any]) -> None:
+    """Copy the value at a path to the same path of ``values``; of a list the whole, whose elements no file can set."""
+    for depth, key in enumerate(path, 1):
+        source = source[key]
+        if depth == len(path) or not isinstance(source, Mapping):
+            values[key] = source
+            return
         values = values.setdefault(key, {})
-    values[path[-1]] = value
 
 
 def _yaml(values: Mapping[str, Any], indent: str = "") -> Iterator[str]:

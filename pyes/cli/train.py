@@ -371,7 +371,7 @@ def _explained(error: Exception) -> ConfigError:
             f"{error.override}: not a value; quote text that has spaces or any of ,=:{{}}[]: KEY='\"TEXT\"'"
         )
     if found := re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error)):
-        key, values = found.groups()
+        key, values = found[1].lstrip("+"), found[2]
         return ConfigError(f"{key}: got {values}, several values; add -m for a run of each, or write {key}=[{values}]")
     cause = error.__cause__ or error
     if isinstance(cause, MissingMandatoryValue):

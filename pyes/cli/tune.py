@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import shlex
 from collections.abc import Iterable
 from importlib import resources
@@ -112,7 +113,7 @@ def _check_evaluated(config: TrainConfig, where: str = "") -> None:
 
 def _check_own(keys: Iterable[str]) -> None:
     for key in keys:
-        if key.split(".")[0] in _OWN:
+        if re.split(r"[./@]", key)[0] in _OWN:
             raise ConfigError(f"{key}: a search sets it for each of its runs; leave it out")
 
 

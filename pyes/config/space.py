@@ -92,7 +92,7 @@ class Space:
         parameter = self.parameters[name]
         if not isinstance(parameter, Choices):
             return {name}
-        return {word.partition("=")[0] for words in parameter.overrides.values() for word in words}
+        return {word.lstrip("+~").partition("=")[0] for words in parameter.overrides.values() for word in words}
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the space as plain JSON values; `parse` is the inverse."""
@@ -115,13 +115,17 @@ class Space:
         return words
 
     def samples(self) -> list[dict[str, Value]]:
-        """Return values to check: together every choice, both ends of every interval, an even and an odd number."""
+        """Return values to check: together every choice, both ends of every interval and a number between them.
+
+        That is an odd one where one end is even, or one with a fraction unless both ends are whole.
+        """
         several: dict[str, list[Value]] = {}
         for name, each in self.parameters.items():
             if isinstance(each, Choices):
                 several[name] = list(each.overrides)
             else:
-                several[name] = [each.low, each.high, *([each.low + 1] if each.whole else [])]
+                between = each.low + (1 if each.whole else 0.37 * min(1.0, each.high - each.low))
+                several[name] = [each.low, each.high, between]
         count = max(map(len, several.values()))
         return [{name: values[min(k, len(values) - 1)] for name, values in several.items()} for k in range(count)]
 
@@ -142,7 +146,8 @@ def _parameter(where: str, name: str, value: Any) -> Interval | Choices:
     if isinstance(value, Sequence) and not isinstance(value, str):
         labels = [each if isinstance(each, str) else json.dumps(each) for each in value]
         return _choices(where, {label: (f"{name}={label}",) for label in labels}, len(labels))
-    if isinstance(value, dict) and {"low", "high"} & value.keys():
+    labelled = isinstance(value, dict) and all(isinstance(words, str) and "=" in words for words in value.values())
+    if isinstance(value, dict) and {"low", "high"} & value.keys() and not labelled:
         return _interval(where, value)
     if isinstance(value, dict) and all(isinstance(words, str) for words in value.values()):
         try:

@@ -106,6 +106,7 @@ class Agent(Closing):
         self._context: Any = get_context("fork" if sys.platform == "linux" else "spawn")
         self._process: Any = None
         self._asking: Any = None  # connection that tells the job's process to leave
+        self._met = False  # whether a head has accepted this node
         self.leaving = False
 
     def start(self) -> None:
@@ -118,7 +119,7 @@ class Agent(Closing):
         """
         asked, asking = self._context.Pipe(duplex=False)
         process = self._context.Process(
-            target=_take_part, args=(self._membership, self._listening, os.getpid(), asked), name="node"
+            target=_take_part, args=(self._membership, self._listening, os.getpid(), asked, self._met), name="node"
         )
         with holding_signals(self._context.get_start_method()), asked:
             if self._asking is not None:
@@ -150,6 +151,7 @@ class Agent(Closing):
             code = self._process.exitcode
             if code == RefusedError.exit_status:
                 raise SystemExit(code)
+            self._met = self._met or code == 0  # a job was over: only a head says so
             if code:
                 self._pause(pause, tied)
             pause = min(2 * pause, _MOST_SECONDS) if code > 0 else 1  # negative: killed, not by a fault of its own
@@ -244,7 +246,7 @@ def _leaving_on_signals(agent: Agent) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _take_part(membership: Membership, listening: socket.socket | None, parent: int, asked: Any) -> None:
+def _take_part(membership: Membership, listening: socket.socket | None, parent: int, asked: Any, met: bool) -> None:
     """Take part in one job, until ``asked``, a connection, is readable; runs in its own process."""
     prepare(parent)
     lookup.allow_only(membership.allowed)
@@ -252,15 +254,15 @@ def _take_part(membership: Membership, listening: socket.socket | None, parent: 
     root.handlers[:] = []  # those inherited from the parent
     to_head = _ToHead()
     with gathered(to_head) as log:
-        sys.exit(asyncio.run(_session(membership, listening, asked, log, to_head)))
+        sys.exit(asyncio.run(_session(membership, listening, asked, log, to_head, met)))
 
 
 async def _session(
-    membership: Membership, listening: socket.socket | None, asked: Any, log: Log, to_head: "_ToHead"
+    membership: Membership, listening: socket.socket | None, asked: Any, log: Log, to_head: "_ToHead", met: bool
 ) -> int:
     loop = asyncio.get_running_loop()
     try:
-        session = _session_of(membership, listening, log)
+        session = _session_of(membership, listening, log, met)
 
         def leave() -> None:
             loop.remove_reader(asked)
@@ -278,15 +280,15 @@ async def _session(
     return 0
 
 
-def _session_of(membership: Membership, listening: socket.socket | None, log: Log) -> "Session":
+def _session_of(membership: Membership, listening: socket.socket | None, log: Log, met: bool) -> "Session":
     if listening is None:
         from pyes.remote.session import Session
 
-        return Session(membership.address, membership.key, membership.workers, log, _say)
+        return Session(membership.address, membership.key, membership.workers, log, _say, met)
     from pyes.remote.door import Door
     from pyes.remote.relay import RelaySession
 
-    return RelaySession(membership.address, membership.key, listening, Door(membership.nodes), log, _say)
+    return RelaySession(membership.address, membership.key, listening, Door(membership.nodes), log, _say, met)
 
 
 def _say(text: str) -> None:

@@ -242,6 +242,8 @@ class RelaySession(Session):
         Log of this process.
     say : callable
         Shows the user a line.
+    met : bool
+        A head at this address has accepted this relay in an earlier job.
     """
 
     def __init__(
@@ -252,8 +254,9 @@ class RelaySession(Session):
         door: Door,
         log: Log | None,
         say: Callable[[str], None],
+        met: bool = False,
     ) -> None:
-        super().__init__(address, key, 0, log, say)
+        super().__init__(address, key, 0, log, say, met)
         self._listening = listening
         where = Address(*listening.getsockname()[:2])
         self._head = Head(door, str(where), say, "no node is ready")

@@ -64,6 +64,8 @@ class Session:
         Log of this process and its workers.
     say : callable
         Shows the user a line.
+    met : bool
+        A head at this address has accepted this node in an earlier job.
     """
 
     def __init__(
@@ -73,9 +75,10 @@ class Session:
         workers: int,
         log: Log | None = None,
         say: Callable[[str], None] = logger.info,
+        met: bool = False,
     ) -> None:
         self._address, self._log, self._say = address, log, say
-        self._own_workers = workers
+        self._own_workers, self._met = workers, met
         self._credentials = None if key is None else keys.of_node(key)
         self._replica: Replica | None = None
         self._unable = False  # whether this node cannot take part in the job
@@ -208,10 +211,12 @@ class Session:
     def _count_unanswered(self) -> None:
         """Count a connection that was closed without a message; give up after several in succession.
 
-        A node that was accepted before does not give up: the head may be restarting behind a tunnel that is already up.
+        A node that was accepted before does not give up, in this job or an earlier one: the head may be restarting, or
+        the next one be on its way, behind a tunnel that is already up.
         """
         self._unanswered += 1
-        if self._unanswered >= _MOST_UNANSWERED and self._replica is None and not self._unable:
+        met = self._met or self._replica is not None or self._unable
+        if self._unanswered >= _MOST_UNANSWERED and not met:
             hint = "is it a head of pyes, with a key?"
             if self._credentials is None:
                 hint = "does it want a key (--key FILE.node)?"

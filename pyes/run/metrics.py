@@ -100,7 +100,7 @@ class MetricsWriter(Closing):
     seconds : float
         Seconds of the last row.
     last_evaluation : (float, float) or None
-        Mean and standard deviation of the evaluation in the last existing row, if any.
+        Mean and standard deviation of the evaluation in the last existing row, if any and of this task.
     best_evaluation : (int, float) or None
         See the function of this name, of all rows so far of this task.
 
@@ -125,7 +125,7 @@ class MetricsWriter(Closing):
         self.generation = len(lines)
         self.seconds = float(last.get("seconds", 0))
         self.last_evaluation: tuple[float, float] | None = None
-        if last.get("eval_return_mean"):
+        if last.get("eval_return_mean") and self.generation > task_began:
             self.last_evaluation = float(last["eval_return_mean"]), float(last["eval_return_std"])
         self._task_began = task_began
         self.best_evaluation = best_evaluation((row for _, row in lines), task_began)

@@ -42,6 +42,7 @@ def test_recipe_is_found_by_option_or_environment(option: str, env_id: str, name
         "task=gymnasium task.env_id=Hopper-v5 task.env_kwargs.forward_reward_weight=2.0 network.name=gru timesteps=10",
         "algorithm.factory=pyes.algorithms.openai_es:OpenAIES algorithm.sigma='linear 0.3 to 0.1 in 9 generations'",
         "experiment=maze timesteps=4000",
+        "task=cart_pole network=mlp network.hidden=[8,8] network.hidden.0=32 timesteps=10",
         "task=cart_pole task.env_kwargs.on=1 task.env_kwargs.a=\"'1e3'\" task.env_kwargs.b=yes timesteps=10",
     ],
 )

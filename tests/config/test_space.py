@@ -40,7 +40,7 @@ def test_file_is_read(space: Space):
 
 
 def test_values_set_overrides(space: Space):
-    low, high = space.samples()
+    low, high, between = space.samples()
     assert space.overrides(low) == [
         "algorithm.sigma=0.02",
         "algorithm.population_size=20",
@@ -49,6 +49,27 @@ def test_values_set_overrides(space: Space):
         "network=linear",
     ]
     assert space.overrides(high)[-2:] == ["network=mlp", "network.hidden=[16]"]
+    assert space.overrides(between)[0] == "algorithm.sigma=0.383"
+
+
+@pytest.mark.parametrize(("ends", "between"), [((16, 256.0), "16.4"), ((16, 256), "17"), ((0.9, 0.999), "0.9366")])
+def test_a_value_is_checked_that_an_integer_cannot_have(ends: tuple[float, float], between: str):
+    low, high = ends
+    space = Space.parse({"algorithm.population_size": {"low": low, "high": high}}, "mine")
+    assert space.overrides(space.samples()[-1]) == [f"algorithm.population_size={between}"]
+
+
+def test_choices_may_be_called_low_and_high():
+    values = {"task.env_kwargs.noise": ["low", "high"], "steps": {"low": "seed=1", "high": "seed=2"}}
+    space = Space.parse(values, "mine")
+    assert space.overrides({"task.env_kwargs.noise": "low", "steps": "high"}) == ["task.env_kwargs.noise=low", "seed=2"]
+    assert Space.parse(space.to_mapping(), "itself").parameters == space.parameters
+
+
+def test_keys_are_those_behind_the_signs_of_an_override():
+    space = Space.parse({"x": {"a": "++evaluation.episodes=5", "b": "+seed=3"}}, "mine")
+    assert space.keys("x") == {"evaluation.episodes", "seed"}
+    assert not space.without(["evaluation.episodes"]).parameters
 
 
 @given(value=st.floats(1e-6, 1e6))
@@ -79,20 +100,20 @@ def test_an_interval_between_whole_numbers_has_only_these():
     assert space.parameters == {"a": Interval(10, 100), "b": Interval(0.0, 0.1)}
 
 
-def test_samples_have_every_choice_and_an_even_and_an_odd_number():
+def test_samples_have_every_choice_an_even_and_an_odd_number_and_one_with_a_fraction():
     space = Space.parse({"a": {"low": 10, "high": 80}, "b": {"low": 0.5, "high": 2}, "c": [1, 2, 3, 4]}, "mine")
     assert [tuple(each.values()) for each in space.samples()] == [
         (10, 0.5, "1"),
         (80, 2.0, "2"),
-        (11, 2.0, "3"),
-        (11, 2.0, "4"),
+        (11, 0.87, "3"),
+        (11, 0.87, "4"),
     ]
 
 
 def test_numbers_near_one_and_without_a_point_are_taken_as_meant():
     values = {"optimizer.beta2": {"low": 0.99, "high": 0.99995}, "a": {"low": "1e-4", "high": "1E-1", "log": True}}
     space = Space.parse(values, "mine")
-    low, high = space.samples()
+    low, high, _ = space.samples()
     assert space.overrides(low) == ["optimizer.beta2=0.99", "a=0.0001"]
     assert space.overrides(high) == ["optimizer.beta2=0.99995", "a=0.1"]
     assert shown(0.912345678) == "0.9123"

@@ -92,6 +92,27 @@ def test_a_key_that_can_never_be_used_is_refused_before_any_process_starts(tmp_p
         agent.work(agent.Membership(addresses.parse(new_address()), str(tmp_path / "key"), 1))
 
 
+def test_a_process_for_the_next_job_knows_that_the_node_was_in(monkeypatch):
+    met = []
+
+    def take_part(*arguments: object) -> None:
+        met.append(arguments[-1])
+        if len(met) == 3:
+            serving.leave()
+
+    class Process(SimpleNamespace):
+        def __init__(self, target, args, name):
+            super().__init__(exitcode=1 if not met else 0, start=lambda: take_part(*args), join=lambda: None)
+            self.kill = self.close = lambda: None
+
+    monkeypatch.setattr(agent, "time", SimpleNamespace(sleep=lambda seconds: None, strftime=time.strftime))
+    with agent.Agent(agent.Membership(HERE, None, 1)) as serving:
+        fork = serving._context
+        serving._context = SimpleNamespace(Process=Process, Pipe=fork.Pipe, get_start_method=fork.get_start_method)
+        serving.serve()
+    assert met == [False, False, True]  # an error, the end of a job, another job
+
+
 def test_a_process_that_fails_again_and_again_is_replaced_ever_later(tmp_path, monkeypatch, capfd):
     waited = []
 

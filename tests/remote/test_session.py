@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import struct
+from functools import partial
 
 import numpy as np
 import pytest
@@ -225,6 +226,19 @@ def test_a_node_that_was_in_waits_for_its_head_however_often_nobody_answers():
 
     with pytest.raises(RefusedError, match=WHY):
         meet(play)
+    assert len(connections) == 20
+
+
+def test_a_node_that_was_in_an_earlier_job_waits_too():
+    connections = []
+
+    async def play(side, reader, writer):
+        connections.append(side)
+        if len(connections) == 20:
+            await send_away(side, reader, writer)
+
+    with pytest.raises(RefusedError, match=WHY):
+        meet(play, partial(Session, met=True))
     assert len(connections) == 20
 
 

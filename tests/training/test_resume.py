@@ -242,6 +242,11 @@ def test_objective_of_a_run_with_nothing_left_to_do_is_its_last_evaluation(tmp_p
     assert first.objective == pytest.approx(_go_on(tmp_path / "run").objective, rel=1e-8)
 
 
+def test_another_task_has_no_evaluation_before_its_first(run):
+    kept = {"generations": 3, "evaluation": {"every": 0}}
+    assert _go_on(run, force=True, task={"env_id": "CartPole-v0"}, **kept).objective is None
+
+
 def _mistyped(key, value):
     return lambda text: json.dumps({**json.loads(text), key: value})
 

@@ -148,6 +148,10 @@ def test_a_signal_ends_the_runs_and_says_how_to_go_on(tmp_path: Path, number: si
         ([*TASK[:2]], "timesteps: missing; say how long the best runs train, as timesteps=1e6"),
         ([*TASK, "seed=3"], "seed: a search sets it for each of its runs; leave it out"),
         ([*TASK, "cluster.workers=3"], "cluster.workers: a search sets it for each of its runs; leave it out"),
+        (
+            [*TASK, "hydra/job_logging=disabled"],
+            "hydra/job_logging: a search sets it for each of its runs; leave it out",
+        ),
         ([*TASK, "hydra.job.name=x"], "hydra.job.name: a search sets it for each of its runs; leave it out"),
         ([*TASK, "--space", "own.yaml"], "generations: a search sets it for each of its runs; leave it out"),
         (
