@@ -121,6 +121,7 @@ class Head:
         for peer in self._peers.values():
             if self._job is not None:
                 peer.send(wire.End())
+        self._job = None  # whoever connects meanwhile waits for the next head
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await asyncio.gather(*(peer.farewell() for peer in list(self._peers.values())))

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +16,7 @@ from pyes.remote.head import Head
 from pyes.remote.pace import Pace
 from pyes.remote.peer import Peer
 from pyes.remote.wire import keys
-from pyes.remote.wire.protocol import HeadSide
+from pyes.remote.wire.protocol import HeadSide, NodeSide
 
 LIMIT = 2**22
 
@@ -95,6 +97,44 @@ def test_connections_that_arrive_as_the_head_ends_are_closed():
             with client:
                 client.settimeout(5)
                 assert client.recv(1) == b""
+
+
+def test_a_node_that_comes_as_the_head_ends_is_not_told_its_job():
+    """It would prepare for it, and be cut off; so it waits for the next head instead."""
+    ending = threading.Event()
+
+    async def drain() -> None:
+        ending.set()
+        await asyncio.sleep(0.3)
+
+    async def end() -> None:
+        head = Head(Door(None), "tcp://127.0.0.1", print, "")
+        await head.serve(listening, None)
+        head.begin_job(SimpleNamespace(told=wire.Job("job", {}, "replay"), message_limit=2**20))
+        connection = {"write": lambda data: None, "close": lambda: None, "wait_closed": lambda: asyncio.sleep(0)}
+        slow, _ = _peer(
+            SimpleNamespace(transport=SimpleNamespace(), drain=drain, is_closing=lambda: False, **connection)
+        )
+        head.welcome(slow)
+        await head.end()
+
+    def come() -> list[wire.Message]:
+        node, said = NodeSide(2**20), b""
+        assert ending.wait(5)
+        with socket.create_connection(listening.getsockname()) as connection:
+            connection.settimeout(5)
+            connection.sendall(node.send(hello()))
+            while data := connection.recv(2**16):
+                said += data
+        return node.receive(said)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(come)
+        asyncio.run(end())
+        said = coming.result()
+    kinds = {type(message) for message in said}
+    assert wire.Welcome in kinds
+    assert wire.Job not in kinds
 
 
 def _peer(writer=None):
