@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pyes.networks.torch.layers import VirtualBatchNorm
+from pyes.networks.torch.layers import Recurrent, VirtualBatchNorm
 
 
 class Plain(nn.Module):
@@ -88,6 +88,38 @@ def hooked(observation_size: int, outputs: int) -> nn.Sequential:
     made = chain(observation_size, outputs)
     made[0].register_forward_hook(lambda module, inputs, output: -output)
     return made
+
+
+def recurrent(observation_size: int, outputs: int) -> nn.Sequential:
+    """Return a memory of ours before a layer that C does not know."""
+    return nn.Sequential(Recurrent(nn.GRUCell(observation_size, 5)), nn.LayerNorm(5), nn.Linear(5, outputs))
+
+
+def hooked_cell(observation_size: int, outputs: int) -> nn.Sequential:
+    cell = nn.GRUCell(observation_size, 5)
+    cell.register_forward_hook(lambda module, inputs, output: 2 * output)
+    return nn.Sequential(Recurrent(cell), nn.Linear(5, outputs))
+
+
+def fixed(observation_size: int, outputs: int) -> nn.Sequential:
+    """Return one with features whose weights are drawn at random and not trained."""
+    features = nn.Linear(observation_size, 8)
+    weight = features.weight.detach().clone()
+    del features.weight
+    features.register_buffer("weight", weight)
+    return nn.Sequential(features, nn.Tanh(), nn.Linear(8, outputs))
+
+
+class Unforgetting(nn.Module):
+    """Has a memory, and nothing that empties it."""
+
+    def __init__(self, observation_size: int, outputs: int) -> None:
+        super().__init__()
+        self.cell, self.state = nn.GRUCell(observation_size, outputs), None
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        self.state = self.cell(observation, self.state)
+        return self.state
 
 
 def overridden(observation_size: int, outputs: int) -> nn.Module:

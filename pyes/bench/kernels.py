@@ -50,14 +50,18 @@ def best_times(jobs: dict[str, Job], repetitions: int) -> dict[str, float]:
 
 
 def compiled_read(folder: str) -> Callable[[NDArray[Any]], object] | None:
-    """Return a function that reads an array in C, compiled for this machine; None without a compiler."""
+    """Return a function that reads an array in C, compiled for this machine; None without a compiler that does."""
     compiler = shutil.which("cc")
     if compiler is None:
         return None
     source, library = Path(folder, "read.c"), Path(folder, "read.so")
     source.write_text(READ_SOURCE)
-    subprocess.run([compiler, "-O3", "-march=native", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
-    function = ctypes.CDLL(str(library)).read_all
+    command = [compiler, "-O3", "-march=native", "-shared", "-fPIC", str(source), "-o", str(library)]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+        function = ctypes.CDLL(str(library)).read_all
+    except (OSError, subprocess.CalledProcessError):
+        return None
     function.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     function.restype = ctypes.c_uint64
     return lambda array: function(array.ctypes.data, array.nbytes // 8)

@@ -12,6 +12,7 @@ import numpy as np
 
 from pyes import tasks
 from pyes.bench.checks import CheckError, Remark, play
+from pyes.errors import PyesError
 from pyes.system.text import spread
 from pyes.tasks.base import Task
 from pyes.tasks.gymnasium import GymnasiumConfig
@@ -27,7 +28,11 @@ def checks(task: Task, env_id: str | None) -> Iterator[list[tuple[str, Callable[
     if env_id is None:
         yield []
         return
-    with tasks.make(GymnasiumConfig(env_id=env_id)) as twin:
+    try:
+        other = tasks.make(GymnasiumConfig(env_id=env_id))
+    except PyesError as error:
+        raise type(error)(str(error).replace("task.env_id", "--against", 1)) from error
+    with other as twin:
         yield [
             ("same spaces", lambda: _spaces(task, twin)),
             ("same episodes", lambda: _episodes(task, twin)),

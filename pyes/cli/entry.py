@@ -63,6 +63,8 @@ def _status(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
+        if not isinstance(error, PyesError) and _interrupted(error):
+            return INTERRUPTED
         blocked = unwritten()
         if isinstance(error, OSError):
             error = blocked or error
@@ -73,6 +75,13 @@ def _status(argv: Sequence[str] | None) -> int:
         if sys.stderr is not None:  # otherwise print would use standard output
             print(f"pyes: error: {describe(error)}", file=sys.stderr)
         return error.exit_status if isinstance(error, PyesError) else 1
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether a Ctrl-C led to an error, as in argparse, which tidies up what it has not set up yet."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _exit_status(arguments: list[str], training: list[str]) -> int:

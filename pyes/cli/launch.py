@@ -41,11 +41,17 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
 
 
 def _launch_ssh(options: argparse.Namespace) -> None:
+    from pyes.errors import ConfigError
     from pyes.launch import head_arguments, hosts, ssh
     from pyes.system import addresses
 
     where = options.head or head_arguments.address_for_nodes()
-    address = addresses.parse(f"tcp://[{where}]:{options.port}" if ":" in where else f"tcp://{where}:{options.port}")
+    bare = where.removeprefix("[").removesuffix("]")
+    try:
+        address = addresses.parse(f"tcp://[{bare}]:{options.port}" if ":" in bare else f"tcp://{bare}:{options.port}")
+    except ConfigError as error:
+        expected = "a name or an IP address alone; the port is that of --port"
+        raise ConfigError(f"--head: got {where!r}, expected {expected}") from error
     again = shlex.join(["pyes", *options.before, "--", "train"])
     status = ssh.run(hosts.read(options.hosts), address, options.key, options.training, again)
     if status:
@@ -53,9 +59,13 @@ def _launch_ssh(options: argparse.Namespace) -> None:
 
 
 def _launch_slurm(options: argparse.Namespace) -> None:
+    from pyes.cli import train
     from pyes.launch import slurm
 
     resources = slurm.Resources(options.nodes, options.time, options.partition, options.cpus, options.sbatch)
     again = shlex.join(["pyes", *(word for word in options.before if not word.startswith("--dry")), "--", "train"])
     text = slurm.script(resources, options.training, again)
+    overrides = options.training[1:]
+    if not any(word.startswith(("-", "sweep=", "resume=")) for word in overrides):
+        train.settings(overrides)  # refuses now what the job would refuse when it begins, perhaps in hours
     print(text if options.dry_run else slurm.submit(text), end="" if options.dry_run else "\n")

@@ -380,7 +380,8 @@ def _explained(error: Exception) -> ConfigError:
         path, _, key = str(cause.full_key).rpartition(".")
         allowed = {str(each) for each in cause.parent_node} - {"hydra"}
         hint = AlgorithmConfig.ELSEWHERE.get(key, "") if path == AlgorithmConfig.PATH else ""
-        hint = hint or (kinds_with_key(path, key) if path else _sections_with(cause.parent_node, key))
+        chosen = str(cause.parent_node.get("name", ""))
+        hint = hint or (kinds_with_key(path, key, chosen) if path else _sections_with(cause.parent_node, key))
         return unknown_key(path, key, allowed if path else allowed.union(GROUPS_WITHOUT_KEYS), hint=hint)
     parts = [str(error)] if cause is error else [str(error), str(cause)]
     return ConfigError(one_line("\n".join(parts)))

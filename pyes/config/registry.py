@@ -79,9 +79,9 @@ class Registry(Generic[K]):
         self._import_all()
         return sorted(self._kinds.keys() | {point.name for point in self._entry_points()})
 
-    def with_key(self, key: str) -> str:
-        """Return a hint which of the package's own kinds have a key; empty if none has."""
-        kinds = self.classes().values()
+    def with_key(self, key: str, chosen: str = "") -> str:
+        """Return a hint which of the package's own kinds, other than the chosen one, have a key; empty if none has."""
+        kinds = (kind for kind in self.classes().values() if kind.kind != chosen)
         names = sorted(kind.kind for kind in kinds if key in {each.name for each in dataclasses.fields(kind.Config)})
         return f"it is a key of {self.section}={', '.join(names)}" if names else ""
 
@@ -174,7 +174,7 @@ NETWORKS: Registry[Any] = Registry("network", "pyes.networks", "pyes.networks.ba
 CLUSTERS: Registry[Any] = Registry("cluster", "pyes.cluster")
 
 
-def kinds_with_key(section: str, key: str) -> str:
-    """Return a hint which kinds of a section have a key; empty if none has, or if the section has no kinds."""
+def kinds_with_key(section: str, key: str, chosen: str = "") -> str:
+    """Return a hint which other kinds of a section have a key; empty if none has, or if the section has no kinds."""
     registries = {each.section: each for each in (ALGORITHMS, TASKS, NETWORKS, CLUSTERS)}
-    return registries[section].with_key(key) if section in registries else ""
+    return registries[section].with_key(key, chosen) if section in registries else ""

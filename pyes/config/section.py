@@ -196,6 +196,9 @@ def parse(hint: Any, value: Any, path: str) -> Any:
 
 def _parse_section(section: type[Section], value: Any, path: str) -> Section:
     if isinstance(value, section):
+        kind = section.kind(vars(value))
+        if not isinstance(value, kind):
+            raise refusal(path, type(value).__name__, f"a {kind.__name__} or a mapping")
         return value
     if not isinstance(value, Mapping):
         raise refusal(path, value, f"a mapping with keys among: {', '.join(sorted(_hints(section.kind({}))))}")

@@ -111,7 +111,10 @@ class Space:
             if isinstance(parameter, Choices):
                 words += parameter.overrides[str(value)]
             else:
-                words.append(f"{name}={shown(value)}")
+                text = shown(value)
+                if not parameter.low <= float(text) <= parameter.high:  # rounded out of the interval
+                    text = repr(value)
+                words.append(f"{name}={text}")
         return words
 
     def samples(self) -> list[dict[str, Value]]:

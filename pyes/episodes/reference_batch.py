@@ -45,6 +45,11 @@ def draw_reference_batch(config: TaskConfig, seed: int) -> NDArray[Any]:
             for timestep, observation in enumerate(_observations(task, seed)):
                 if timestep == due:
                     batch.append(np.array(observation).reshape(-1))  # a copy: the environment may reuse its array
+                    if batch[-1].shape != (task.observation_size,):
+                        expected = f"{task.observation_size}, as in its observation space"
+                        raise TaskError(
+                            f"{config.title}: an observation has {batch[-1].size} values, expected {expected}"
+                        )
                     if (due := next(taken, None)) is None:
                         break
         except BaseException as error:

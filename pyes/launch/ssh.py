@@ -86,7 +86,9 @@ async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: l
                 node.result()  # an error that all connections have, such as no ssh
             if not _works_itself(arguments):
                 why = "no host is left to evaluate members; the lines above say why"
-                raise ClusterError(f"{why}; go on with: {again} resume=RUN")
+                raise ClusterError(
+                    f"{why}; run it again, or go on with the run that the head named: {again} resume=RUN"
+                )
         status = await ended
     finally:
         for task in (gone, *nodes):

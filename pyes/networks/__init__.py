@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pyes.config.network import NetworkConfig
 from pyes.config.registry import NETWORKS
+from pyes.errors import ConfigError
 from pyes.networks.action import ActionDecoder
 from pyes.networks.action_part import ActionPart
 from pyes.networks.named import NamedModule
@@ -81,5 +82,8 @@ def build(
         The network cannot be built for this task, or needs torch, which is not installed.
     """
     network = NETWORKS.get(config.name)(config)
-    program, theta = network.build(observation_size, shape or (observation_size,), decoder.outputs, seed)
-    return PolicySpec(program, decoder, observation_clip), theta
+    try:
+        program, theta = network.build(observation_size, shape or (observation_size,), decoder.outputs, seed)
+        return PolicySpec(program, decoder, observation_clip), theta
+    except ValueError as error:  # of a kind of network of the user's own: layers that do not fit each other
+        raise ConfigError(f"network.name={config.name}: {error}; see compose of {type(network).__name__}") from error

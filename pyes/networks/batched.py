@@ -28,18 +28,21 @@ def count(observation: Any, encoder: ObservationEncoder | None, size: int) -> in
     value = observation
     if encoder is not None and encoder.parts:
         first = encoder.parts[0]
-        shape, value = first.shape, reduce(getitem, first.keys, observation)
+        try:
+            shape, value = first.shape, reduce(getitem, first.keys, observation)
+        except (LookupError, TypeError):  # the encoder says what is missing
+            return None
     found = np.shape(value)
     return int(found[0]) if found and found[1:] == shape and len(found) == len(shape) + 1 else None
 
 
 def item(observations: Any, index: int) -> Any:
-    """Return one of several observations."""
+    """Return one of several observations, but for parts that are texts, which no policy reads."""
     if isinstance(observations, Mapping):
         return {key: item(part, index) for key, part in observations.items()}
     if isinstance(observations, tuple):
         return tuple(item(part, index) for part in observations)
-    return observations[index]
+    return observations if isinstance(observations, str) else observations[index]
 
 
 def joined(actions: Sequence[Any]) -> Any:

@@ -6,8 +6,9 @@ kind of network.
 
 from typing import Literal
 
+from pyes.config.section import refusal
 from pyes.errors import ConfigError
-from pyes.networks.program import Activation, Instruction, Op, Program
+from pyes.networks.program import ACTIVATIONS, Activation, Instruction, Op, Program
 
 
 class Composer:
@@ -87,7 +88,7 @@ class Composer:
             recurrent_offset=self._place(rows * units),
             bias_offset=self._place(rows) if biases else -1,
             recurrent_bias_offset=self._place(rows) if biases == 2 else -1,
-            activation=Activation[activation.upper()],
+            activation=_activation(activation),
         )
         self._rows.append(row)
         self._width, self._shape = units, (units,)
@@ -113,7 +114,7 @@ class Composer:
             outputs,
             weight_offset=weight,
             bias_offset=self._place(rows) if bias or normalized else -1,
-            activation=Activation[activation.upper()],
+            activation=_activation(activation),
             scale_offset=scale,
         )
 
@@ -121,3 +122,10 @@ class Composer:
         """Return the offset of the next ``size`` parameters."""
         self._dim += size
         return self._dim - size
+
+
+def _activation(name: str) -> Activation:
+    try:
+        return Activation[name.upper()]
+    except KeyError:
+        raise refusal("activation", name, f"one of {', '.join(ACTIVATIONS)}") from None

@@ -217,7 +217,8 @@ class Policy:
         if weights.suffix != ".safetensors":
             weights = weights / WEIGHTS_FILE
         arrays, embedded = _read_weights(weights)
-        description = _read_description(weights.with_suffix(".json"))
+        beside = weights.with_suffix(".json")
+        description = _checked(embedded, weights) if not beside.exists() else _read_description(beside)
         try:
             digest = theta_hash(arrays["theta"])
             if description["theta_hash"] != digest:
@@ -317,10 +318,21 @@ def _read_weights(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 
 
 def _read_description(path: Path) -> dict[str, Any]:
+    data = _read(path)
     try:
-        values = json.loads(_read(path))
+        values = json.loads(data)
+    except ValueError as error:
+        raise RunDirectoryError(
+            f"policy description {path} is damaged ({_reason(error)}); train again or restore it from a copy"
+        ) from error
+    return _checked(values, path)
+
+
+def _checked(values: Any, path: Path) -> dict[str, Any]:
+    """Return a description, which ``path`` has, if it is of our format."""
+    try:
         version = values["format"]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError) as error:
         raise RunDirectoryError(
             f"policy description {path} is damaged ({_reason(error)}); train again or restore it from a copy"
         ) from error

@@ -42,13 +42,20 @@ def write_file(path: Path, data: bytes) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder; after the block, the file written there replaces ``path``.
 
-    The temporary path has the suffix of ``path``. After an exception it is removed and ``path`` is unchanged.
+    The temporary path has the suffix of ``path``. After an exception it is removed and ``path`` is unchanged. A link
+    stays one: what it leads to is replaced.
 
     Raises
     ------
     ConfigError
-        An OSError in the block or while replacing (missing folder, no permission, full disk).
+        An OSError in the block or while replacing (missing folder, no permission, full disk), or ``path`` is a device,
+        a pipe or a socket.
     """
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ConfigError(
+            f"cannot write {path}: got a device, a pipe or a socket, expected a file; choose another place"
+        )
     if not path.parent.is_dir():
         # Checked before the work whose result is written.
         raise ConfigError(f"cannot write {path}: there is no directory {path.parent}; make it or choose another place")

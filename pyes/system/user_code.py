@@ -123,12 +123,19 @@ def witnessed(what: str) -> Iterator[None]:
             _wait_for_the_end_of(parent, data)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    handler = signal.getsignal(signal.SIGCHLD)
     try:
         yield
     finally:
         if os.getpid() == parent:  # else this is a child that the user's code has forked
-            os.kill(witness, signal.SIGKILL)
-            os.waitpid(witness, 0)
+            # One who ignores the ends of children would keep all of pyes from waiting for its own.
+            if handler is not None and threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGCHLD, handler)
+            with contextlib.suppress(
+                ProcessLookupError, ChildProcessError
+            ):  # it has been waited for by the user's code
+                os.kill(witness, signal.SIGKILL)
+                os.waitpid(witness, 0)
 
 
 def _wait_for_the_end_of(parent: int, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from pyes import bench
 from pyes.bench import kernels, networks, rollouts
+from pyes.errors import ConfigError
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -25,6 +27,28 @@ def test_networks_are_measured(name: str) -> None:
 def test_policies_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
     kernels.policy(None, 1)
     assert capsys.readouterr().out.count("PolicyRunner.act") == 2
+
+
+def test_a_compiler_that_fails_is_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cc").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert kernels.compiled_read(str(tmp_path)) is None
+
+
+def test_a_rollout_that_lacks_a_package_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def compare(env_id: str, network: object, normalize: bool) -> tuple[list[float], list[float]]:
+        if env_id != "Pendulum-v1":
+            raise ConfigError(f"{env_id} needs a package")
+        return [2.0], [1.0]
+
+    monkeypatch.setattr(rollouts, "compare", compare)
+    rollouts.measure()
+    said = capsys.readouterr().out
+    assert said.count("left out: ") == len(rollouts.CASES) - 2
+    assert said.count("bare") == 1 + 2
 
 
 def _unknown(tree: ast.AST) -> Iterator[str]:

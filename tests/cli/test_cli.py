@@ -705,6 +705,14 @@ def test_plot_map_video_and_export_write_their_files(run: Path, tmp_path: Path):
             "argument --watch: got '0', expected seconds, a number >= 0.1",
         ),
         (["status", "tcp://127.0.0.1:1", "--json", "--watch"], "--watch: not allowed with argument --json"),
+        (
+            ["launch", "ssh", "nope", "--head", "tcp://10.0.0.1:6000", "--", "train"],
+            "--head: got 'tcp://10.0.0.1:6000'",
+        ),
+        (["launch", "ssh", "nope", "--head", "10.0.0.1:6000", "--", "train"], "the port is that of --port"),
+        (["launch", "ssh", "nope", "--head", "[::1]", "--", "train"], "cannot read the hosts in nope"),
+        (["launch", "slurm", "--dry-run", "--", "train", "seed=0,1"], "seed: got 0,1, several values"),
+        (["launch", "slurm", "--dry-run", "--", "train", "sede=0"], "did you mean 'seed'?"),
         (["launch", "ssh", "nope", "--port", "0"], "argument --port: got '0', expected an integer >= 1"),
         (
             ["launch", "slurm", "--dry-run", "--", "train", "cluster=local"],
@@ -768,6 +776,16 @@ def test_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(this_machine, "_info", interrupt)
     assert cli.main(["info"]) == 130
 
+    def stumble(arguments: object) -> None:
+        """As argparse does, if Ctrl-C comes while it begins."""
+        try:
+            interrupt(arguments)
+        finally:
+            raise AttributeError
+
+    monkeypatch.setattr(this_machine, "_info", stumble)
+    assert cli.main(["info"]) == 130
+
 
 def test_info_names_versions_machine_and_table(tmp_path: Path):
     done = pyes("info", cwd=tmp_path)
@@ -818,6 +836,9 @@ def test_check_environment_ends_with_1_where_a_check_fails(tmp_path: Path):
     done = pyes("check-environment", "task=pendulum", "--against", "CartPole-v1", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("pyes: error: 2 checks of Pendulum-v1 failed")
+    done = pyes("check-environment", "task=pendulum", "--against", "Nope-v0", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("pyes: error: --against: 'Nope-v0' cannot be made")
     done = pyes("check-environment", "task=pendulun", cwd=tmp_path)
     assert done.returncode == 2
     assert "did you mean 'pendulum'?" in done.stderr

@@ -14,7 +14,9 @@ from pyes import config
 from pyes.algorithms.openai_es import OpenAIESConfig
 from pyes.config import (
     DEFAULT_RUN,
+    AlgorithmConfig,
     EpisodeLimitConfig,
+    NetworkConfig,
     OptimizerConfig,
     TrainConfig,
     algorithm_config,
@@ -80,6 +82,21 @@ def test_from_mapping_of_a_task_takes_what_a_run_of_its_kind_starts_from():
 def test_from_mapping_takes_sections_that_are_made_already():
     made = from_mapping({"network": MLPConfig(hidden=(8,)), "seed": 3})
     assert (made.network.hidden, made.seed) == ((8,), 3)
+
+
+@pytest.mark.parametrize(
+    ("section", "made", "expected"),
+    [
+        ("network", NetworkConfig(name="lstm"), "network: got 'NetworkConfig', expected a LSTMConfig or a mapping"),
+        (
+            "algorithm",
+            AlgorithmConfig(name="ars"),
+            "algorithm: got 'AlgorithmConfig', expected a ARSConfig or a mapping",
+        ),
+    ],
+)
+def test_a_section_of_no_kind_is_refused(section: str, made: object, expected: str):
+    assert refusal({section: made}) == expected
 
 
 def test_to_mapping_is_plain_json_and_its_own_inverse():

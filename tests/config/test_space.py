@@ -74,8 +74,14 @@ def test_keys_are_those_behind_the_signs_of_an_override():
 
 @given(value=st.floats(1e-6, 1e6))
 def test_a_number_is_set_as_it_is_shown(value: float):
-    assert Space({"x": Interval(0, 1)}).overrides({"x": value}) == [f"x={shown(value)}"]
+    assert Space({"x": Interval(1e-7, 1e7)}).overrides({"x": value}) == [f"x={shown(value)}"]
     assert float(shown(value)) == pytest.approx(value, rel=0.0051)
+
+
+@given(value=st.floats(0.12345, 0.12349))
+def test_a_number_is_not_rounded_out_of_its_interval(value: float):
+    (word,) = Space({"x": Interval(0.12345, 0.12349)}).overrides({"x": value})
+    assert 0.12345 <= float(word.removeprefix("x=")) <= 0.12349
 
 
 def test_values_with_spaces_stay_whole():

@@ -110,6 +110,15 @@ def test_draw_names_the_task_that_raised(monkeypatch: pytest.MonkeyPatch) -> Non
         draw_reference_batch(PythonConfig(**TASK), 0)
 
 
+def test_draw_names_the_task_whose_observation_has_another_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = user_tasks.Pixels.step
+    monkeypatch.setattr(
+        user_tasks.Pixels, "step", lambda self, action: (np.zeros(3, np.uint8), *step(self, action)[1:])
+    )
+    with pytest.raises(TaskError, match=r"^user_tasks:pixels: an observation has 3 values, expected \d+, as in its"):
+        draw_reference_batch(PythonConfig(**TASK), 0)
+
+
 # Runs
 
 

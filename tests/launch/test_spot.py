@@ -56,6 +56,21 @@ class _Answers(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
+def test_the_key_of_a_list_is_in_the_folder_that_it_is_called_in(tmp_path: Path) -> None:
+    for name, does in (("aws", ""), ("pyes", 'echo "$@"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    settings = dict.fromkeys(("PYES_IMAGE", "PYES_SUBNETS", "PYES_SECURITY", "PYES_PROFILE"), "-")
+    settings |= {"PYES_HEAD": "tcp://10.0.0.1:5555", "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    for given, expected in (({}, "cluster.key.node"), ({"PYES_KEY": "keys/own"}, "keys/own")):
+        (tmp_path / "keys").mkdir(exist_ok=True)
+        command = ["bash", str(NOTICE.with_name("list.sh"))]
+        done = subprocess.run(
+            command, cwd=tmp_path, env={**settings, **given}, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == f"status tcp://10.0.0.1:5555 --key {tmp_path / expected}\n"
+
+
 @contextmanager
 def metadata() -> Iterator[Metadata]:
     """Lend a server, and end it."""

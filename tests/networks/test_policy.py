@@ -1,5 +1,6 @@
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -149,9 +150,14 @@ def _load_error(path):
 
 def test_load_of_a_missing_policy_is_one_line(tmp_path):
     assert "no policy at" in _load_error(tmp_path / "none")
-    _policy().save(tmp_path)
+
+
+def test_weights_alone_are_a_policy(tmp_path):
+    """As after a crash before the other file, or where only they were copied."""
+    policy, observation = _policy(), np.ones(4, np.float32)
+    policy.save(tmp_path)
     (tmp_path / "policy.json").unlink()
-    assert "policy.json" in _load_error(tmp_path)
+    np.testing.assert_array_equal(Policy.load(tmp_path)(observation), policy(observation))
 
 
 @pytest.mark.parametrize("length", [0, 7, 8, 40, 200, -1])
@@ -274,6 +280,21 @@ def test_predict_takes_observations_and_actions_of_parts():
         action, _ = policy.predict(each)
         assert action["x"] == actions["x"][index]
         np.testing.assert_array_equal(action["y"], actions["y"][index])
+
+
+def test_predict_leaves_out_texts_of_several_observations():
+    space = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "mission": spaces.Text(20)})
+    encoder = replace(ObservationEncoder.for_space(space), hidden=())
+    spec, theta = build(LSTMConfig(hidden=(5,)), 2, ActionDecoder.for_space(spaces.Discrete(3)), 1, 5.0)
+    actions, _ = Policy(spec, theta, encoder=encoder).predict({"a": np.ones((4, 2)), "mission": ("go",) * 4})
+    assert actions.shape == (4,)
+
+
+def test_predict_of_an_observation_without_a_part_is_refused():
+    encoder = ObservationEncoder.for_space(spaces.Dict({"a": spaces.Box(-1, 1, (2,))}))
+    spec, theta = build(LSTMConfig(hidden=(5,)), 2, ActionDecoder.for_space(spaces.Discrete(3)), 1, 5.0)
+    with pytest.raises(ValueError, match="observation"):
+        Policy(spec, theta, encoder=encoder).predict({})
 
 
 def test_predict_gives_a_discrete_action_as_an_array():

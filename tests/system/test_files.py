@@ -62,6 +62,24 @@ def test_a_file_system_that_cannot_sync_folders_takes_files(tmp_path, monkeypatc
     assert (tmp_path / "a.bin").read_bytes() == b"new"
 
 
+def test_a_link_stays_one_and_what_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    os.symlink(tmp_path / "elsewhere" / "b.bin", tmp_path / "a.bin")
+    for data in (b"first", b"second"):  # it led to nothing at first
+        write_file(tmp_path / "a.bin", data)
+        assert (tmp_path / "a.bin").is_symlink()
+        assert (tmp_path / "elsewhere" / "b.bin").read_bytes() == data
+    assert os.listdir(tmp_path / "elsewhere") == ["b.bin"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in its file system")
+def test_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="got a device, a pipe or a socket, expected a file"):
+        write_file(tmp_path / "pipe", b"data")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
 def test_append_file_grows_and_cuts_what_is_not_to_be_kept(tmp_path):
     path = tmp_path / "a.bin"
     path.write_bytes(b"kept and cut")

@@ -125,6 +125,10 @@ def test_ctrl_c_ends_a_closing():
         ("sys.exit(5)", False),
         ("print()", False),
         ("os.fork() or os._exit(0); os.wait()", False),
+        (
+            "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nchild = os.fork() or os._exit(0)\nos.waitpid(child, 0)",
+            False,
+        ),
     ],
 )
 def test_a_witness_says_what_a_process_was_doing_when_it_ended_without_a_word(end, said):

@@ -60,10 +60,17 @@ def compile_module(module: nn.Module) -> Program:
         raise ConfigError(f"the network's layers do not fit each other: {error}") from error
 
 
+class _Offsets(dict[int, int]):
+    """Where each parameter is in theta, by its id."""
+
+    def __missing__(self, key: int) -> int:
+        raise ConfigError("the network has a weight that is no parameter, such as a buffer; it cannot be compiled")
+
+
 class _Chain:
     """The instructions of the layers so far, and the shape of their output if it is an image."""
 
-    def __init__(self, offsets: dict[int, int]) -> None:
+    def __init__(self, offsets: _Offsets) -> None:
         self.instructions: list[Instruction] = []
         self._offsets = offsets
         self._image: tuple[int, ...] = ()
@@ -151,10 +158,11 @@ def flatten(module: nn.Module) -> NDArray[np.float32]:
 def _layers(module: nn.Module) -> Iterator[nn.Module]:
     # Only plain Sequentials are opened: the forward of any other module may do more than call its children in order.
     # Hooks or methods set on an instance may change any of them.
-    if module._forward_hooks or module._forward_pre_hooks or vars(module).keys() & _OVERRIDES:
-        raise ConfigError(
-            f"network layer {type(module).__name__} has hooks or methods of its own; it cannot be compiled"
-        )
+    for each in (module, module.cell) if type(module) is Recurrent else (module,):
+        if each._forward_hooks or each._forward_pre_hooks or vars(each).keys() & _OVERRIDES:
+            raise ConfigError(
+                f"network layer {type(each).__name__} has hooks or methods of its own; it cannot be compiled"
+            )
     if type(module) is not nn.Sequential:
         yield module
         return
@@ -162,8 +170,8 @@ def _layers(module: nn.Module) -> Iterator[nn.Module]:
         yield from _layers(child)
 
 
-def _offsets(module: nn.Module) -> dict[int, int]:
-    offsets: dict[int, int] = {}
+def _offsets(module: nn.Module) -> _Offsets:
+    offsets = _Offsets()
     start = 0
     for name, parameter in module.named_parameters():
         if parameter.dtype is not torch.float32:
@@ -173,7 +181,7 @@ def _offsets(module: nn.Module) -> dict[int, int]:
     return offsets
 
 
-def _linear(layer: nn.Linear, offsets: dict[int, int]) -> Instruction:
+def _linear(layer: nn.Linear, offsets: _Offsets) -> Instruction:
     return Instruction(
         op=Op.LINEAR,
         inputs=layer.in_features,
@@ -184,7 +192,7 @@ def _linear(layer: nn.Linear, offsets: dict[int, int]) -> Instruction:
     )
 
 
-def _recurrent(cell: nn.RNNCellBase, offsets: dict[int, int]) -> Instruction:
+def _recurrent(cell: nn.RNNCellBase, offsets: _Offsets) -> Instruction:
     activation = Activation[cell.nonlinearity.upper()] if isinstance(cell, nn.RNNCell) else Activation.IDENTITY
     return Instruction(
         op=_CELLS[type(cell)],

@@ -18,7 +18,7 @@ from pyes.errors import ConfigError
 from pyes.networks.named import NamedModule
 from pyes.networks.program import Program
 from pyes.networks.torch.compiler import compile_module, flatten
-from pyes.networks.torch.layers import VirtualBatchNorm
+from pyes.networks.torch.layers import Recurrent, VirtualBatchNorm
 from pyes.system.lookup import find
 from pyes.system.text import reason
 
@@ -93,7 +93,7 @@ class TorchNetwork:
         self._theta[:] = theta
 
     def reset(self) -> None:
-        """Begin an episode: call the module's own ``reset``, if it has one."""
+        """Begin an episode: empty the memory of each `Recurrent`, and call the module's own ``reset`` if it has one."""
         _reset(self.module)
 
     def forward(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -132,12 +132,25 @@ def _check_outputs(name: str, module: nn.Module, observation_size: int, outputs:
     module.eval()
     try:
         _reset(module)
-        got = _outputs(module, np.zeros(observation_size), _observation_shape(module, observation_size))
+        shape = _observation_shape(module, observation_size)
+        got = _outputs(module, np.zeros(observation_size), shape)
+        first, second = (_first_outputs(module, np.full(observation_size, 0.5), shape) for _ in range(2))
     except Exception as error:
         raise _refusal(name, f"fails on an observation of {observation_size} zeros: {reason(error)}") from error
     module.train(training)
+    if not np.array_equal(first, second, equal_nan=True):
+        raise _refusal(
+            name, "gives other outputs in a second episode, expected the same; let its reset() empty its memory"
+        )
     if got.size != outputs:
         raise _refusal(name, f"gives {got.size} outputs, expected {outputs}, as many as the action takes")
+
+
+def _first_outputs(module: nn.Module, observation: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return the first outputs of an episode of two equal observations."""
+    _reset(module)
+    first, _ = (_outputs(module, observation, shape).copy() for _ in range(2))
+    return first
 
 
 def _observation_shape(module: nn.Module, size: int) -> tuple[int, ...]:
@@ -145,6 +158,9 @@ def _observation_shape(module: nn.Module, size: int) -> tuple[int, ...]:
 
 
 def _reset(module: nn.Module) -> None:
+    for layer in module.modules():
+        if isinstance(layer, Recurrent):
+            layer.reset()
     reset = getattr(module, "reset", None)
     if callable(reset):
         reset()

@@ -49,7 +49,9 @@ def test_a_chain_that_c_knows_is_compiled():
     assert PolicySpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
 
 
-@pytest.mark.parametrize("name", ["Plain", "Convolution", "Memory", "Chain", "hooked", "overridden"])
+@pytest.mark.parametrize(
+    "name", ["Plain", "Convolution", "Memory", "Chain", "hooked", "overridden", "recurrent", "hooked_cell", "fixed"]
+)
 def test_what_c_does_not_know_exactly_is_run_by_torch(name):
     spec, theta = _build(name)
     assert spec.program == NamedModule(f"user_modules:{name}", {}, 6, 2, len(theta))
@@ -91,8 +93,9 @@ def test_normalisation_action_and_noise_are_those_of_the_compiled_policy(mode):
     np.testing.assert_array_equal(*sums)
 
 
-def test_memory_is_emptied_by_begin_episode():
-    spec, theta = _build("Memory")
+@pytest.mark.parametrize("name", ["Memory", "recurrent"])
+def test_memory_is_emptied_by_begin_episode(name):
+    spec, theta = _build(name)
     runner, (observation, *_) = _runner(spec, theta), _observations()
     first, second = runner.forward(observation), runner.forward(observation)
     assert (first != second).all()
@@ -261,6 +264,7 @@ def test_loading_a_network_that_torch_runs_imports_torch(saved):
         ("user_modules:too_many", ["gives 3 outputs, expected 2"]),
         ("user_modules:blind", ["fails on an observation of 6 zeros", "RuntimeError"]),
         ("user_modules:empty", ["has no parameters"]),
+        ("user_modules:Unforgetting", ["gives other outputs in a second episode", "let its reset() empty its memory"]),
     ],
 )
 def test_a_module_that_cannot_be_used_is_one_line(name, words):
