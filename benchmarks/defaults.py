@@ -55,13 +55,14 @@ HELD_OUT = {
     "InvertedPendulum": Setting("task=inverted_pendulum_mujoco", 300e3, 6, 1000),
     "Reacher": Setting("task=reacher_mujoco", 500e3, -43, -5),
 }
-#: The first four are what the defaults were once, are, and are with all of a bonus for being alive, or a linear policy.
+#: The first five are what the defaults were once, are, and are with all of a bonus for being alive, a linear policy or ReLUs.
 CANDIDATES = {
     "before": "algorithm=openai_es network=linear network.init=uniform task.normalize_observations=false "
     "task.reward_offset_per_step=0",
     "defaults": "",
     "whole bonus": "task.reward_offset_per_step=0",
     "linear": "network=linear",
+    "ReLU": "network.activation=relu",
     "64-64": "network.hidden=[64,64]",
     "small steps": "algorithm.sigma=0.05 algorithm.learning_rate=0.02",
     "OpenAI-ES": "algorithm=openai_es",
