@@ -55,7 +55,8 @@ HELD_OUT = {
     "InvertedPendulum": Setting("task=inverted_pendulum_mujoco", 300e3, 6, 1000),
     "Reacher": Setting("task=reacher_mujoco", 500e3, -43, -5),
 }
-#: The first five are what the defaults were once, are, and are with all of a bonus for being alive, a linear policy or ReLUs.
+#: The first five are what the defaults were once, are, and are with all of a bonus for being alive, a linear policy, or
+#: ReLUs.
 CANDIDATES = {
     "before": "algorithm=openai_es network=linear network.init=uniform task.normalize_observations=false "
     "task.reward_offset_per_step=0",
