@@ -63,7 +63,7 @@ def _status(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if not isinstance(error, PyesError) and _interrupted(error):
+        if not (debug or isinstance(error, PyesError)) and _interrupted(error):
             return INTERRUPTED
         blocked = unwritten()
         if isinstance(error, OSError):

@@ -206,19 +206,19 @@ class Policy:
 
     @classmethod
     def load(cls, run: str | Path) -> "Policy":
-        """Read a policy from a run directory, or from a .safetensors file and the .json file beside it.
+        """Read a policy from a run directory, or from a .safetensors file and the .json file beside it, if any.
 
         Raises
         ------
         RunDirectoryError
-            A file is missing, damaged, or of another format.
+            The weights are missing, or a file is damaged or of another format.
         """
         weights = Path(run)
         if weights.suffix != ".safetensors":
             weights = weights / WEIGHTS_FILE
         arrays, embedded = _read_weights(weights)
         beside = weights.with_suffix(".json")
-        description = _checked(embedded, weights) if not beside.exists() else _read_description(beside)
+        description = _read_description(beside) if beside.exists() else _checked(embedded, weights)
         try:
             digest = theta_hash(arrays["theta"])
             if description["theta_hash"] != digest:

@@ -124,6 +124,10 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         (["run_dir=a", "seed=b=c"], "seed=b=c: not a value; quote text that has spaces or any of ,=:{}[]: "),
         (["population_size=10"], "unknown key 'population_size': it is algorithm.population_size; allowed: "),
         (["episodes=10"], "unknown key 'episodes': it is evaluation.episodes or task.episodes; allowed: "),
+        (
+            ["cluster=inline", "cluster.workers=3"],
+            "unknown key 'cluster.workers': it is a key of cluster=local, ray, socket; allowed: ",
+        ),
         (["hidden=[10]"], "unknown key 'hidden': it is network.hidden; allowed: "),
         (
             ["task.env_id=Nav2D-v0"],

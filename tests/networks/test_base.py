@@ -1,13 +1,17 @@
 """The parameters that a run starts from: torch's distributions, drawn from the run's own stream."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from scipy import stats
 
 from pyes import reference
+from pyes.config.registry import NETWORKS
+from pyes.errors import ConfigError
 from pyes.networks import ActionDecoder, Op, Program, build
 from pyes.networks.base import initial_theta
 from pyes.networks.composer import Composer
@@ -99,3 +103,23 @@ def test_lstm_16_of_three_observations_and_one_action_has_as_many_parameters_as_
     config = LSTMConfig(double_bias=double_bias)
     spec, theta = build(config, 3, ActionDecoder("clip", 1, (1,), (-2.0,), (2.0,)), seed=0, observation_clip=5.0)
     assert spec.dim == len(theta) == parameters
+
+
+def test_an_activation_that_is_none_is_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"^activation: got 'swish', expected one of identity, tanh, relu"):
+        Composer(4).linear(8, "swish")
+
+
+@pytest.mark.parametrize(
+    ("compose", "says"),
+    [
+        (lambda self, layers, outputs: layers.linear(64), "the network gives 64 outputs, the action takes 3"),
+        (lambda self, layers, outputs: None, "a program needs an observation and at least one instruction"),
+    ],
+)
+def test_layers_of_a_kind_of_ones_own_that_do_not_fit_are_one_line(
+    compose: Callable[..., None], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NETWORKS.get("linear"), "compose", compose)
+    with pytest.raises(ConfigError, match=rf"^network\.name=linear: {says}; see compose of Linear"):
+        build(LinearConfig(), 4, ActionDecoder.for_space(spaces.Discrete(3)), 0, 5.0)

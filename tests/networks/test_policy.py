@@ -1,6 +1,5 @@
 import json
 import os
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -284,7 +283,7 @@ def test_predict_takes_observations_and_actions_of_parts():
 
 def test_predict_leaves_out_texts_of_several_observations():
     space = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "mission": spaces.Text(20)})
-    encoder = replace(ObservationEncoder.for_space(space), hidden=())
+    encoder = ObservationEncoder.for_space(space)
     spec, theta = build(LSTMConfig(hidden=(5,)), 2, ActionDecoder.for_space(spaces.Discrete(3)), 1, 5.0)
     actions, _ = Policy(spec, theta, encoder=encoder).predict({"a": np.ones((4, 2)), "mission": ("go",) * 4})
     assert actions.shape == (4,)
