@@ -24,7 +24,6 @@ from pyes.system.files import new_folder
 from pyes.system.text import one_line
 
 _CONF = "pyes.conf"  # the package that contains conf/
-_DATED = "${now:"  # in the directory of a run for which none is named
 _OTHER_TASK = ("task.env_kwargs", "task.hide_observations")  # keys that make another problem of an environment
 _HYDRA = "1.3"  # version of Hydra's defaults
 #: Groups whose options have their own keys, one of which is ``name``.
@@ -116,7 +115,6 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
     from hydra.core.utils import run_job
     from hydra.errors import HydraException
     from hydra.types import HydraContext, RunMode
-    from omegaconf import OmegaConf
 
     with initialize_config_module(_CONF, job_name="train", version_base=_HYDRA):
         try:
@@ -126,10 +124,6 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
         if config.hydra.mode == RunMode.MULTIRUN:
             return False
         config.hydra.mode = RunMode.RUN
-        named = any(path_of(overrides, key) is not None for key in ("run_dir", "resume", "hydra.run.dir"))
-        default = OmegaConf.to_container(config, resolve=False)["run_dir"]  # type: ignore[call-overload, index]
-        if not named and _DATED in str(default):
-            config.run_dir = new_folder(config.run_dir)  # no other run that begins in this second has the same
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
         try:
             _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises the job's error
@@ -158,6 +152,7 @@ def _register_resolvers() -> None:
     from omegaconf import OmegaConf
 
     OmegaConf.register_new_resolver("environment", _environment, replace=True)
+    OmegaConf.register_new_resolver("new_folder", _new_folder, replace=True, use_cache=True)
     OmegaConf.register_new_resolver(AS_WRITTEN, written, replace=True)
 
 
@@ -168,6 +163,14 @@ def _environment(*, _root_: Any) -> str:
     task = OmegaConf.to_container(_root_.task, resolve=False)
     names = (task.get(key) for key in ("env_id", "factory", "name") if isinstance(task, dict))
     return re.sub(r"[^\w.-]+", "-", next((name for name in names if name and name != "???"), "run"))
+
+
+def _new_folder(path: str) -> str:
+    """Make the folder of a run or a sweep that names none: no other one that begins in this second has the same."""
+    try:
+        return new_folder(path)
+    except OSError:  # OmegaConf would hide it in an error of its own: Hydra meets it where it makes the folder
+        return path
 
 
 class Sweep:

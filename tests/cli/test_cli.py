@@ -1,5 +1,6 @@
 """The command line, run as a user runs it: in a process of its own, in an empty directory."""
 
+import datetime
 import json
 import os
 import re
@@ -59,6 +60,24 @@ def test_runs_that_begin_at_once_have_directories_of_their_own(tmp_path: Path):
     for seed, folder in folders.items():
         assert json.loads((folder / "config.json").read_text())["seed"] == seed
         assert f"seed={seed}" in (folder / ".hydra" / "overrides.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("way", "taken", "made"),
+    [
+        ([], "runs/%Y-%m-%d/%H-%M-%S-CartPole-v1", "runs/*/*-2"),
+        (["--config-dir", "."], "runs/%Y-%m-%d/%H-%M-%S-CartPole-v1", "runs/*/*-2"),
+        (["-m"], "multirun/%Y-%m-%d/%H-%M-%S", "multirun/*/*-2/0"),
+    ],
+)
+def test_directory_by_date_that_is_taken_gets_a_number(way: list[str], taken: str, made: str, tmp_path: Path):
+    """As by another run or sweep that begins in the same second."""
+    now = datetime.datetime.now()
+    for second in range(60):
+        (tmp_path / (now + datetime.timedelta(seconds=second)).strftime(taken)).mkdir(parents=True)
+    done = pyes("train", *way, *TINY, "generations=1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{next(tmp_path.glob(made))}\n"
 
 
 @pytest.mark.slow
