@@ -211,6 +211,7 @@ def _parse_section(section: type[Section], value: Any, path: str) -> Section:
 
 
 _MISMATCH = object()
+_LEAST = -(2**63)  # integer that the journal and the messages of a cluster hold
 
 
 def _match(hint: Any, value: Any) -> Any:
@@ -252,7 +253,8 @@ def _match_scalar(hint: Any, value: Any) -> Any:
             return float(value)
         except OverflowError:  # an integer beyond them
             return _MISMATCH
-    return int(value) if value == int(value) else _MISMATCH  # accepts 1e6
+    whole = int(value)  # accepts 1e6
+    return whole if whole == value and _LEAST <= whole < -_LEAST else _MISMATCH
 
 
 def _is_finite(value: Any) -> bool:
@@ -278,15 +280,27 @@ def _describe(hint: Any, value: object = None) -> str:
     return {bool: "true or false", int: "an integer", float: "a finite number", str: "a string"}.get(hint, "null")
 
 
-JSON_MAPPING = "a mapping of what JSON has: strings, numbers, true, false, null, and lists and mappings of those"
+JSON_MAPPING = (
+    "a mapping of what JSON has: strings, numbers (integers of at most 64 bits), true, false, null, and lists and "
+    "mappings of those"
+)
 
 
 def is_json(value: Any) -> bool:
-    """Whether JSON, in which a run's configuration is stored, preserves a value."""
+    """Whether config.json and the journal, which has integers of 64 bits and texts in UTF-8, preserve a value."""
     try:
-        return bool(json.loads(json.dumps(value, allow_nan=False)) == plain(value))
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()
+        return bool(json.loads(text, parse_int=_storable) == plain(value))
     except (TypeError, ValueError):
         return False
+
+
+def _storable(text: str) -> int:
+    value = int(text)
+    if not _LEAST <= value < 2**64:
+        raise ValueError
+    return value
 
 
 def plain(value: Any) -> Any:

@@ -152,9 +152,12 @@ class Agent(Closing):
             if code == RefusedError.exit_status:
                 raise SystemExit(code)
             self._met = self._met or code == 0  # a job was over: only a head says so
+            if code <= 0:  # negative: killed, not by a fault of its own
+                pause = 1
             if code:
                 self._pause(pause, tied)
-            pause = min(2 * pause, _MOST_SECONDS) if code > 0 else 1  # negative: killed, not by a fault of its own
+            if code > 0:
+                pause = min(2 * pause, _MOST_SECONDS)
 
     def leave(self) -> None:
         """Let `serve` return when the running members are finished; for signal handlers."""

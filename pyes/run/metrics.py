@@ -265,10 +265,14 @@ def best_evaluation(rows: Iterable[Mapping[str, str]], since: int = 0) -> tuple[
 def _whole_rows(data: bytes, generations: int) -> Iterator[tuple[bytes, dict[str, str]]]:
     """Yield the lines of generations 0, 1, ... below ``generations``, up to the first damaged or missing one."""
     for generation, line in enumerate(data.splitlines(keepends=True)[:generations]):
-        values = next(csv.reader([line.decode(errors="replace")]), [])
+        if not line.endswith(b"\n"):  # cut by a kill, or zeros where a power cut lost the bytes
+            return
+        try:
+            values = next(csv.reader([line.decode(errors="replace")]), [])
+        except csv.Error:  # a field of over 128 KiB
+            return
         row = dict(zip(COLUMNS, values, strict=False))
-        whole = line.endswith(b"\n") and len(values) == len(COLUMNS) and row["generation"] == str(generation)
-        if not whole:
+        if len(values) != len(COLUMNS) or row["generation"] != str(generation):
             return
         yield line, row
 
@@ -298,6 +302,9 @@ def _difference(row: dict[str, str], recorded: Mapping[str, float | str]) -> str
         if not same:
             shown = value if isinstance(value, str) else f"{value:.9g}"
             return f"{key}={text or 'nothing'}, the journal has {shown}"
+    mean, deviation = row["eval_return_mean"], row["eval_return_std"]  # the journal may lack the last evaluation
+    if (mean or deviation) and -math.inf in (number(mean), number(deviation)):
+        return f"eval_return_mean={mean!r} and eval_return_std={deviation!r}, expected two numbers or nothing"
     return ""
 
 

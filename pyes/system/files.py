@@ -146,6 +146,7 @@ class AppendFile(Closing):
     def __init__(self, path: Path, size: int) -> None:
         self.path = path
         self.size = size
+        self._torn = False  # whether a part of a piece may stand after the first ``size`` bytes
         new = not path.exists()
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
@@ -183,14 +184,23 @@ class AppendFile(Closing):
             time.sleep(delay)
 
     def _write(self, data: bytes) -> None:
+        if self._torn:
+            self._cut()
         rest = memoryview(data)
         try:
+            self._torn = True
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
         except BaseException:  # such as a full disk, or Ctrl-C between two writes
-            os.ftruncate(self._descriptor, self.size)
+            self._cut()
             raise
         self.size += len(data)
+        self._torn = False
+
+    def _cut(self) -> None:
+        """Remove the part of a piece; some full disks refuse even that, so that it stays for the next attempt."""
+        os.ftruncate(self._descriptor, self.size)
+        self._torn = False
 
     def sync(self) -> None:
         """Sync appended data to disk.

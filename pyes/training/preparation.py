@@ -280,10 +280,10 @@ def _rebuilt(
                 best = best if metrics.best_evaluation == before else evaluated
             known = record.generation < metrics.generation
             row = None if known else row_of(record, used, history.state, metrics.seconds)
-        elif isinstance(record, Evaluation):
-            if row is not None:
-                add_evaluation(row, record)
-                evaluated = history.state.policy()
-            elif metrics.best_evaluation is not None and metrics.best_evaluation[0] == history.state.generation:
-                best = history.state.policy()
+        elif isinstance(record, Evaluation) and row is not None:
+            add_evaluation(row, record)
+            evaluated = history.state.policy()
+        # A known row may have an evaluation that the journal lacks: the last one of an earlier part of the run.
+        if row is None and metrics.best_evaluation and metrics.best_evaluation[0] == history.state.generation:
+            best = history.state.policy()
     return history.state, row, best

@@ -4,7 +4,7 @@ from optima import check_solves, noisy_quadratic, run
 
 import pyes
 from pyes.config import OptimizerConfig
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, DivergedError
 from pyes.numerics.noise import NoiseTable
 from pyes.tasks import functions
 
@@ -97,3 +97,10 @@ def test_a_single_sigma_in_a_state_is_that_of_every_parameter(table):
 def test_impossible_settings_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         pyes.maximize(functions.sphere, np.zeros(2), "pgpe", **settings)
+
+
+def test_a_sigma_that_is_not_finite_any_more_ends_the_search(table):
+    search = pyes.PGPE(np.zeros(6), table, population_size=8)
+    search.deviation[2] = np.inf
+    with pytest.raises(DivergedError, match="sigma has a value of inf"):
+        search._check_finite()

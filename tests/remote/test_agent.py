@@ -125,3 +125,28 @@ def test_a_process_that_fails_again_and_again_is_replaced_ever_later(tmp_path, m
     with agent.Agent(agent.Membership(HERE, str(tmp_path / "no key"), 1)) as serving:
         serving.serve()
     assert capfd.readouterr().err.count("no key") == 3
+
+
+def test_a_process_that_was_killed_is_replaced_at_once_whatever_was_before(monkeypatch):
+    codes, waited = [1, 1, 1, -9, 1, 0], []
+
+    class Process(SimpleNamespace):
+        def __init__(self, **_: object) -> None:
+            super().__init__(exitcode=None, start=lambda: None, kill=lambda: None, close=lambda: None)
+
+        def join(self) -> None:
+            if self.exitcode is None:
+                waited.append(0)
+                self.exitcode = codes.pop(0)
+                if not codes:
+                    serving.leave()
+
+    def wait(seconds: float) -> None:
+        waited[-1] += seconds
+
+    monkeypatch.setattr(agent, "time", SimpleNamespace(sleep=wait, strftime=time.strftime))
+    with agent.Agent(agent.Membership(HERE, None, 1)) as serving:
+        real = serving._context
+        serving._context = SimpleNamespace(Process=Process, Pipe=real.Pipe, get_start_method=real.get_start_method)
+        serving.serve()
+    assert waited == [1, 2, 4, 1, 1, 0]

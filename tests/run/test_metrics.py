@@ -73,8 +73,10 @@ def test_unwritable_file_is_one_line(tmp_path):
         (lambda text: "", 0),
         (lambda text: text[:-1], 4),
         (lambda text: text + "5,1", 5),
+        (lambda text: text + "\0" * 200_000, 5),
+        (lambda text: text + "\0" * 200_000 + "\n", 5),
     ],
-    ids=["gap", "row", "torn header", "empty", "no end", "torn"],
+    ids=["gap", "row", "torn header", "empty", "no end", "torn", "zeros", "zeros and an end"],
 )
 def test_rows_stay_as_far_as_they_are_whole_and_without_a_gap(tmp_path, damage, kept):
     path = tmp_path / "metrics.csv"
@@ -136,6 +138,17 @@ def test_rows_of_nodes_that_will_be_written_again_are_dropped(tmp_path):
     with NodesWriter(path, generations=2) as writer:
         writer.write([_node_row(2)])
     assert [each["generation"] for each in read_rows(path)] == ["0", "1", "2"]
+
+
+def test_a_row_of_nodes_that_a_kill_has_cut_is_dropped(tmp_path):
+    path = tmp_path / "nodes.csv"
+    with NodesWriter(path, generations=0) as writer:
+        writer.write([_node_row(0)])
+        writer.write([_node_row(1)])
+    path.write_bytes(path.read_bytes()[:-5])
+    with NodesWriter(path, generations=2) as writer:
+        writer.write([_node_row(1)])
+    assert [(each["generation"], each["bytes_received"]) for each in read_rows(path)] == [("0", "1"), ("1", "1")]
 
 
 def test_best_evaluation_is_that_of_all_rows_that_were_there(tmp_path):

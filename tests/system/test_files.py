@@ -62,6 +62,26 @@ def test_a_file_system_that_cannot_sync_folders_takes_files(tmp_path, monkeypatc
     assert (tmp_path / "a.bin").read_bytes() == b"new"
 
 
+def test_a_name_is_forced_to_disk_after_what_it_names(tmp_path, monkeypatch):
+    """A power cut leaves the old file or the whole new one, and a new journal is found again."""
+    steps = []
+    sync, replace = os.fsync, os.replace
+
+    def fsync(descriptor):
+        steps.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "bytes")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", lambda *names: (steps.append("name"), replace(*names)))
+    write_file(tmp_path / "a.bin", b"new")
+    assert steps == ["bytes", "name", "folder"]
+    steps.clear()
+    for expected in (["folder"], []):
+        with AppendFile(tmp_path / "b.bin", 0):
+            assert steps == expected
+        steps.clear()
+
+
 def test_a_link_stays_one_and_what_it_leads_to_is_replaced(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     os.symlink(tmp_path / "elsewhere" / "b.bin", tmp_path / "a.bin")
@@ -91,12 +111,20 @@ def test_append_file_grows_and_cuts_what_is_not_to_be_kept(tmp_path):
 
 
 class Disk:
-    """A disk that has room for so many bytes, under os.write."""
+    """A disk that has room for so many bytes, under os.write and os.ftruncate.
 
-    def __init__(self, room, monkeypatch):
-        self.room = room
+    Parameters
+    ----------
+    room : int
+    cuts : bool
+        Whether files can be cut while it is full: not where a cut needs room, as on copy-on-write file systems.
+    """
+
+    def __init__(self, room, monkeypatch, cuts=True):
+        self.room, self._cuts = room, cuts
         self._write, self._truncate = os.write, os.ftruncate
         monkeypatch.setattr(os, "write", self.write)
+        monkeypatch.setattr(os, "ftruncate", self.truncate)
 
     def write(self, descriptor, data):
         if not self.room:
@@ -104,6 +132,11 @@ class Disk:
         count = self._write(descriptor, bytes(data[: self.room]))
         self.room -= count
         return count
+
+    def truncate(self, descriptor, size):
+        if not (self._cuts or self.room):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._truncate(descriptor, size)
 
 
 def test_append_waits_on_a_full_disk_and_loses_nothing(tmp_path, monkeypatch, caplog):
@@ -122,6 +155,32 @@ def test_append_waits_on_a_full_disk_and_loses_nothing(tmp_path, monkeypatch, ca
     assert path.read_bytes() == b"before after"
     assert delays == sorted(delays)
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 3
+
+
+def test_append_cuts_the_half_of_a_piece_once_the_full_disk_lets_it(tmp_path, monkeypatch):
+    path = tmp_path / "a.bin"
+    with AppendFile(path, 0) as file:
+        file.append(b"before ")
+        disk = Disk(3, monkeypatch, cuts=False)
+
+        def sleep(seconds):
+            assert path.read_bytes() == b"before aft"
+            disk.room = 100
+
+        monkeypatch.setattr(files.time, "sleep", sleep)
+        file.append(b"after")
+        assert path.read_bytes() == b"before after"
+        disk.room = 3
+        monkeypatch.setattr(files.time, "sleep", lambda seconds: None)
+        with pytest.raises(ConfigError, match="No space left on device"):
+            file.append(b" given up")
+        disk.room = 100
+        file.append(b" all")
+    assert path.read_bytes() == b"before after all"
+
+
+def test_a_full_disk_has_about_four_minutes():
+    assert 200 < sum(files._DELAYS) < 300
 
 
 def test_append_gives_up_on_a_disk_that_stays_full(tmp_path, monkeypatch):

@@ -11,7 +11,8 @@ from pyes.errors import ConfigError, JournalError, RunDirectoryError
 from pyes.reports.replay import best_generation
 from pyes.run import journal
 from pyes.run.directory import RunDirectory
-from pyes.run.metrics import read_rows
+from pyes.run.metrics import MetricsWriter, read_rows
+from pyes.training import ending
 
 TINY = {
     "task": {"env_id": "CartPole-v1", "max_timesteps": 20},
@@ -73,9 +74,12 @@ def test_resume_begins_a_run_that_was_killed_before_its_first_record(tmp_path):
     assert _go_on(tmp_path / "run").generations == 2
 
 
-def test_resume_of_a_run_that_has_reached_its_budget_changes_nothing(run):
+@pytest.mark.parametrize("budget", [{"generations": 2}, {"timesteps": 1}, {"target_return": 1.0}])
+def test_resume_of_a_run_that_has_reached_its_budget_changes_nothing(tmp_path, budget):
+    run = tmp_path / "run"
+    pyes.train({**TINY, "generations": None, **budget, "run_dir": str(run)}, display=False)
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.suffix in (".bin", ".csv", ".safetensors")}
-    assert _go_on(run).stopped_by == "generations"
+    assert _go_on(run).stopped_by == next(iter(budget))
     assert before == {path.name: path.read_bytes() for path in run.iterdir() if path.name in before}
 
 
@@ -314,6 +318,75 @@ def test_a_row_that_is_not_what_the_journal_has_is_written_anew(tmp_path, capsys
     assert all(math.isfinite(float(row["seconds"])) for row in again)
     for text in (capsys.readouterr().err, (run / "train.log").read_text()):
         assert f"metrics.csv: generation {generation} has {said}" in text
+
+
+@pytest.mark.parametrize(("column", "value"), [("eval_return_mean", "2o.5"), ("eval_return_std", "")])
+def test_a_damaged_evaluation_that_the_journal_lacks_is_written_anew(tmp_path, column, value):
+    """The last one of a run is not recorded unless it was due."""
+    run = tmp_path / "run"
+    pyes.train({**TINY, "run_dir": str(run), "generations": 3}, display=False)
+    rows = read_rows(run / "metrics.csv")
+    changed = [*rows[:-1], {**rows[-1], column: value}]
+    lines = [",".join(rows[0]), *(",".join(row.values()) for row in changed)]
+    (run / "metrics.csv").write_text("\n".join(lines) + "\n")
+    _go_on(run)
+    again = read_rows(run / "metrics.csv")
+    assert [row["eval_return_mean"] for row in again] == [row["eval_return_mean"] for row in rows]
+    assert f"generation 2 has {column}" in (run / "train.log").read_text() or value == ""
+
+
+def test_a_best_center_of_the_last_evaluation_is_saved_where_that_failed_at_first(tmp_path, monkeypatch):
+    """Two runs of three and four generations, whose last evaluations are not recorded, on a disk that is full."""
+    run = tmp_path / "run"
+    settings = {**TINY, "task": {"env_id": "CartPole-v1", "max_timesteps": 200}, "run_dir": str(run)}
+
+    def full(run):
+        raise ConfigError("cannot write best.safetensors: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ending, "save", full)
+        with pytest.raises(ConfigError, match="No space left"):
+            pyes.train({**settings, "generations": 3, "evaluation": {"every": 50, "episodes": 4}}, display=False)
+        with pytest.raises(ConfigError, match="No space left"):
+            _go_on(run, generations=4, evaluation={"every": 50, "episodes": 1})
+    assert not (run / "best.safetensors").exists()
+    means = [row["eval_return_mean"] for row in read_rows(run / "metrics.csv")]
+    assert means[:2] == ["", ""]
+    assert "" not in means[2:]
+    _go_on(run, generations=5, evaluation={"every": 0, "episodes": 1})
+    best = best_generation(run)
+    assert pyes.load(run / "best.safetensors").generation == best
+    assert best == (3 if float(means[2]) >= float(means[3]) else 4)
+
+
+def test_failures_of_all_parts_of_a_run_are_counted(tmp_path, capsys):
+    run = tmp_path / "run"
+    task = {"name": "function", "factory": "user_functions:unlucky", "dim": 5}
+    settings = {**TINY, "task": task, "network": {"bias": False}, "algorithm": {"population_size": 100}}
+    settings |= {"run_dir": str(run), "evaluation": {"every": 0}, "snapshot": {"every": 1}}
+    pyes.train({**settings, "generations": 3}, display=False)
+    pyes.train({"resume": str(run), "generations": 4}, display=False)
+    pyes.train({"resume": str(run), "generations": 5, "force": True, "algorithm": {"learning_rate": 0.001}})
+    failed = sum(int(row["failed_members"]) for row in read_rows(run / "metrics.csv"))
+    assert failed > 10
+    assert f"\n{failed} members or evaluation episodes failed" in capsys.readouterr().err
+
+
+def test_rows_and_records_are_forced_to_disk_before_a_snapshot(tmp_path, monkeypatch):
+    steps = []
+    for kind, name in ((MetricsWriter, "sync"), (journal.Journal, "sync"), (RunDirectory, "save_snapshot")):
+        whole = getattr(kind, name)
+
+        def noted(self, *arguments, whole=whole, step=f"{kind.__name__}.{name}"):
+            steps.append(step)
+            return whole(self, *arguments)
+
+        monkeypatch.setattr(kind, name, noted)
+    pyes.train({**TINY, "run_dir": str(tmp_path / "run"), "snapshot": {"every": 1}}, display=False)
+    places = [i for i, step in enumerate(steps) if step == "RunDirectory.save_snapshot"]
+    assert len(places) >= 2
+    for before, place in zip([-1, *places], places, strict=False):
+        assert {"MetricsWriter.sync", "Journal.sync"} <= set(steps[before + 1 : place])
 
 
 def test_rows_that_nobody_has_changed_stay_as_they_are(tmp_path):
