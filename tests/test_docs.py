@@ -33,6 +33,8 @@ from pyes.config.section import Section
 from pyes.config.task import TaskConfig
 from pyes.errors import ConfigError
 from pyes.launch import head_arguments
+from pyes.node import nursery, supervisor
+from pyes.remote import head
 from pyes.remote.wire.messages import KINDS
 from pyes.reports import export
 from pyes.run.journal import Evaluation, Generation, Start
@@ -216,6 +218,13 @@ def server():
     import hosts
 
     hosts.start_server()
+
+
+def test_times_that_the_pages_give_are_those_of_the_code():
+    faults, protocol = ((DOCS / page).read_text() for page in ("explanation/faults.md", "reference/protocol.md"))
+    assert f"| replaced after {supervisor._STOPPED_SECONDS:g} seconds | `test_a_stopped_worker_is_replaced`" in faults
+    assert f"| replaced after {nursery._SILENT_SECONDS:g} seconds | `test_a_stopped_nursery_is_replaced`" in faults
+    assert f"to a node that prepares, after {head._PREPARING_SECONDS:g} s." in protocol
 
 
 @posix

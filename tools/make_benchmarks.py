@@ -55,8 +55,9 @@ INTRODUCTION = """\
 # Benchmarks
 
 pyes beside other libraries, on one machine with nothing else to do: median (least to greatest) over repetitions in
-which all take turns. Below each part are the command that measures it again, the machine and the versions. Where pyes
-loses is computed from the data. [Raw data](../results/benchmarks); [what is measured](../benchmarks/peers.py);
+which all take turns. Below each part are the command that measures it again, the machine and the versions: give it a
+folder of your own (`--folder DIR`), since what is there is not measured again. Where pyes loses is computed from
+the data. [Raw data](../results/benchmarks); [what is measured](../benchmarks/peers.py);
 `python tools/make_benchmarks.py` draws the page.
 """
 SPEED = """\

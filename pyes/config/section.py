@@ -211,7 +211,7 @@ def _parse_section(section: type[Section], value: Any, path: str) -> Section:
 
 
 _MISMATCH = object()
-_LEAST = -(2**63)  # integer that the journal and the messages of a cluster hold
+_STORABLE = range(-(2**63), 2**64)  # integers that the journal and the messages of a cluster hold
 
 
 def _match(hint: Any, value: Any) -> Any:
@@ -254,7 +254,7 @@ def _match_scalar(hint: Any, value: Any) -> Any:
         except OverflowError:  # an integer beyond them
             return _MISMATCH
     whole = int(value)  # accepts 1e6
-    return whole if whole == value and _LEAST <= whole < -_LEAST else _MISMATCH
+    return whole if whole == value and whole in _STORABLE else _MISMATCH
 
 
 def _is_finite(value: Any) -> bool:
@@ -298,7 +298,7 @@ def is_json(value: Any) -> bool:
 
 def _storable(text: str) -> int:
     value = int(text)
-    if not _LEAST <= value < 2**64:
+    if value not in _STORABLE:
         raise ValueError
     return value
 

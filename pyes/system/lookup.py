@@ -35,7 +35,7 @@ def check_allowed(key: str, name: str, module: str) -> None:
     key, name : str
         The setting and its value, for the message.
     module : str
-        Full name of the module.
+        Full name of the module, or what stands for it where there is none.
 
     Raises
     ------
@@ -44,8 +44,9 @@ def check_allowed(key: str, name: str, module: str) -> None:
     """
     if _allowed is None or any(f"{module}.".startswith(f"{each}.") for each in _allowed):
         return
-    package = module.partition(".")[0] or "PACKAGE"
-    raise ConfigError(f"{key}: this worker may not run {name!r}; allow it with: pyes worker --allow {package}")
+    package = module.partition(".")[0]
+    allow = package if package.isidentifier() else "'*'"  # a shared library, or an object of no package
+    raise ConfigError(f"{key}: this worker may not run {name!r}; allow it with: pyes worker --allow {allow}")
 
 
 #: What to ask about a module that cannot be imported.

@@ -96,6 +96,7 @@ class Environment:
 
     def __init__(self, definition: type) -> None:
         self._definition = definition
+        self.__module__ = definition.__module__  # whose code it is, for a worker that allows some packages only
         self._where = _checked(definition)
         self.draw: Callable[[Any], Any] | None = vars(definition).get("render")
 

@@ -204,6 +204,8 @@ IMPOSSIBLE = [
     ("task.common_random_numbers", "all", "one of 'none', 'pair', 'generation'"),
     ("task.statistics_share", 0, "a finite number > 0 and <= 1"),
     ("task.frame_skip", 0, "an integer >= 1 or 'auto'"),
+    ("task.frame_skip", 2**64, "an integer >= 1 or 'auto'"),  # the journal has 64 bits
+    ("algorithm.population_size", 10**400, "an integer >= 2, or a schedule"),
     ("task.action", "softmax", "one of 'auto', 'argmax', 'identity', 'clip', 'tanh', 'bins'"),
     ("task.hide_observations", [-1], "a list, each item an integer >= 0"),
     ("task.hide_by", "nan", "one of 'remove', 'zero'"),
@@ -311,13 +313,17 @@ def test_from_mapping_any_value_is_taken_or_refused_in_one_line(path: str, value
     assert len(message.splitlines()) == 1
 
 
-@pytest.mark.parametrize("value", [{1: 2}, np.float32(1), float("nan"), object(), {"deep": [{2: 3}]}])
+NOT_JSON = [{1: 2}, np.float32(1), float("nan"), object(), {"deep": [{2: 3}]}]
+NOT_JSON += [2**64, [-(2**63) - 1], "\udc80", {"\udc80": 1}]  # which the journal does not hold
+
+
+@pytest.mark.parametrize("value", NOT_JSON)
 def test_env_kwargs_are_what_json_has(value):
     with pytest.raises(ConfigError, match=r"task.env_kwargs: got .*, expected a mapping of what JSON has"):
         GymnasiumConfig(env_kwargs={"a": value})
     with pytest.raises(ConfigError, match=r"network.module_kwargs: got .*, expected a mapping of what JSON has"):
         OwnModuleConfig(module="a:b", module_kwargs={"a": value})
-    assert GymnasiumConfig(env_kwargs={"a": (1, [2.5, None, {"b": True}])})
+    assert GymnasiumConfig(env_kwargs={"a": (1, [2.5, None, {"b": True}], 2**64 - 1, -(2**63), "\u00e4")})
 
 
 LITERALS = [

@@ -31,6 +31,13 @@ def test_find_returns_what_is_of_an_allowed_package():
 
 
 @pytest.mark.usefixtures("only_user_tasks")
+@pytest.mark.parametrize("module", ["/home/me/point.so", ""])
+def test_a_library_and_an_object_of_no_package_are_allowed_with_all_others(module: str):
+    with pytest.raises(ConfigError, match=r"may not run 'point'; allow it with: pyes worker --allow '\*'"):
+        lookup.check_allowed("task.library", "point", module)
+
+
+@pytest.mark.usefixtures("only_user_tasks")
 @pytest.mark.parametrize(
     "name",
     [

@@ -20,6 +20,7 @@ from pyes import tasks
 from pyes.config import from_mapping
 from pyes.episodes.native import NativeRollout
 from pyes.errors import ConfigError
+from pyes.system import lookup
 from pyes.tasks import numba_environment
 
 pytest.importorskip("numba")
@@ -39,6 +40,13 @@ def walks() -> Any:
     import numba_environments
 
     return numba_environments
+
+
+def test_a_worker_that_allows_the_package_takes_the_class(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lookup, "_allowed", ("numba_environments",))
+    assert isinstance(lookup.find("task.factory", "numba_environments:Walk", "a class"), numba_environment.Environment)
+    with pytest.raises(ConfigError, match="this worker may not run"):
+        lookup.find("task.factory", "numba_environments:np.ndarray", "a class")
 
 
 @pytest.mark.slow
