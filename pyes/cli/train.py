@@ -375,7 +375,8 @@ def _explained(error: Exception) -> ConfigError:
         )
     if found := re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error)):
         key, values = found[1].lstrip("+"), found[2]
-        return ConfigError(f"{key}: got {values}, several values; add -m for a run of each, or write {key}=[{values}]")
+        what = f"pyes train -m makes a run of each, a list is {key}=[{values}]"
+        return ConfigError(f"{key}: got {values}, several values; {what}")
     cause = error.__cause__ or error
     if isinstance(cause, MissingMandatoryValue):
         return ConfigError(f"{cause.full_key}: missing; give it a value with {cause.full_key}=VALUE")

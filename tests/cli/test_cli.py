@@ -139,7 +139,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
             "got 'network.hidden=[32,', a value that does not end; quote it for the shell: 'network.hidden=[32, 32]'",
         ),
         (["network.hidden=[64"], "got 'network.hidden=[64', a value that does not end; close its brackets"),
-        (["seed=1,2"], "seed: got 1,2, several values; add -m for a run of each, or write seed=[1,2]"),
+        (["seed=1,2"], "seed: got 1,2, several values; pyes train -m makes a run of each, a list is seed=[1,2]"),
         (["run_dir=a", "seed=b=c"], "seed=b=c: not a value; quote text that has spaces or any of ,=:{}[]: "),
         (["population_size=10"], "unknown key 'population_size': it is algorithm.population_size; allowed: "),
         (["episodes=10"], "unknown key 'episodes': it is evaluation.episodes or task.episodes; allowed: "),
