@@ -284,6 +284,7 @@ def _rebuilt(
             add_evaluation(row, record)
             evaluated = history.state.policy()
         # A known row may have an evaluation that the journal lacks: the last one of an earlier part of the run.
-        if row is None and metrics.best_evaluation and metrics.best_evaluation[0] == history.state.generation:
+        is_best = metrics.best_evaluation is not None and metrics.best_evaluation[0] == history.state.generation
+        if row is None and is_best and isinstance(record, Generation | Evaluation):
             best = history.state.policy()
     return history.state, row, best
