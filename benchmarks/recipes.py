@@ -239,6 +239,8 @@ def summary(result: Result) -> str:
 def write(folder: Path, recipe: str, result: Result) -> None:
     """Write the folder of a result."""
     median = median_row(result.rows)
+    if not median.theta_hash:
+        raise SystemExit(f"{recipe}, seed {median.seed}: the median of the seeds has failed; nothing is written")
     run = run_of(recipe, median.seed)
     if not (run / "policy.safetensors").exists() and trained(recipe, median.seed).theta_hash != median.theta_hash:
         raise SystemExit(f"{recipe}, seed {median.seed}: trained again, it has another theta; nothing is written")

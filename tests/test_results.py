@@ -3,6 +3,7 @@
 import csv
 import importlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,18 @@ def test_result_is_whole_and_its_recipe_says_it(name: str):
     text = (ROOT / "conf" / "experiment" / f"{name}.yaml").read_text()
     assert f"# Measured: median {float(median['return_mean']):.6g} " in text
     assert about["commit"] in text
+
+
+def test_a_median_seed_that_failed_leaves_the_result_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    recipes = importlib.import_module("recipes")
+    folder = Path(shutil.copytree(RESULTS / "cart_pole", tmp_path / "cart_pole"))
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    nan = float("nan")
+    rows = [recipes.Row(1, nan, nan, 0, 0, 0, nan, ""), recipes.Row(2, 500.0, 0.0, 1, 1, 1, 1.0, "ab")]
+    with pytest.raises(SystemExit, match="seed 1: the median of the seeds has failed; nothing is written"):
+        recipes.write(folder, "cart_pole", recipes.Result(rows, [], ["abc"]))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 @pytest.mark.slow

@@ -194,7 +194,8 @@ class Wrong(Point):
             self._position += 0.001 * (self.episodes > 5)
         if self._rule == "another process":
             self._position += os.getpid() % 1_000 / 1_000
-        return (np.zeros(3) if self._rule == "shape" else self._observe() if self._rule else observation), info
+        odd = {"shape": np.zeros(3), "type": np.zeros(1, np.complex64)}
+        return odd.get(self._rule, self._observe() if self._rule else observation), info
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = super().step(action)

@@ -1,6 +1,6 @@
 """Draw ``docs/benchmarks.md`` and the figures of ``docs/benchmarks/`` from ``results/benchmarks/``.
 
-    python tools/make_benchmarks.py [DATA] [DOCS]
+    python tools/make_benchmarks.py [DATA DOCS]
 
 Owns the page: its words, its tables and its figures. Where pyes loses is computed from the data. Nothing is measured
 here: ``benchmarks/peers.py`` does that, and a part that it has not measured is no part of the page.

@@ -1,6 +1,6 @@
 """Draw ``docs/results.md`` and ``docs/results.png`` from the folders of ``results/``.
 
-    python tools/make_results.py [RESULTS] [DOCS]
+    python tools/make_results.py [RESULTS DOCS]
 
 Owns the page: its words, its tables and its figure. ``results/published.yaml`` has what others have reached, and what a
 reader must know about a task's score. Nothing is measured here: ``benchmarks/recipes.py`` does that.

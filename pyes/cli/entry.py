@@ -95,8 +95,9 @@ def _exit_status(arguments: list[str], training: list[str]) -> int:
 
 def _runs_environments(arguments: list[str]) -> bool:
     return any(
-        each in arguments[:2] for each in ("train", "tune", "evaluate", "replay", "video", "check-environment")
-    )  # --debug may come first
+        each in arguments[:2]  # --debug may come first
+        for each in ("train", "tune", "evaluate", "replay", "video", "map", "report", "check-environment")
+    )
 
 
 def _one_thread_per_process() -> None:

@@ -85,7 +85,7 @@ def _arguments(options: argparse.Namespace) -> Any:
     if config.timesteps is None:
         raise ConfigError("timesteps: missing; say how long the best runs train, as timesteps=1e6")
     _check_evaluated(config)
-    path = options.space or _standard_space(config.algorithm.name)
+    path = options.space or _standard_space(config.algorithm.factory or config.algorithm.name)
     space = Space.read(path)
     _check_own(key for name in space.parameters for key in space.keys(name))
     if any("timesteps" in space.keys(name) for name in space.parameters):

@@ -4,7 +4,7 @@ A line is ``[user@]host [workers=N] [python=PATH | pyes=COMMAND] [dir=PATH]``, i
 comment. Opens no connection.
 """
 
-import itertools
+import contextlib
 import re
 import shlex
 from dataclasses import dataclass
@@ -69,11 +69,8 @@ def read(path: Path) -> list[Host]:
 
 
 def _host(line: str, where: str) -> Host | None:
-    lexer = shlex.shlex(line, posix=True)
-    lexer.whitespace_split, lexer.commenters = True, ""
     try:
-        # As in a shell, a comment begins with a word.
-        words = list(itertools.takewhile(lambda word: not word.startswith("#"), lexer))
+        words = shlex.split(_without_comment(line))
     except ValueError as error:
         _refuse(where, line.strip(), str(error))
     if not words:
@@ -91,6 +88,15 @@ def _host(line: str, where: str) -> Host | None:
         _refuse(where, line.strip(), "expected python=PATH or pyes=COMMAND, not both")
     program = f"{_path(settings['python'])} -m pyes" if "python" in settings else settings.get("pyes", "pyes")
     return Host(name, program, settings.get("dir"), _workers(settings.get("workers"), where))
+
+
+def _without_comment(line: str) -> str:
+    """Return a line up to its comment, which begins where a word begins with # outside of quotes, as in a shell."""
+    for begin in re.finditer(r"(?<!\S)#", line):
+        with contextlib.suppress(ValueError):  # it is quoted: the quotes before it are not closed
+            shlex.split(line[: begin.start()])
+            return line[: begin.start()]
+    return line
 
 
 def _workers(text: str | None, where: str) -> int | None:

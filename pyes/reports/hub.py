@@ -68,6 +68,8 @@ def write(policy: Policy, run: Path, folder: Path, chosen: bool) -> None:
     policy.save(folder)
     if config is not None:
         write_file(settings, shareable(config).encode())
+    else:
+        settings.unlink(missing_ok=True)  # those of another policy that was exported there before
     write_file(readme, card)
 
 

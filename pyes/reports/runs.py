@@ -5,7 +5,6 @@ Invariant: a `Run` has at least one generation.
 """
 
 import contextlib
-import csv
 import importlib
 import itertools
 import json
@@ -214,7 +213,7 @@ def _rows(path: Path) -> list[dict[str, float]]:
     file = path / "metrics.csv"
     try:
         texts = read_rows(file)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except OSError as error:
         raise RunDirectoryError(f"cannot read {file}: {error}; train again or restore it from a copy") from error
     needed = {*X_AXES, "return_mean"}
     if texts and not needed <= texts[0].keys():

@@ -61,7 +61,8 @@ def features(settings: Mapping[str, Any]) -> dict[str, str]:
         "network": _text(settings.get("network.module") or "") or _joined(settings, "network.name", "network.hidden"),
         "optimizer": _joined(settings, "optimizer.name"),
     }
-    others = {key: _text(value) for key, value in settings.items() if key not in _PARTS}
+    # A switch that is off is not told from one that the version of a run did not have.
+    others = {key: _text(value) for key, value in settings.items() if key not in _PARTS and value is not False}
     return {key: text for key, text in named.items() if text} | others
 
 

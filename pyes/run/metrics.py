@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from pyes.errors import RunDirectoryError
 from pyes.system.files import AppendFile, set_aside, write_file
 from pyes.system.lifetime import Closing
 
@@ -229,6 +230,11 @@ def read_rows(path: Path, most_bytes: int | None = None) -> list[dict[str, str]]
     path : Path
     most_bytes : int or None
         Where the file is longer, only the rows in its last so many bytes are read.
+
+    Raises
+    ------
+    RunDirectoryError
+        It is damaged: it has bytes that are no text.
     """
     with open(path, "rb") as file:
         header = file.readline()
@@ -237,9 +243,13 @@ def read_rows(path: Path, most_bytes: int | None = None) -> list[dict[str, str]]
         if most_bytes is not None and end - most_bytes > begin:
             file.seek(end - most_bytes)
             file.readline()  # the rest of a row
-        text = (header + file.read()).decode()
-    whole = text[: text.rfind("\n") + 1]
-    return list(csv.DictReader(whole.splitlines()))
+        data = header + file.read()
+    try:
+        text = data.decode()
+        whole = text[: text.rfind("\n") + 1]
+        return list(csv.DictReader(whole.splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise RunDirectoryError(f"cannot read {path}: {error}; train again or restore it from a copy") from error
 
 
 def last_row(path: Path) -> dict[str, str]:
@@ -312,10 +322,10 @@ def _is_close(first: float, second: float) -> bool:
     return math.isclose(first, second, rel_tol=1e-6, abs_tol=1e-9) or (math.isnan(first) and math.isnan(second))
 
 
-def number(text: str) -> float:
-    """Return a field as a number; -inf, which no figure is, where it is none."""
+def number(text: str | None) -> float:
+    """Return a field as a number; -inf, which no figure is, where it is none, or missing in a damaged row."""
     try:
-        return float(text)
+        return float(text or "")
     except ValueError:
         return -math.inf
 

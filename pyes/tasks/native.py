@@ -83,6 +83,7 @@ class NativeTask(Task):
 
     def __init__(self, config: NativeConfig, render_mode: str | None = None) -> None:
         label, address, self._owner = self._found(config)
+        self._frame_skip = config.frame_skip
         try:
             self.native = self._environment = _core.CompiledEnvironment(address, config.frame_skip)
         except ValueError as error:
@@ -128,7 +129,9 @@ class NativeTask(Task):
 
     def explain(self, seed: int, actions: Sequence[Any]) -> BaseException | None:
         """Return what the episode of these actions raises in Python, where Numba has compiled it from that."""
-        return self._owner.explain(seed, actions) if isinstance(self._owner, Environment) else None
+        if not isinstance(self._owner, Environment):
+            return None
+        return self._owner.explain(seed, [each for each in actions for _ in range(self._frame_skip)])
 
     def render(self) -> Any:
         """Return the current frame, uint8 (height, width, 3); drawn by itself, or by the environment it stands for."""

@@ -201,7 +201,7 @@ def _state(definition: type, where: str) -> np.dtype[Any]:
         raise ConfigError(f"{where}: its annotations cannot be read ({error}), expected types such as float") from error
     fields: list[tuple[str, Any]] = []
     for name, annotation in annotations.items():
-        if name in (*_OWN_FIELDS, *_SETTINGS):
+        if name in (*_OWN_FIELDS, *_SETTINGS) or hasattr(np.record, name):  # Python would read that of the record
             raise ConfigError(f"{where}: a field cannot have the name {name!r}; choose another")
         try:
             dtype = np.dtype(annotation)

@@ -255,8 +255,9 @@ class _Levels:
     def nearest(self, action: NDArray[Any]) -> NDArray[Any]:
         """Return an action with each component rounded to the nearest level."""
         share = (np.clip(action, self._low, self._high) - self._low) / self._divisor
-        rounded: NDArray[Any] = self._low + self._span * (np.rint(share * self._gaps) / self._gaps)
-        return rounded
+        rounded = self._low + self._span * (np.rint(share * self._gaps) / self._gaps)
+        level: NDArray[Any] = np.clip(rounded, self._low, self._high)  # the last one may be rounded beyond its bound
+        return level
 
 
 def _fresh_bipedal_world(walker: Any) -> None:

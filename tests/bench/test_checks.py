@@ -59,6 +59,7 @@ def test_hidden_numbers_are_no_fault(name: str, how: str):
         ("endless", {"time limit": "an episode has not ended after 1,000 timesteps; set task.max_timesteps"}),
         ("shape", {"spaces": "reset returned float64 (3,), expected float32 (1,), as observation_space says"}),
         ("step's shape", {"spaces": "step returned float32 (1, 1), expected float32 (1,), as observation_space says"}),
+        ("type", {"spaces": "reset returned complex64 (1,), expected float32 (1,), as observation_space says"}),
         ("raises", {"seeding": "it has raised KeyError: 'missing' (tests/user_tasks.py:"}),
     ],
 )  # fmt: skip

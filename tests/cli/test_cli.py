@@ -17,6 +17,7 @@ from commands import pyes, running, started
 
 from pyes import cli
 from pyes.cli import this_machine
+from pyes.cli.entry import _runs_environments
 from pyes.reports.replay import EvaluationResult
 from pyes.run.directory import RunDirectory
 
@@ -808,6 +809,14 @@ def test_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(this_machine, "_info", stumble)
     assert cli.main(["info"]) == 130
+
+
+@pytest.mark.parametrize(
+    "command", ["train", "tune", "evaluate", "replay", "video", "map", "report", "check-environment"]
+)
+def test_a_command_that_runs_environments_tells_their_interrupts_from_the_users(command: str):
+    assert _runs_environments([command, "run"])
+    assert _runs_environments(["--debug", command])
 
 
 def test_info_names_versions_machine_and_table(tmp_path: Path):

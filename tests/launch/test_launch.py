@@ -51,9 +51,11 @@ def test_hosts_read_takes_lines_and_leaves_comments(tmp_path: Path):
     ]
 
 
-def test_hosts_read_takes_a_number_sign_within_a_word(tmp_path: Path):
-    (host,) = read("node1 dir=/data/a#b workers=4 # it isn't large\n", tmp_path)
-    assert (host.directory, host.workers) == ("/data/a#b", 4)
+@pytest.mark.parametrize("comment", [" # it isn't large", " #it's slow", " #", ""])
+def test_hosts_read_takes_a_number_sign_within_a_word(comment: str, tmp_path: Path):
+    text = f"#don't use node2\nnode1 dir=/data/a#b workers=4 python='/opt/a #1/python'{comment}\n"
+    (host,) = read(text, tmp_path)
+    assert (host.directory, host.workers, host.program) == ("/data/a#b", 4, "'/opt/a #1/python' -m pyes")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,23 @@ def test_folder_of_a_policy_takes_another_one(run, tmp_path):
     assert pyes.load(tmp_path / "policy").generation == 1
 
 
+def test_a_policy_file_takes_the_settings_of_another_run_away(run, tmp_path):
+    folder = export(run, tmp_path / "policy")
+    shutil.copy(run / "policy.safetensors", tmp_path / "alone.safetensors")
+    shutil.copy(run / "policy.json", tmp_path / "alone.json")
+    export(tmp_path / "alone.safetensors", folder)
+    assert not (folder / "config.json").exists()
+    assert "settings of the training are not here" in (folder / "README.md").read_text()
+
+
+def test_a_center_of_another_task_than_that_of_the_settings_has_no_result(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    branch = {"resume": str(tmp_path / "run"), "force": True, "generations": 4}
+    pyes.train(branch | {"task": {"env_kwargs": {"sutton_barto_reward": True}}}, display=False)
+    assert "model-index" not in _front(export(tmp_path / "run", tmp_path / "before", generation=2))[0]
+    assert "model-index" in _front(export(tmp_path / "run", tmp_path / "after", generation=4))[0]
+
+
 def test_settings_of_the_folder_repeat_the_training(run, tmp_path):
     settings = json.loads((export(run, tmp_path / "policy") / "config.json").read_text())
     again = pyes.train({**settings, "run_dir": str(tmp_path / "again"), "cluster": {"workers": 1}}, display=False)

@@ -157,6 +157,12 @@ def test_the_best_center_is_kept_and_can_be_rebuilt(declining, tmp_path):
         np.testing.assert_array_equal(policy.theta, kept.theta)
 
 
+def test_an_evaluation_has_a_hundred_episodes_unless_it_is_told_otherwise(declining, capsys):
+    assert len(evaluate(declining[0]).returns) == 100
+    assert cli.main(["evaluate", str(declining[0]), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["returns"]) == 100
+
+
 def test_the_best_center_is_evaluated_on_episodes_that_had_no_part_in_choosing_it(declining):
     run, best = declining
     chosen = float(read_rows(run / "metrics.csv")[best - 1]["eval_return_mean"])

@@ -138,3 +138,13 @@ def test_bad_input_writes_nothing(runs: Path, tmp_path: Path):
     with pytest.raises(ConfigError, match="there is no directory"):
         report.write([runs / "seed-1"], tmp_path / "no" / "report.html")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_it_shows_is_of_the_run_with_the_median_last_return(runs: Path, tmp_path: Path):
+    found = read([runs])
+    third = dataclasses.replace(found[0], path=tmp_path)
+    ends = {number: float(each.curve("timesteps")[1][-1]) for number, each in enumerate([*found, third])}
+    assert len(set(ends.values())) == 2
+    middle = report._middle([*found, third])
+    assert float(middle.curve("timesteps")[1][-1]) == sorted(ends.values())[1]
+    assert report._middle(found) is min(found, key=lambda run: float(run.curve("timesteps")[1][-1]))

@@ -14,6 +14,11 @@ def test_labels_show_only_what_differs():
     assert _labels(*each) == [f"sigma {s}, learning rate {r}" for s in (0.1, 0.3) for r in (1, 2)]
 
 
+def test_a_switch_that_is_off_is_as_one_that_an_older_version_did_not_have():
+    assert features({"algorithm.name": "ars", "task.remake": False}) == features({"algorithm.name": "ars"})
+    assert _labels({"task.remake": True}, {"task.remake": False}) == ["remake", "no remake"]
+
+
 def test_labels_one_name_stands_for_all_that_differs_with_it():
     each = [
         {"algorithm.name": "openai_es", "algorithm.sigma": 0.1, "algorithm.population_size": 20},

@@ -3,7 +3,7 @@ import math
 import pytest
 from samples import row
 
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, RunDirectoryError
 from pyes.run.metrics import COLUMNS, MetricsWriter, NodeRow, NodesWriter, best_evaluation, read_rows
 
 #: The columns that users and tools rely on.
@@ -170,6 +170,22 @@ def test_last_rows_of_a_long_table_are_read_without_the_rest(tmp_path):
     for most, first in ((102, 984), (10**6, 0)):
         rows = read_rows(tmp_path / "nodes.csv", most)
         assert [int(row["generation"]) for row in rows] == list(range(first, 1000))
+
+
+@pytest.mark.parametrize("damaged", ["3,100", "3", "x"])
+def test_a_row_that_lacks_fields_is_not_the_best(tmp_path, damaged):
+    path = tmp_path / "metrics.csv"
+    with MetricsWriter(path) as writer:
+        writer.write(row(0, eval_return_mean=1.0))
+    path.write_text(path.read_text() + f"{damaged}\n")
+    assert best_evaluation(read_rows(path)) == (1, 1.0)
+
+
+def test_bytes_that_are_no_text_are_named_with_the_file(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(b"generation,timesteps\n\xff\xfe,1\n")
+    with pytest.raises(RunDirectoryError, match=r"cannot read .*metrics.csv: .*; train again or restore it"):
+        read_rows(path)
 
 
 def test_a_damaged_generation_is_not_the_best():

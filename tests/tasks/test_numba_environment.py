@@ -141,6 +141,18 @@ def test_exception_in_step_fails_it(bad: int):
         episode(seed_with(bad))
 
 
+def test_exception_is_found_where_actions_are_held():
+    task, seed = make(factory="numba_environments:Walk", frame_skip=2), seed_with(1)
+    actions = [np.zeros(2, np.float32)] * 3
+    task.reset(seed)
+    assert task.explain(seed, actions[:2]) is None
+    for action in actions[:2]:
+        task.step(action)
+    with pytest.raises(ValueError, match="Walk failed"):
+        task.step(actions[2])
+    assert str(task.explain(seed, actions)) == "tripped"
+
+
 def test_exception_in_reset_fails_the_first_step():
     task = make(factory="numba_environments:Tripped")
     task.reset(0)
@@ -251,6 +263,7 @@ GOOD = {
         ({"fields": "x: object"}, "the field x has the type <class 'object'>, expected float, int"),
         ({"fields": "x: wrong"}, r"cannot be imported \(NameError: name 'wrong' is not defined"),
         ({"fields": "x: float\n    random: int"}, "a field cannot have the name 'random'"),
+        ({"fields": "x: float\n    size: float"}, "a field cannot have the name 'size'"),  # records have one
         ({"fields": "x: float\n    y: (float, 2**30)"}, "the field y has the type .* expected float"),
         ({"settings": "observation_size = 1"}, "got choices=0 and action_size=0, expected either choices"),
         ({"settings": "choices = 2"}, "observation_size: got null, expected an integer"),

@@ -108,6 +108,16 @@ def test_action_levels_leave_a_component_with_one_value_alone():
     np.testing.assert_array_equal(_Levels(space, 3).nearest(np.array([0.3, 5.0], np.float32)), [0.0, 2.0])
 
 
+def test_action_levels_stay_within_bounds_that_are_not_round_numbers():
+    tenths = np.arange(-20, 21, dtype=np.float32) / np.float32(10)
+    low, high = (each.ravel() for each in np.meshgrid(tenths, tenths))
+    space = spaces.Box(low[low < high], high[low < high])
+    for action in (space.low, space.high):
+        level = _Levels(space, 11).nearest(action)
+        assert space.contains(level)
+        np.testing.assert_allclose(level, action, atol=2e-7)
+
+
 def test_action_levels_go_with_frame_skip():
     with (
         _pendulum(action_levels=3, frame_skip=2) as rounding,

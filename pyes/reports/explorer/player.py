@@ -30,6 +30,7 @@ from pyes.system.text import finite, reason
 _WAITING = 16  # questions, beyond which another one is refused
 _MOST_BEHAVIOURS = 2
 _MOST_OPEN = 4  # runs; each has a noise table
+_BEGINNING = 2**14  # bytes of a journal that tell it from that of another run
 _MOST_FRAMES = 300  # of a video, so that it is there within about two seconds
 
 
@@ -167,10 +168,10 @@ class _Placed:
 
 @dataclass
 class _Opened:
-    """A run that is being looked at, and the size of its journal when it was opened."""
+    """A run that is being looked at, and what its journal was when it was opened."""
 
     individuals: Replay
-    size: int
+    journal: tuple[int, bytes]  # its size, and `beginning`
     plane: Components | None = None
     placed: _Placed | None = None
 
@@ -178,20 +179,28 @@ class _Opened:
 _runs: dict[Path, _Opened] = {}  # the one that was asked for last is the last one
 
 
+def beginning(run: Path) -> bytes:
+    """Return the first bytes of a run's journal: they differ where another run was begun in its folder."""
+    with suppress(FileNotFoundError), open(run / "journal.bin", "rb") as file:
+        return file.read(_BEGINNING)
+    return b""
+
+
 def _opened(run: Path) -> _Opened:
     """Return an open run, with all that it has recorded by now; close those that were not asked for lately."""
-    size = (run / "journal.bin").stat().st_size if (run / "journal.bin").exists() else 0
+    path = run / "journal.bin"
+    journal = path.stat().st_size if path.exists() else 0, beginning(run)
     known = _runs.pop(run, None)
     if known is None:
-        known = _Opened(replay.open(run), size)
-    elif known.size != size:
+        known = _Opened(replay.open(run), journal)
+    elif known.journal != journal:
         try:
             if not known.individuals.follow():
                 known.plane = known.placed = None
         except BaseException:
             known.individuals.close()
             raise
-        known.size = size
+        known.journal = journal
     _runs[run] = known
     for other in list(_runs)[:-_MOST_OPEN]:
         _runs.pop(other).individuals.close()

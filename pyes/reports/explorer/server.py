@@ -86,7 +86,8 @@ class Explorer:
         self._paths, self._runs, self._folder = list(paths), views.found(paths), folder
         # A map may take minutes, and must not hold up a click.
         self.players = self._play, self._place = Player(_PLAY_SECONDS), Player(_MAP_SECONDS)
-        self._played: dict[Path, dict[str, Any]] = {}  # what came of the individuals with these videos
+        # By the video: how the journal began that had the individual, and what came of it.
+        self._played: dict[Path, tuple[bytes, dict[str, Any]]] = {}
         routes = [
             Route("/", self._page),
             Route("/api/runs", self._states),
@@ -147,11 +148,13 @@ class Explorer:
 
     async def _member(self, request: Request) -> Response:
         path, generation, member = self._individual(request)
-        output = self._film(request)
-        if output not in self._played:
-            self._played[output] = await _answer(self._play, player.film, path, generation, member, output)
+        output, begins = self._film(request), player.beginning(path)
+        known = self._played.get(output)
+        if known is None or known[0] != begins:  # another run may have been begun in the same folder
+            known = begins, await _answer(self._play, player.film, path, generation, member, output)
+            self._played[output] = known
         where = f"--generation {generation} --member {member}"
-        return JSONResponse({**self._played[output], "command": f"pyes replay {shlex.quote(str(path))} {where}"})
+        return JSONResponse({**known[1], "command": f"pyes replay {shlex.quote(str(path))} {where}"})
 
     async def _video(self, request: Request) -> Response:
         self._individual(request)

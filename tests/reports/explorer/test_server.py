@@ -182,6 +182,24 @@ def test_only_the_runs_that_were_looked_at_last_are_open(runs, tmp_path, monkeyp
         each.individuals.close()
 
 
+def test_a_run_that_was_begun_anew_in_its_folder_is_looked_at_anew(runs, tmp_path):
+    """Its journal may be as long as the other one was."""
+    folder = tmp_path / "run"
+    shutil.copytree(runs / "seed-1", folder)
+    with Explorer(folder) as explorer:
+        before = explorer.json("api/runs/0/5/3")
+        explorer.points(0)
+        shutil.rmtree(folder)
+        shutil.copytree(runs / "seed-2", folder)
+        assert (folder / "journal.bin").stat().st_size == (runs / "seed-1" / "journal.bin").stat().st_size
+        after = explorer.json("api/runs/0/5/3")
+        assert after["exact"]
+        with replay.open(runs / "seed-2") as individuals:
+            assert after["return"] == individuals.returns(5)[3]
+        assert (after["return"], after["seed"]) != (before["return"], before["seed"])
+        assert explorer.points(0)[0]["generations"] == 6
+
+
 def test_a_return_that_is_not_a_number_is_null(monkeypatch, tmp_path):
     played = replay.Playback(math.nan, 3, (1,), math.nan, 3)
     individuals = SimpleNamespace(check_member=lambda generation, member: None)
