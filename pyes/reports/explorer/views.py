@@ -4,7 +4,6 @@ Reads the files of runs, which may be growing, damaged or gone: then the value s
 server nor individuals.
 """
 
-import csv
 import json
 import math
 from collections.abc import Sequence
@@ -22,7 +21,6 @@ from pyes.reports.runs import Run, XAxis
 from pyes.run.directory import RunDirectory
 from pyes.run.metrics import number, read_rows
 from pyes.system import locks
-from pyes.system.text import one_line
 
 _LOG_BYTES = 2**15  # at the end of the log
 _NODES_BYTES = 2**16  # at the end of the table of nodes, or more
@@ -73,7 +71,7 @@ def state(number: int, path: Path) -> dict[str, Any]:
         said["generations"] = len(rows)
         if rows:
             said["last"] = {key: _number(rows[-1].get(key)) for key in ("timesteps", "seconds", "steps_per_second")}
-    except (PyesError, OSError, UnicodeDecodeError, csv.Error) as error:
+    except (PyesError, OSError) as error:
         said["error"] = " ".join(str(error).split())
     return said
 
@@ -132,15 +130,11 @@ def details(path: Path, others: Sequence[Path]) -> dict[str, Any]:
     """
     directory = RunDirectory(path)
     settings = _settings(directory)
-    try:
-        metrics, nodes = _metrics(directory), _nodes(directory)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise RunDirectoryError(f"{path}: a table of the run is damaged ({one_line(str(error))})") from error
     return {
-        "metrics": metrics,
+        "metrics": _metrics(directory),
         "settings": settings,
         "differences": _differences(settings, [_settings(RunDirectory(each)) for each in others]),
-        "nodes": nodes,
+        "nodes": _nodes(directory),
         "log": _log(directory),
     }
 
