@@ -182,6 +182,7 @@ def test_only_the_runs_that_were_looked_at_last_are_open(runs, tmp_path, monkeyp
         each.individuals.close()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_begun_anew_in_its_folder_is_looked_at_anew(runs, tmp_path):
     """Its journal may be as long as the other one was."""
     folder = tmp_path / "run"
