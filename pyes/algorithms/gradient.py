@@ -13,7 +13,7 @@ from pyes.numerics.noise import NoiseTable
 def estimate_gradient(
     table: NoiseTable,
     offsets: NDArray[np.int64],
-    weights: NDArray[np.float32],
+    weights: NDArray[np.float32] | NDArray[np.float64],
     out: NDArray[np.float32],
     threads: int,
     mirrored: bool,
@@ -33,7 +33,7 @@ def estimate_gradient(
     mirrored : bool
         Members 2k and 2k + 1 are theta + sigma * eps and theta - sigma * eps; their slice is read once.
     """
-    size = np.float32(len(weights))
+    size = weights.dtype.type(len(weights))
     if mirrored:
         weights, offsets = weights[::2] - weights[1::2], np.ascontiguousarray(offsets[::2])
-    noise.weighted_sum(table, offsets, weights / size, out, threads)
+    noise.weighted_sum(table, offsets, (weights / size).astype(np.float32, copy=False), out, threads)

@@ -170,6 +170,9 @@ class BaseWorker(ABC, Generic[E]):
             self.traceback = error.__traceback__.tb_next  # without the frame of this worker, which is not over
             traceback.clear_frames(self.traceback)  # their variables hold the environment and the board
         self._board.sums_of(member)
+        # A worker that was killed may have written these before the member was finished.
+        self._board.behaviours[member] = math.nan
+        self._board.halves[member] = math.nan
         # In a process of its own, want of memory has cost the member that process.
         return math.nan, 0, Status.KILLED if isinstance(error, MemoryError) else Status.RAISED
 

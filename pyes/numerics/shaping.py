@@ -50,15 +50,11 @@ def z_score(returns: NDArray[np.float64]) -> NDArray[np.float32]:
     return (deviations / spread if spread > 0 else np.zeros_like(deviations)).astype(np.float32)
 
 
-def none(returns: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the returns unchanged, but with the worst for failed members: float32 (n,)."""
-    return fill_failed(returns).astype(np.float32)
-
-
-SHAPINGS: dict[Name, Callable[[NDArray[np.float64]], NDArray[np.float32]]] = {
+#: Of each name: float32 or float64 (n,). "none" keeps float64, in which differences of large returns are not lost.
+SHAPINGS: dict[Name, Callable[[NDArray[np.float64]], NDArray[np.float32] | NDArray[np.float64]]] = {
     "centered_ranks": centered_ranks,
     "z_score": z_score,
-    "none": none,
+    "none": fill_failed,
 }
 
 

@@ -49,7 +49,7 @@ class EpisodeLimit:
         Parameters
         ----------
         lengths : int64 (n,)
-            Timesteps of all episodes of each member.
+            Timesteps of all episodes of each member that did not fail; there are some.
         episodes : int
             Episodes per member.
         """
@@ -132,7 +132,7 @@ def next_population_size(growth: GrowthConfig, algorithm: AlgorithmConfig, lengt
     Parameters
     ----------
     lengths : int64 (n,)
-        Timesteps of all episodes of each member of this generation.
+        Timesteps of all episodes of each member of this generation that did not fail; there are some.
     """
     assert growth.timesteps is not None
     assert growth.population_max is not None

@@ -100,8 +100,8 @@ class MetricsWriter(Closing):
         How the first dropped row differs from the journal; empty if no row differs.
     seconds : float
         Seconds of the last row.
-    last_evaluation : (float, float) or None
-        Mean and standard deviation of the evaluation in the last existing row, if any and of this task.
+    last_evaluation : (int, float, float) or None
+        The center (named as in `best_evaluation`), mean and standard deviation of the last evaluation of this task.
     best_evaluation : (int, float) or None
         See the function of this name, of all rows so far of this task.
 
@@ -125,10 +125,15 @@ class MetricsWriter(Closing):
         last = lines[-1][1] if lines else {}
         self.generation = len(lines)
         self.seconds = float(last.get("seconds", 0))
-        self.last_evaluation: tuple[float, float] | None = None
-        if last.get("eval_return_mean") and self.generation > task_began:
-            self.last_evaluation = float(last["eval_return_mean"]), float(last["eval_return_std"])
         self._task_began = task_began
+        self.last_evaluation: tuple[int, float, float] | None = None
+        evaluated = (row for _, row in reversed(lines) if row["eval_return_mean"])
+        if (row := next(evaluated, None)) and int(row["generation"]) >= task_began:
+            self.last_evaluation = (
+                int(row["generation"]) + 1,
+                float(row["eval_return_mean"]),
+                float(row["eval_return_std"]),
+            )
         self.best_evaluation = best_evaluation((row for _, row in lines), task_began)
         self._file = _open_table(path, COLUMNS, sum(len(line) for line, _ in lines))
 
@@ -144,10 +149,11 @@ class MetricsWriter(Closing):
         self._file.append(_line(_texts(row)))
         self.generation += 1
         self.seconds = row.seconds
-        mean = -math.inf if row.eval_return_mean is None else row.eval_return_mean
-        if row.generation < self._task_began or not math.isfinite(mean):
+        mean, deviation = row.eval_return_mean, row.eval_return_std
+        if mean is None or deviation is None or row.generation < self._task_began:
             return
-        if self.best_evaluation is None or mean > self.best_evaluation[1]:
+        self.last_evaluation = row.generation + 1, mean, deviation
+        if math.isfinite(mean) and (self.best_evaluation is None or mean > self.best_evaluation[1]):
             self.best_evaluation = row.generation + 1, mean
 
     def sync(self) -> None:

@@ -21,7 +21,7 @@ from pyes import config as configuration
 from pyes.algorithms.population import Population
 from pyes.config import TaskConfig, TrainConfig, refusal
 from pyes.config.schedule import Schedule
-from pyes.episodes.batch import Batch, Plan, Results
+from pyes.episodes.batch import Batch, Plan, Results, Status
 from pyes.episodes.reference_batch import draw_reference_batch
 from pyes.episodes.running_stats import RunningStats
 from pyes.errors import JournalError
@@ -214,19 +214,16 @@ class RunState:
         self.algorithm = algorithms.make(
             config.algorithm, config.optimizer, setup.theta, table, seed=config.seed, threads=usable_cores()
         )
-        self.limit = EpisodeLimit(config.episode_limit, setup.interface.max_timesteps, config.task.max_timesteps)
-        self.averaging = Averaging(config.averaging, config.task.episodes)
         least = config.task.reward_min
         self._reward_min = None if least is None else Schedule.parse(least)
         offset = config.task.reward_offset_per_step
         self._reward_offset = None if offset == "auto" else Schedule.parse(offset)
+        self._begin()
         self.follow_schedules()
-        self.statistics = self._no_statistics()
         self._hash: str | None = None
         self.timesteps = self.episodes = 0
         self.failed = 0  # members and evaluation episodes
         self.evaluation_costs = EvaluationCosts()
-        self.evaluation: tuple[float, float] | None = None  # mean and standard deviation of the last one
         self._made_with: Mapping[str, str] = {}  # versions that the journal names
 
     @property
@@ -338,8 +335,6 @@ class RunState:
         if isinstance(record, Generation):
             self._learn(record)
         elif isinstance(record, Evaluation):
-            if record.generation:  # that of the initial center is no result of the run
-                self.evaluation = record.summary
             self.evaluation_costs.add(record)
             self.failed += int(np.count_nonzero(record.status))
 
@@ -348,16 +343,13 @@ class RunState:
         returns = self._to_learn_from(record.returns, lengths, episodes)
         behaviours = None if record.behaviours is None else record.behaviours.reshape(len(returns), -1)
         self.algorithm.tell(returns, behaviours, timesteps=int(lengths.sum()))
-        self.limit.update(lengths, episodes)
-        self.averaging.update(record.agreement)
+        if self.algorithm.progress[0] == 0:  # another attempt begins, as a new run
+            self._begin()
+        else:
+            self._adapt(lengths[record.status == Status.OK], record.agreement, episodes)
+            if self.statistics is not None:
+                self.statistics.load_state_dict({"count": record.observations, "sums": record.sums.reshape(2, -1)})
         self.follow_schedules()
-        config = self.setup.config
-        if config.growth.timesteps is not None:
-            self.algorithm.population_size = next_population_size(config.growth, config.algorithm, lengths)
-        if self.algorithm.progress[0] == 0:  # another attempt begins, without statistics as a new run
-            self.statistics = self._no_statistics()
-        elif self.statistics is not None:
-            self.statistics.load_state_dict({"count": record.observations, "sums": record.sums.reshape(2, -1)})
         self.timesteps += int(lengths.sum())
         self.episodes += len(lengths) * episodes
         self.failed += int(np.count_nonzero(record.status))
@@ -368,8 +360,24 @@ class RunState:
         """What is added to every reward of the next generation for learning; None: its returns decide that."""
         return None if self._reward_offset is None else self._reward_offset.at(*self.algorithm.progress)
 
-    def _no_statistics(self) -> RunningStats | None:
-        return RunningStats(self.setup.spec.program.observation_size) if self.setup.statistics_stride else None
+    def _begin(self) -> None:
+        """Begin an attempt: what the run itself adapts is as at its start."""
+        setup, config = self.setup, self.setup.config
+        self.limit = EpisodeLimit(config.episode_limit, setup.interface.max_timesteps, config.task.max_timesteps)
+        self.averaging = Averaging(config.averaging, config.task.episodes)
+        if config.growth.timesteps is not None:
+            self.algorithm.population_size = config.algorithm.population_min
+        self.statistics = RunningStats(setup.spec.program.observation_size) if setup.statistics_stride else None
+
+    def _adapt(self, lengths: NDArray[np.int64], agreement: float | None, episodes: int) -> None:
+        """Follow the rules of `pyes.run.adaptation`, by the timesteps of the members that did not fail."""
+        config = self.setup.config
+        self.averaging.update(agreement)
+        if not len(lengths):
+            return
+        self.limit.update(lengths, episodes)
+        if config.growth.timesteps is not None:
+            self.algorithm.population_size = next_population_size(config.growth, config.algorithm, lengths)
 
     def _to_learn_from(
         self, returns: NDArray[np.float64], lengths: NDArray[np.int64], episodes: int
@@ -415,7 +423,6 @@ class RunState:
             "failed": self.failed,
             "episode_limit": self.limit.value,
             "episodes_per_member": self.averaging.episodes,
-            "evaluation": self.evaluation,
             "evaluation_costs": asdict(self.evaluation_costs),
             "observations": None if self.statistics is None else self.statistics.state_dict(),
         }
@@ -427,7 +434,6 @@ class RunState:
         self.limit.value = state["episode_limit"]
         self.averaging.episodes = state["episodes_per_member"]
         self.evaluation_costs = EvaluationCosts(**state["evaluation_costs"])
-        self.evaluation = None if state["evaluation"] is None else (state["evaluation"][0], state["evaluation"][1])
         if self.statistics is not None:
             self.statistics.load_state_dict(state["observations"])
         self._hash = None

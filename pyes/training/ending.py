@@ -60,23 +60,22 @@ def described(mean: float, std: float) -> str:
     return "all episodes failed" if math.isnan(mean) else spread(mean, std)
 
 
-def summarize(run: Run, stopped_by: str, evaluation: tuple[float, float] | None, failed: int) -> None:
+def summarize(run: Run, stopped_by: str, failed: int) -> None:
     """Show how the run ended.
 
     Parameters
     ----------
     stopped_by : str
         The budget that was reached, or "interrupt".
-    evaluation : (float, float) or None
-        Mean and standard deviation of the last evaluation; NaN if all its episodes failed.
     failed : int
         Members and evaluation episodes that failed.
     """
     show, state = run.display.note, run.state
     reached = f"{counted(state.generation, 'generation')} and {counted(state.timesteps, 'timestep')}"
     show(f"stopped by {stopped_by} after {reached}")
-    if evaluation is not None:
-        show(f"evaluation: {described(*evaluation)}")
+    if run.metrics.last_evaluation is not None:
+        _, mean, deviation = run.metrics.last_evaluation
+        show(f"evaluation: {described(mean, deviation)}")
     best = run.metrics.best_evaluation
     if best is not None and best[0] != state.generation:
         where = (

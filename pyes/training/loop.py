@@ -109,9 +109,7 @@ class _Loop:
         self._bytes = (0, 0)  # sent to other machines, and received
         self._evaluating = 0.0  # seconds of evaluation since the previous rows of nodes
         self._generation_seconds = self._evaluation_seconds = 0.0  # of the last one
-        #: Evaluation of the final center if none was due: it is in the metrics but not in the journal.
-        self._last_evaluation = run.metrics.last_evaluation
-        self._unrecorded_failures = 0  # episodes of it that failed
+        self._unrecorded_failures = 0  # episodes of an evaluation of the final center that was not due
 
     def go(self) -> RunResult:
         """Run generations until a budget is reached or the user interrupts; save; draw."""
@@ -135,9 +133,9 @@ class _Loop:
         run.display.close()
         ending.save(run)
         ending.draw_curve(run)
-        evaluation = self._last_evaluation or state.evaluation
-        ending.summarize(run, stopped_by, evaluation, state.failed + self._unrecorded_failures)
-        objective = None if evaluation is None or math.isnan(evaluation[0]) else evaluation[0]
+        ending.summarize(run, stopped_by, state.failed + self._unrecorded_failures)
+        evaluation = run.metrics.last_evaluation
+        objective = None if evaluation is None or math.isnan(evaluation[1]) else evaluation[1]
         return RunResult(run.directory.path, objective, state.generation, state.timesteps, stopped_by)
 
     def _first(self) -> str | None:
@@ -169,10 +167,9 @@ class _Loop:
         used = settings_in_use(state)
         results, seconds = self._evaluate(state.batch())
         if results.failed == len(results.returns):  # the task is broken, not the members
-            text = (
-                f"{self._config.task.title}: all {results.failed} members failed: {_reason(results)}{self._traceback()}"
-            )
-            raise TaskError(text).with_traceback(self._cluster.traceback)
+            what = f"{self._config.task.title}: all {results.failed} members failed: {_reason(results)}"
+            where = f"tracebacks are in {self._run.directory.log}"
+            raise TaskError(f"{what}; {where}").with_traceback(self._cluster.traceback)
         evaluated = time.perf_counter()
         record = state.record(results)
         self._learning = True
@@ -196,10 +193,6 @@ class _Loop:
         for text in texts:
             logger.warning(text)
             self._run.display.note(text)
-
-    def _traceback(self) -> str:
-        """Return where the whole errors of members are."""
-        return f"; tracebacks are in {self._run.directory.log}"
 
     def _add_performance(self, row: MetricsRow, results: Results, seconds: float) -> None:
         """Fill in the columns that only the clock and the cluster know."""
@@ -266,11 +259,10 @@ class _Loop:
             return None
         record = state.record_evaluation(self._evaluate_center(), counted=config.share is not None)
         if not due:
-            self._last_evaluation, self._unrecorded_failures = record.summary, record.failed
+            self._unrecorded_failures = record.failed
             return record
         self._run.journal.append(record)
         state.apply(record)
-        self._last_evaluation = None
         return record
 
     def _evaluate_center(self) -> Results:
@@ -303,8 +295,11 @@ class _Loop:
         return self._generation_seconds + (self._evaluation_seconds if self._config.evaluation.every else 0.0)
 
     def _target_reached(self) -> str | None:
-        target, evaluation = self._config.target_return, self._state.evaluation
-        return "target_return" if target is not None and evaluation and evaluation[0] >= target else None
+        """Return what ends the run if the center has been evaluated, and has reached the target."""
+        target, evaluation = self._config.target_return, self._run.metrics.last_evaluation
+        if target is None or evaluation is None or evaluation[0] != self._state.generation:
+            return None
+        return "target_return" if evaluation[1] >= target else None
 
 
 def _reason(results: Results) -> str:

@@ -4,11 +4,13 @@ Knows no clock and no cluster, whose figures the loop adds. Invariant: apart fro
 equals the one rebuilt from the journal.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from pyes.episodes.batch import Status
 from pyes.numerics import shaping
 from pyes.run.journal import Evaluation, Generation, Kind, Recording
 from pyes.run.metrics import MetricsRow
@@ -75,6 +77,7 @@ def row_of(record: Generation, used: dict[str, Any], state: RunState, seconds: f
     seconds : float
         Wall-clock time since the run was ready to begin.
     """
+    lengths = record.lengths[record.status == Status.OK]
     return MetricsRow(
         **used,
         **_figures(record),
@@ -82,7 +85,7 @@ def row_of(record: Generation, used: dict[str, Any], state: RunState, seconds: f
         timesteps=state.timesteps,
         episodes=state.episodes,
         seconds=seconds,
-        length_mean=float(record.lengths.mean()) / used["episodes_per_member"],
+        length_mean=float(lengths.mean()) / used["episodes_per_member"] if len(lengths) else math.nan,
         theta_norm=shaping.norm(state.algorithm.theta),
         gradient_norm=state.algorithm.gradient_norm,
         theta_hash=state.theta_hash,

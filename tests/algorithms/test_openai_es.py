@@ -3,6 +3,7 @@ import pytest
 
 from pyes import reference
 from pyes.algorithms.openai_es import OpenAIES
+from pyes.algorithms.pgpe import PGPE
 from pyes.config import OptimizerConfig
 from pyes.errors import ConfigError, DivergedError
 from pyes.numerics.noise import NoiseTable
@@ -147,6 +148,17 @@ def test_an_optimizer_that_can_learn_no_more_ends_the_search(table):
     es = OpenAIES(np.zeros(3), table, population_size=8, shaping="none")
     with pytest.raises(DivergedError, match=r"a moment of the optimizer has a value of inf; .* smaller scale"):
         es.tell(np.arange(8.0) * 1e22)
+
+
+@pytest.mark.parametrize("algorithm", [OpenAIES, PGPE])
+def test_a_constant_in_all_returns_cancels_in_mirrored_pairs(table, algorithm):
+    """Though it is so large that float32 would lose the differences."""
+    one, other = (algorithm(np.zeros(3), table, population_size=8, shaping="none") for _ in range(2))
+    returns = np.random.default_rng(0).integers(0, 100, 8) / 64
+    one.tell(returns)
+    other.tell(returns + 2**30)
+    np.testing.assert_array_equal(one.theta, other.theta)
+    assert np.any(one.theta)
 
 
 def test_a_finite_center_is_not_said_to_have_diverged(table):

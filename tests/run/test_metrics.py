@@ -59,6 +59,24 @@ def test_resuming_drops_rows_that_will_be_written_again_and_a_torn_last_line(tmp
     assert [each["generation"] for each in read_rows(path)] == ["0", "1", "2", "3"]
 
 
+def test_last_evaluation_is_that_of_the_last_row_that_has_one(tmp_path):
+    path = tmp_path / "metrics.csv"
+    with MetricsWriter(path) as writer:
+        assert writer.last_evaluation is None
+        writer.write(row(0, eval_return_mean=2.5, eval_return_std=0.5))
+        writer.write(row(1))
+        assert writer.last_evaluation == (1, 2.5, 0.5)
+    with MetricsWriter(path, generations=2) as writer:
+        assert writer.last_evaluation == (1, 2.5, 0.5)
+        writer.write(row(2, eval_return_mean=math.nan, eval_return_std=math.nan))  # all of its episodes failed
+        assert writer.last_evaluation[0] == 3
+        assert math.isnan(writer.last_evaluation[1])
+    with MetricsWriter(path, generations=3, task_began=3) as writer:
+        assert writer.last_evaluation is None
+        writer.write(row(3, eval_return_mean=1.0, eval_return_std=0.0))
+        assert writer.last_evaluation == (4, 1.0, 0.0)
+
+
 def test_unwritable_file_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="cannot write"):
         MetricsWriter(tmp_path / "missing" / "metrics.csv")

@@ -9,6 +9,7 @@ from pyes.numerics import shaping
 from pyes.numerics.noise import NoiseTable
 from pyes.run.journal import Generation
 from pyes.run.state import Interface, RunState, Setup
+from pyes.training.rows import row_of, settings_in_use
 
 VECTOR = spaces.Box(-1, 1, (3,))
 
@@ -89,6 +90,51 @@ def test_an_offset_may_follow_a_schedule_that_an_attempt_begins_anew():
             state.apply(Generation(generation, state.theta_hash, RETURNS, LENGTHS, failed, 0, statistics))
     for seen, offset in zip(told, (2, -1.5, 2), strict=True):
         np.testing.assert_array_equal(seen, RETURNS + offset * LENGTHS)
+
+
+def test_another_attempt_begins_without_what_was_adapted():
+    mapping = {
+        "task": {"env_id": "CartPole-v1", "episodes": 2},
+        "algorithm": {"name": "openai_es", "population_size": 4, "restart": {"after": 1, "below": 1e9}},
+        "noise": {"entries": 10_000},
+        "episode_limit": {"initial": 5},
+        "averaging": {"episodes_max": 20},
+        "growth": {"timesteps": 60, "population_max": 8},
+    }
+    adapted = []
+    with NoiseTable(10_000, 0) as table:
+        state = RunState(Setup.of(from_mapping(mapping)), table)
+        for generation in range(4):  # the second and the fourth are judged
+            size = state.algorithm.population_size
+            returns, lengths = np.arange(size) * 1.0, np.full(size, 10)
+            failed, statistics = np.zeros(size, np.uint8), np.zeros(8)
+            record = Generation(generation, state.theta_hash, returns, lengths, failed, 0, statistics, None, -1.0)
+            state.apply(record)
+            adapted.append((state.limit.value, state.averaging.episodes, state.algorithm.population_size))
+    assert adapted[0][0] > 5
+    assert adapted[0][1] > 2
+    assert adapted[0][2] == 6
+    assert adapted == [adapted[0], (5, 2, 4)] * 2
+
+
+def test_failed_members_say_nothing_of_the_length_of_episodes():
+    mapping = {
+        "task": {"env_id": "CartPole-v1", "normalize_observations": False},
+        "algorithm": {"name": "openai_es", "population_size": 4},
+        "noise": {"entries": 10_000},
+        "episode_limit": {"initial": 10, "threshold": 1},
+        "growth": {"timesteps": 40, "population_max": 8},
+    }
+    lengths, status = np.array([10, 0, 10, 0]), np.array([0, 1, 0, 3], np.uint8)
+    returns = np.where(status == 0, 1.0, np.nan)
+    with NoiseTable(10_000, 0) as table:
+        state = RunState(Setup.of(from_mapping(mapping)), table)
+        used = settings_in_use(state)
+        record = Generation(0, state.theta_hash, returns, lengths, status, 0, np.empty(0))
+        state.apply(record)
+    assert row_of(record, used, state, 0.0).length_mean == 10
+    assert state.limit.value > 10
+    assert state.algorithm.population_size == 4
 
 
 def _theta(algorithm, task, told=None):

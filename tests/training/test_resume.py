@@ -246,6 +246,30 @@ def test_objective_of_a_run_with_nothing_left_to_do_is_its_last_evaluation(tmp_p
     assert first.objective == pytest.approx(_go_on(tmp_path / "run").objective, rel=1e-8)
 
 
+def test_objective_is_that_of_the_journals_last_evaluation_where_its_row_is_missing(tmp_path):
+    """The run was killed between the two; the row before has the evaluation of another center."""
+    run = tmp_path / "run"
+    every = {"evaluation": {"every": 1, "episodes": 2, "share": None}, "task": {"env_id": "Pendulum-v1"}}
+    first = pyes.train({**TINY, **every, "run_dir": str(run), "generations": 3}, display=False)
+    lines = (run / "metrics.csv").read_text().splitlines(keepends=True)
+    (run / "metrics.csv").write_text("".join(lines[:-1]))
+    assert float(read_rows(run / "metrics.csv")[-1]["eval_return_mean"]) != first.objective
+    assert _go_on(run).objective == pytest.approx(first.objective, rel=1e-8)
+
+
+def test_a_target_is_reached_by_the_present_center_alone(tmp_path):
+    run = tmp_path / "run"
+    every = {"evaluation": {"every": 2, "episodes": 2, "share": None}}
+    pyes.train({**TINY, **every, "run_dir": str(run), "generations": 3}, display=False)
+    *lines, _ = (run / "metrics.csv").read_text().splitlines()
+    last = read_rows(run / "metrics.csv")[-1]
+    without = {**last, "eval_return_mean": "", "eval_return_std": "", "eval_failed_episodes": ""}
+    (run / "metrics.csv").write_text("\n".join([*lines, ",".join(without.values()), ""]))  # as if interrupted here
+    result = _go_on(run, generations=None, target_return=-1e9)
+    assert (result.generations, result.stopped_by) == (4, "target_return")
+    assert _go_on(run).generations == 4
+
+
 def test_another_task_has_no_evaluation_before_its_first(run):
     kept = {"generations": 3, "evaluation": {"every": 0}}
     assert _go_on(run, force=True, task={"env_id": "CartPole-v0"}, **kept).objective is None
