@@ -116,7 +116,7 @@ OF_DATETIME = {"now", "utcnow", "today", "fromtimestamp"}
 TELLS_THE_TIME = {
     "remote/agent.py": ["time.strftime"],
     "run/directory.py": ["time.strftime"],
-    "reports/loggers/mlflow.py": ["time.time"],
+    "reports/loggers/base.py": ["time.time"],
     "reports/loggers/tensorboard.py": ["time.time"],
     "training/exporter.py": ["time.time"],
 }

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms.base import Algorithm, Common, Vector, accepts
-from pyes.algorithms.population import Population
+from pyes.algorithms.base import Algorithm, Common, accepts
+from pyes.algorithms.population import Population, Vector
 from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, Positive, Range, Scheduled, refusal
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping

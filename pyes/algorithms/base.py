@@ -20,14 +20,12 @@ from typing import Annotated, Any, ClassVar, Concatenate, ParamSpec, TypeVar, ge
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms.population import Population
+from pyes.algorithms.population import Population, Vector
 from pyes.config import AlgorithmConfig, OptimizerForm, schedules
 from pyes.config.section import Range, Seed, parse
 from pyes.errors import ConfigError, DivergedError
 from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable, few_entries
-
-Vector = NDArray[np.float32]
 
 _Self = TypeVar("_Self")
 _Keywords = ParamSpec("_Keywords")

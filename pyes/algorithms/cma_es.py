@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms.base import Common, Vector, accepts
+from pyes.algorithms.base import Common, accepts
 from pyes.algorithms.library import LibraryAlgorithm, LibraryConfig
+from pyes.algorithms.population import Vector
 from pyes.config import Positive, Range, RestartConfig, refusal, unknown_key
 from pyes.config.registry import ALGORITHMS
 from pyes.config.section import JSON_MAPPING, is_json

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyes.algorithms.base import Algorithm
-from pyes.algorithms.population import Population
+from pyes.algorithms.population import Population, Vector
 from pyes.config import AlgorithmConfig, OptimizerConfig, algorithm_class
 from pyes.errors import ConfigError, PyesError
 from pyes.numerics.noise import NoiseTable
@@ -20,7 +19,6 @@ from pyes.system import packing
 from pyes.system.text import reason
 
 _GENERATIONS = 3
-Vector = NDArray[np.float32]
 
 
 def make(

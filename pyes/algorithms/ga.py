@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms import lineage
-from pyes.algorithms.base import Algorithm, Common, Vector, accepts
+from pyes.algorithms.base import Algorithm, Common, accepts
 from pyes.algorithms.lineage import Lineage
-from pyes.algorithms.population import Population
+from pyes.algorithms.population import Population, Vector
 from pyes.config import AlgorithmConfig, AtLeastOne, Positive, Scheduled, refusal
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import streams

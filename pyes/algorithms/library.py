@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from pyes.algorithms.base import Algorithm, Vector
-from pyes.algorithms.population import Population
+from pyes.algorithms.base import Algorithm
+from pyes.algorithms.population import Population, Vector
 from pyes.config import AlgorithmConfig
 from pyes.errors import ConfigError
 from pyes.numerics import shaping, streams

@@ -11,10 +11,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pyes.algorithms.population import Vector
 from pyes.numerics import noise
 from pyes.numerics.noise import NoiseTable
-
-Vector = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

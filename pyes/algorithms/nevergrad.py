@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms.base import Common, Vector, accepts
+from pyes.algorithms.base import Common, accepts
 from pyes.algorithms.library import LibraryAlgorithm, LibraryConfig
+from pyes.algorithms.population import Vector
 from pyes.config import AtLeastOne, Positive, refusal
 from pyes.config.registry import ALGORITHMS
 from pyes.errors import ConfigError, missing

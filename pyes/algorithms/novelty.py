@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from pyes.algorithms import optimizers
 from pyes.algorithms.archive import Archive
-from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
+from pyes.algorithms.base import Algorithm, Optimized, accepts
 from pyes.algorithms.gradient import estimate_gradient
-from pyes.algorithms.population import Population
+from pyes.algorithms.population import Population, Vector
 from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, OptimizerForm, Positive, Range, Scheduled, Share
 from pyes.config.registry import ALGORITHMS
 from pyes.errors import ConfigError

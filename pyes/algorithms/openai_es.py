@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms import optimizers
-from pyes.algorithms.base import Algorithm, Optimized, Vector, accepts
+from pyes.algorithms.base import Algorithm, Optimized, accepts
 from pyes.algorithms.gradient import estimate_gradient
-from pyes.algorithms.population import Population
+from pyes.algorithms.population import Population, Vector
 from pyes.config import AlgorithmConfig, NotNegative, OptimizerForm, Positive, RestartConfig, Scheduled
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import shaping

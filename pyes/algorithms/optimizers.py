@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyes import _core
+from pyes.algorithms.population import Vector
 from pyes.config import OptimizerConfig, OptimizerForm
 from pyes.errors import ConfigError
-
-Vector = NDArray[np.float32]
 
 
 class Optimizer(Protocol):

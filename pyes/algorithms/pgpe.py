@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from pyes import _core
 from pyes.algorithms import optimizers
-from pyes.algorithms.base import Optimized, Vector, accepts
-from pyes.algorithms.population import Population
+from pyes.algorithms.base import Optimized, accepts
+from pyes.algorithms.population import Population, Vector
 from pyes.algorithms.separate_sigmas import SeparateSigmas
 from pyes.config import AlgorithmConfig, NotNegative, OptimizerForm, Positive, Range, Scheduled
 from pyes.config.registry import ALGORITHMS

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pyes.algorithms.base import Algorithm, Vector
+from pyes.algorithms.base import Algorithm
+from pyes.algorithms.population import Vector
 from pyes.numerics import shaping
 from pyes.numerics.noise import NoiseTable
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import _core
-from pyes.algorithms.base import Common, Vector, accepts
-from pyes.algorithms.population import Population
+from pyes.algorithms.base import Common, accepts
+from pyes.algorithms.population import Population, Vector
 from pyes.algorithms.separate_sigmas import SeparateSigmas
 from pyes.config import AlgorithmConfig, NotNegative, Positive, Scheduled
 from pyes.config.registry import ALGORITHMS

@@ -255,11 +255,11 @@ class Checks:
         return f"{compiled:,.0f} timesteps a second in C, {stepped:,.0f} stepped by Python, with equal results"
 
 
-def play(task: Task, seed: int, actions: int | None = None, steps: int = STEPS) -> Episode:
+def play(task: Task, seed: int, actions: int | None = None) -> Episode:
     """Play the episode of a seed with random actions, drawn by ``actions`` or the same seed."""
     task.action_space.seed(seed if actions is None else actions)
     episode = Episode([_kept(task.reset(seed))], [], [], False)
-    limit = min(task.max_timesteps or steps, steps)
+    limit = min(task.max_timesteps or STEPS, STEPS)
     try:
         while not episode.ended and len(episode.rewards) < limit:
             episode.actions.append(task.action_space.sample())

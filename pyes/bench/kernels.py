@@ -76,20 +76,20 @@ def line(what: str, figure: str, ratio: float | None = None, against: str = "", 
     print(text, flush=True)
 
 
-def noise(level: str | None, repetitions: int) -> None:
+def noise(repetitions: int) -> None:
     """Measure ``fill_noise`` against ``Generator.standard_normal``."""
     n = 1 << 18  # fits into the cache, to measure the kernels instead of the memory
     random, normals = np.random.default_rng(0), np.empty(n, np.float32)
     jobs: dict[str, Job] = {"NumPy": lambda: random.standard_normal(dtype=np.float32, out=normals)}
     for name, dtype in (("float32", np.float32), ("bfloat16", np.uint16), ("int8", np.int8)):
-        jobs[name] = functools.partial(_core.fill_noise, np.empty(n, dtype), 0, level=level)
+        jobs[name] = functools.partial(_core.fill_noise, np.empty(n, dtype), 0)
     times = best_times(jobs, 5 * repetitions)
     line("standard_normal float32, NumPy", f"{n / times['NumPy'] / 1e6:.0f} M/s")
     for name, target in (("float32", 8.0), ("bfloat16", None), ("int8", 12.0)):
         line(f"fill_noise {name}", f"{n / times[name] / 1e6:.0f} M/s", times["NumPy"] / times[name], "x NumPy", target)
 
 
-def weighted_sum(level: str | None, repetitions: int, entries: int) -> None:
+def weighted_sum(repetitions: int, entries: int) -> None:
     """Measure ``weighted_sum`` of 1,000 slices of 1 M parameters against a streaming read of equal size."""
     n, dim = 1000, 1_000_000
     offsets = np.random.default_rng(0).integers(0, entries - dim + 1, n)
@@ -101,8 +101,8 @@ def weighted_sum(level: str | None, repetitions: int, entries: int) -> None:
         read = compiled_read(folder)
         for name, dtype in (("float32", np.float32), ("bfloat16", np.uint16), ("int8", np.int8)):
             tables[name] = np.empty(entries, dtype)
-            _core.fill_noise(tables[name], 0, level=level)
-            jobs[name] = functools.partial(_core.weighted_sum, tables[name], offsets, weights, out, level=level)
+            _core.fill_noise(tables[name], 0)
+            jobs[name] = functools.partial(_core.weighted_sum, tables[name], offsets, weights, out)
         jobs["read, NumPy"] = tables["float32"].max
         if read is not None:
             jobs["read, C"] = lambda: read(tables["float32"])
@@ -127,11 +127,11 @@ def weighted_sum(level: str | None, repetitions: int, entries: int) -> None:
         )
 
 
-def gathered(level: str | None, repetitions: int, entries: int) -> None:
+def gathered(repetitions: int, entries: int) -> None:
     """Measure ``weighted_sum`` of 1,000 slices of 166,000 parameters against NumPy on gathered batches of 500."""
     n, dim, batch = 1000, 166_000, 500
     table = np.empty(entries, np.float32)
-    _core.fill_noise(table, 0, level=level)
+    _core.fill_noise(table, 0)
     offsets = np.random.default_rng(0).integers(0, entries - dim + 1, n)
     weights, out = np.random.default_rng(1).standard_normal(n).astype(np.float32), np.empty(dim, np.float32)
 
@@ -143,7 +143,7 @@ def gathered(level: str | None, repetitions: int, entries: int) -> None:
             total += np.dot(weights[first : first + batch], np.asarray(slices))
 
     times = best_times(
-        {"ours": lambda: _core.weighted_sum(table, offsets, weights, out, level=level), "NumPy": numpy_sum}, repetitions
+        {"ours": lambda: _core.weighted_sum(table, offsets, weights, out), "NumPy": numpy_sum}, repetitions
     )
     line(
         "weighted_sum float32 1,000 x 166 k",
@@ -154,18 +154,18 @@ def gathered(level: str | None, repetitions: int, entries: int) -> None:
     )
 
 
-def vectors(level: str | None, repetitions: int) -> None:
+def vectors(repetitions: int) -> None:
     """Measure kernels that run once per member or generation, in GB/s read and written."""
     dim = 1_000_000
     theta, gradient, m, v, out = (np.full(dim, 0.5, np.float32) for _ in range(5))
     table = np.empty(2 * dim, np.float32)
-    _core.fill_noise(table, 0, level=level)
+    _core.fill_noise(table, 0)
     returns, ranks = np.random.default_rng(0).standard_normal(10_000), np.empty(10_000, np.float32)
     jobs: dict[str, tuple[Job, int]] = {
-        "perturb float32": (lambda: _core.perturb(theta, table, 77, 0.1, out, level=level), 12),
-        "adam_step": (lambda: _core.adam_step(theta, gradient, m, v, 9, 1e-4, 0.9, 0.999, 1e-8, 0.0, level=level), 28),
-        "sgd_step": (lambda: _core.sgd_step(theta, gradient, m, 1e-4, 0.9, 0.0, level=level), 20),
-        "clipup_step": (lambda: _core.clipup_step(theta, gradient, m, 1e-4, 0.9, 1.0, 0.0, level=level), 28),
+        "perturb float32": (lambda: _core.perturb(theta, table, 77, 0.1, out), 12),
+        "adam_step": (lambda: _core.adam_step(theta, gradient, m, v, 9, 1e-4, 0.9, 0.999, 1e-8, 0.0), 28),
+        "sgd_step": (lambda: _core.sgd_step(theta, gradient, m, 1e-4, 0.9, 0.0), 20),
+        "clipup_step": (lambda: _core.clipup_step(theta, gradient, m, 1e-4, 0.9, 1.0, 0.0), 28),
     }
     times = best_times({name: job for name, (job, _) in jobs.items()}, 5 * repetitions)
     for name, (_, size) in jobs.items():
@@ -183,7 +183,7 @@ def perceptron(sizes: list[int]) -> NDArray[np.int64]:
     return np.array(rows, np.int64)
 
 
-def policy(level: str | None, repetitions: int) -> None:
+def policy(repetitions: int) -> None:
     """Measure one call of ``PolicyRunner.act`` from Python with normalised observations; the target is 1 us."""
     calls = 20_000
     ones = np.ones(4, np.float32)
@@ -195,7 +195,6 @@ def policy(level: str | None, repetitions: int) -> None:
             low=-ones[: sizes[-1]],
             high=ones[: sizes[-1]],
             action_shape=(sizes[-1],),
-            level=level,
         )
         runner.load(np.random.default_rng(0).standard_normal(runner.dim).astype(np.float32))
         runner.normalize(np.zeros(8, np.float32), np.ones(8, np.float32), 5.0)
@@ -209,20 +208,18 @@ def policy(level: str | None, repetitions: int) -> None:
         line(f"PolicyRunner.act {'-'.join(map(str, sizes))}", f"{seconds * 1e6:.2f} us")
 
 
-def measure(*, full: bool = False, level: str | None = None) -> None:
+def measure(*, full: bool = False) -> None:
     """Measure and print one line per figure.
 
     Parameters
     ----------
     full : bool
         More repetitions and a table of 2**28 entries: 2 GB and two minutes.
-    level : str or None
-        CPU level (default: the best one).
     """
     repetitions, entries = (5, 1 << 28) if full else (2, 1 << 26)
-    print(f"kernels: one thread, CPU level {level or _core.levels()[-1]} of {', '.join(_core.levels())}")
-    noise(level, repetitions)
-    weighted_sum(level, repetitions, entries)
-    gathered(level, repetitions, 1 << 26)
-    vectors(level, repetitions)
-    policy(level, repetitions)
+    print(f"kernels: one thread, CPU level {_core.levels()[-1]} of {', '.join(_core.levels())}")
+    noise(repetitions)
+    weighted_sum(repetitions, entries)
+    gathered(repetitions, 1 << 26)
+    vectors(repetitions)
+    policy(repetitions)

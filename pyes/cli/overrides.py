@@ -182,15 +182,15 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
     from pyes.run.directory import RunDirectory
     from pyes.training import resume
 
-    chosen = {text.partition("=")[0] for text in overrides}
+    given = [text.lstrip("+").partition("=") for text in overrides]
+    chosen = {key for key, _, _ in given}
     for group in chosen.intersection(GROUPS_WITHOUT_KEYS):
         raise ConfigError(f"{group}: a resumed run keeps its configuration; override single keys, or start a new run")
     force = (path_of(overrides, "force") or "").lower() == "true"
     values = resume.kept(RunDirectory(run), force=force)
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
-    given = (text.partition("=") for text in overrides)
     resume.lift_generations(kept, {key: None if value == "null" else value for key, _, value in given})
-    for key in (text.lstrip("+").partition("=")[0] for text in overrides):
+    for key in chosen:
         section, _, name = key.partition(".")
         if name in _WHOLE and isinstance(kept.get(section), dict):  # Hydra would merge the two
             kept[section] = {each: value for each, value in kept[section].items() if each != name}

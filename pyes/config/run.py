@@ -121,11 +121,8 @@ class TrainConfig(Section):
         if typing.cast(object, self.generations) == "auto":
             named = self.timesteps is not None or self.time_limit is not None
             object.__setattr__(self, "generations", None if named else _GENERATIONS)
-        if typing.cast(object, self.optimizer) is None:
-            algorithm = typing.cast(AlgorithmConfig, parse(AlgorithmConfig, self.algorithm, AlgorithmConfig.PATH))
-            object.__setattr__(
-                self, "optimizer", parse(OptimizerConfig, {"name": algorithm.default_optimizer}, "optimizer")
-            )
+        algorithm = typing.cast(AlgorithmConfig, parse(AlgorithmConfig, self.algorithm, AlgorithmConfig.PATH))
+        object.__setattr__(self, "optimizer", OptimizerConfig.of(self.optimizer, algorithm.default_optimizer))
         super().__post_init__()
 
     @property
@@ -220,16 +217,12 @@ def from_mapping(mapping: Mapping[str, Any]) -> TrainConfig:
 
 def _completed(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
     """Add the defaults of a run that depend on its task and its algorithm."""
-    task, algorithm = mapping.get("task", {}), mapping.get("algorithm", {})
+    task = mapping.get("task", {})
     base: Mapping[str, Any] = {}
     if isinstance(task, Mapping) and task.keys().isdisjoint(_NAMES_OF_TASKS):
         base = DEFAULT_RUN
     elif isinstance(task, Mapping):
         base = typing.cast(type[TaskConfig], TaskConfig.kind(task)).RUN_DEFAULTS
-    if isinstance(algorithm, Mapping):
-        algorithm = {**base.get("algorithm", {}), **algorithm}
-        kind = typing.cast(type[AlgorithmConfig], AlgorithmConfig.kind(algorithm))
-        base = {**base, "optimizer": {"name": kind.default_optimizer}}
     return merged(base, mapping)
 
 

@@ -33,6 +33,11 @@ def split(training: list[str]) -> tuple[list[str], list[str]]:
     return rest[:first], rest[first:]
 
 
+def values(arguments: list[str], key: str) -> list[str]:
+    """Return what arguments set a key to, the one that counts last."""
+    return [text.partition("=")[2] for text in arguments if text.lstrip("+").startswith(f"{key}=")]
+
+
 def overrides(listen: Address, key: str) -> list[str]:
     """Return the overrides that make ``pyes train`` the head of nodes."""
     quoted = key.replace("'", "\\'").replace("${", "\\${")

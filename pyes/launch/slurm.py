@@ -171,24 +171,19 @@ def _training(before: list[str], after: list[str]) -> tuple[str, str]:
         return f"training=(cluster=socket{quoted})", "--requeue"
     if {"-m", "--multirun"}.intersection(before + after) or _has(after, "sweep"):
         return f"training=(cluster=socket{quoted})", "--no-requeue"  # each of its runs is resumed by hand
-    found = _values(after, "run_dir")
+    found = head_arguments.values(after, "run_dir")
     if found and (not found[-1] or re.search(r"^['\"]|\$\{", found[-1])):
         raise ConfigError(
             f"run_dir: got {found[-1]!r}, expected a path without quotes and ${{...}} of its own: "
             "a job that Slurm starts again looks for the run there"
         )
     run = shlex.quote(found[-1]) if found else '"runs/slurm-$SLURM_JOB_ID"'
-    rest = "".join(f" {shlex.quote(each)}" for each in after if not _values([each], "run_dir"))
+    rest = "".join(f" {shlex.quote(each)}" for each in after if not head_arguments.values([each], "run_dir"))
     return _RUN.format(run=run, after=rest), "--requeue"
 
 
 def _has(arguments: list[str], key: str) -> bool:
-    return any(value not in ("", "null") for value in _values(arguments, key))
-
-
-def _values(arguments: list[str], key: str) -> list[str]:
-    """Return what the arguments set a key to, the one that counts last."""
-    return [text.partition("=")[2] for text in arguments if text.lstrip("+").startswith(f"{key}=")]
+    return any(value not in ("", "null") for value in head_arguments.values(arguments, key))
 
 
 def submit(text: str) -> str:

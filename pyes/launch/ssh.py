@@ -147,8 +147,7 @@ async def _start_head(arguments: list[str], again: str) -> Process:
 
 def _works_itself(arguments: list[str]) -> bool:
     """Whether the head has its own workers."""
-    settings = [text.lstrip("+").partition("=") for text in arguments]
-    counts = [value for key, _, value in settings if key == "cluster.workers"]
+    counts = head_arguments.values(arguments, "cluster.workers")
     return bool(counts) and counts[-1] != "0"
 
 

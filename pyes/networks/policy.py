@@ -11,7 +11,6 @@ Owns the two files of a policy and their format; knows no task and no training. 
                           normalisation
 """
 
-import importlib.metadata
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,13 +25,13 @@ from pyes.errors import RunDirectoryError
 from pyes.networks import batched
 from pyes.networks.observation import ObservationEncoder
 from pyes.networks.spec import PolicySpec
+from pyes.system import lookup
 from pyes.system.files import write_file
 from pyes.system.packing import array_hash, theta_hash
 
 #: Format 2 has other names for the reference batch and the action in the description.
 FORMAT = 2
 WEIGHTS_FILE = "policy.safetensors"
-DESCRIPTION_FILE = "policy.json"
 
 
 class Policy:
@@ -249,6 +248,12 @@ class Policy:
         )
 
     @property
+    def title(self) -> str:
+        """Name of its task: the environment or the factory that makes it; empty without a task."""
+        names = (self.task.get(key) for key in ("env_id", "factory", "name"))
+        return str(next(filter(None, names), ""))
+
+    @property
     def handling(self) -> str:
         """What whoever runs it outside its task must do with its actions, as a sentence; empty if nothing.
 
@@ -268,7 +273,7 @@ class Policy:
         normalized = {} if batch is None else {"reference_batch_hash": array_hash(batch)}
         return {
             "format": FORMAT,
-            "pyes": _version(),
+            "pyes": lookup.version("pyes-rl"),
             "seed": self.seed,
             "generation": self.generation,
             "theta_hash": theta_hash(self.theta),
@@ -358,10 +363,3 @@ def _reason(error: Exception) -> str:
     """Return the error's message as one line."""
     text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
     return " ".join(text.split()) or type(error).__name__
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("pyes-rl")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

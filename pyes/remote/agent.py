@@ -24,6 +24,7 @@ from pyes.remote.wire import keys
 from pyes.run.logs import Log, gathered
 from pyes.system import lookup
 from pyes.system.addresses import Address
+from pyes.system.files import what_to_try
 from pyes.system.lifetime import INTERRUPTED, Closing
 from pyes.system.repeats import Repeats
 from pyes.system.text import one_line
@@ -128,8 +129,8 @@ class Agent(Closing):
             try:
                 process.start()
             except OSError as error:
-                hint = "raise the process limit (ulimit -u) or stop other processes"
-                raise ClusterError(f"cannot start the process of a job: {error.strerror}; {hint}") from error
+                text = f"cannot start the process of a job: {error.strerror}; {what_to_try(error)}"
+                raise ClusterError(text) from error
             self._process = process  # before signals are unblocked: one may end this process, which must end that one
         if self.leaving:  # since before there was this process
             self.leave()

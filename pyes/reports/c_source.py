@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pyes.errors import ConfigError
 from pyes.networks import Activation, Instruction, Op, Policy, Program
+from pyes.networks.action_part import ActionPart
 from pyes.reports.c_functions import source
 from pyes.system.files import write_file
 from pyes.system.packing import theta_hash
@@ -256,7 +257,7 @@ class _Source:
 
     def _title(self) -> str:
         policy = self._policy
-        task = policy.task.get("env_id") or policy.task.get("name") or "a task without a name"
+        task = policy.title or "a task without a name"
         network = policy.network.get("name", "network")
         return f"{task}: {network}, generation {policy.generation}, theta {theta_hash(policy.theta)}"
 
@@ -297,7 +298,8 @@ class _Source:
         at = 0
         for part in decoder.parts:
             what = f"{part.name or 'the action'}, a {part.kind} of {part.dtype}, {part.mode}"
-            yield f"{at} to {at + part.components - 1}: {what}"
+            yield f"{at} to {at + part.components - 1}: {what}; from low to high:"
+            yield from (f"    {index}: {values}" for index, values in enumerate(_values(part), at))
             at += part.components
 
     def _box(self, mode: str, shape: tuple[int, ...]) -> Iterator[str]:
@@ -305,6 +307,15 @@ class _Source:
         yield f"0 to {len(self._actions) - 1}: a Box of shape {shape}, flattened; {kinds[mode]}, from low to high:"
         for index, (low, high) in enumerate(zip(*self._policy.spec.decoder.bounds, strict=True)):
             yield f"    {index}: {low:g} to {high:g}"
+
+
+def _values(part: ActionPart) -> list[str]:
+    """Return the least and the greatest value of each component of a part."""
+    if part.kind == "Box":
+        return [f"{low:g} to {high:g}" for low, high in zip(part.low, part.high, strict=True)]
+    if part.choices:
+        return [f"{start} to {start + count - 1}" for start, count in zip(part.start, part.choices, strict=True)]
+    return ["0 to 1"] * part.components
 
 
 def _unpacked(row: Instruction, packed: NDArray[np.float32]) -> tuple[NDArray[np.float32], int]:

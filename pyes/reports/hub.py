@@ -13,11 +13,12 @@ import yaml
 
 from pyes import config as configuration
 from pyes.config import TrainConfig
-from pyes.errors import ConfigError, JournalError
+from pyes.errors import ConfigError
 from pyes.networks import Policy
+from pyes.reports.runs import recording_of
 from pyes.run.directory import RunDirectory
 from pyes.run.history import task_began
-from pyes.run.journal import Evaluation, Recording, read
+from pyes.run.journal import Evaluation, Recording
 from pyes.run.metrics import number, read_rows
 from pyes.system.files import write_file
 from pyes.system.text import counted, rounded, spread
@@ -58,7 +59,7 @@ def write(policy: Policy, run: Path, folder: Path, chosen: bool) -> None:
                 )
     source = RunDirectory(run)
     config = source.read_config() if source.config.exists() else None
-    recording = _recording(source.journal)
+    recording = recording_of(source.journal)
     evaluation = _evaluation(policy, recording, source.metrics, config)
     card = _card(policy, config, evaluation, chosen, changed=bool(recording.branches)).encode()
     try:
@@ -77,14 +78,6 @@ def shareable(config: TrainConfig) -> str:
     """Return the settings that repeat a run anywhere, as JSON."""
     kept = {key: value for key, value in configuration.to_mapping(config).items() if key not in PLACES}
     return f"{json.dumps(kept, indent=2)}\n"
-
-
-def _recording(journal: Path) -> Recording:
-    """Return what a run recorded: nothing if there is no journal, or it is damaged."""
-    try:
-        return read(journal)
-    except JournalError:
-        return Recording(journal)
 
 
 def _evaluation(
@@ -118,7 +111,7 @@ def _card(
     changed: bool,
 ) -> str:
     description = policy.description()
-    task = str(policy.task.get("env_id") or policy.task.get("name") or "unknown task")
+    task = policy.title or "unknown task"
     network = str(policy.network.get("name") or "network")
     front: dict[str, Any] = {
         "library_name": "pyes",

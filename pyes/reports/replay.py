@@ -259,14 +259,8 @@ def _task_of(policy: Policy) -> TaskConfig:
     return configuration.from_mapping({"task": policy.task, "network": policy.network}).task
 
 
-def run_episodes(
-    policy: Policy,
-    task: Task,
-    episodes: int,
-    seed: int | None,
-    draw: Callable[[int, int], NDArray[np.int64]] = streams.evaluation_seeds,
-) -> EvaluationResult:
-    """Run the first ``episodes`` episodes of ``seed`` (None: the run's own), whose environment seeds ``draw`` returns.
+def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) -> EvaluationResult:
+    """Run the first ``episodes`` evaluation episodes of ``seed`` (None: the run's own).
 
     Raises
     ------
@@ -276,7 +270,7 @@ def run_episodes(
         The environment raised.
     """
     rollout = rollout_of(task, policy.runner)
-    seeds = _seeds(policy, episodes, seed, draw)
+    seeds = _seeds(policy, episodes, seed, streams.evaluation_seeds)
     return EvaluationResult.of([_episode(policy, rollout, environment_seed) for environment_seed in seeds])
 
 

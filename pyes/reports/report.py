@@ -141,7 +141,9 @@ def _runs(runs: Sequence[Run]) -> str:
 def _row(run: Run) -> list[str]:
     last, texts = run.rows[-1], read_rows(RunDirectory(run.path).metrics)[-1]
     evaluated = "-"
-    if run.evaluations:
+    if run.ends_in_failure:
+        evaluated = "failed"
+    elif run.evaluations:
         mean, deviation = (run.evaluations[-1].get(f"eval_return_{each}", math.nan) for each in ("mean", "std"))
         evaluated = spread(mean, deviation)
     counts = (f"{last[key]:,.0f}" for key in ("timesteps", "seconds"))
@@ -274,7 +276,7 @@ th, td { text-align: left; padding: .2rem 1rem .2rem 0; border-bottom: 1px solid
 .marked { font-weight: 600; }
 pre { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; padding: .6rem; font-size: .85rem; }
 summary { cursor: pointer; }
-@media print { details { display: block; } }
+@media print { details::details-content { content-visibility: visible; block-size: auto; } }
 """
 
 _PAGE = """\

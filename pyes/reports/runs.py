@@ -78,8 +78,14 @@ class Run:
 
     @property
     def evaluations(self) -> list[Mapping[str, float]]:
-        """The rows that have an evaluation of the center."""
-        return [row for row in self.rows if "eval_return_mean" in row]
+        """The rows that have an evaluation of the center, of which some episode did not fail."""
+        return [row for row in self.rows if math.isfinite(row.get("eval_return_mean", math.nan))]
+
+    @property
+    def ends_in_failure(self) -> bool:
+        """Whether all episodes of the last evaluation failed, so that no return is known of the last center."""
+        last = next((row for row in reversed(self.rows) if "eval_return_mean" in row), {"eval_return_mean": 0.0})
+        return math.isnan(last["eval_return_mean"])
 
     @property
     def target(self) -> float | None:
@@ -175,7 +181,7 @@ def natural(path: Path) -> list[tuple[int, str]]:
 def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
     config = _config(path)
     told = {key: value for key, value in config.items() if key not in ("seed", *_SILENT)}
-    recording = _recording(path / "journal.bin")
+    recording = recording_of(path / "journal.bin")
     settings = _given({key: value for key, value in told.items() if key not in configuration.FREE})
     if settings and recording.branches:
         settings[wording.CHANGED] = _changed(recording)
@@ -186,17 +192,15 @@ def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
 
 def _changed(recording: journal.Recording) -> str:
     """Return which settings were others before which generation."""
-    records = (recording[i] for i, entry in enumerate(recording.entries) if entry.kind == journal.Kind.START)
-    starts = [each for each in records if isinstance(each, journal.Start)]
     parts = []
-    for before, after in itertools.pairwise(starts):
+    for before, after in itertools.pairwise(recording.starts):
         changes = configuration.changes(before.settings, after.settings)
         old = (f"{key}={literal(value)}" for key, (value, _) in changes.items())
         parts.append(f"{', '.join(old)} until generation {after.generation}")
     return "; ".join(parts)
 
 
-def _recording(file: Path) -> journal.Recording:
+def recording_of(file: Path) -> journal.Recording:
     """Return the journal of a run; an empty one if there is none to be read."""
     with contextlib.suppress(JournalError):
         return journal.read(file)
@@ -230,7 +234,7 @@ def _numbers(texts: Mapping[str, str | None]) -> dict[str, float]:
             number = float(text or "nan")
         except (TypeError, ValueError):
             continue  # a digest, or part of a damaged row
-        if math.isfinite(number):
+        if math.isfinite(number) or (key == "eval_return_mean" and text):  # NaN: all of its episodes failed
             numbers[key] = number
     return numbers
 

@@ -27,6 +27,7 @@ _TEST_NOTE = (
     "p: how often a mean difference to the first group, over pairs of one task and seed, would be at least this large "
     "if chance gave it its signs (two-sided sign-flip test); n pairs can give no p below 2^(1-n) (5 pairs: 0.0625)."
 )
+_FAILED = "{}: all episodes of the last evaluation failed in {} of {} runs, which have no final evaluation here."
 _NO_PAIRS = "0 pairs: no seed is in both groups, so there is no test."
 
 
@@ -76,6 +77,7 @@ class TableRow:
     label: str
     runs: list[str]  # their directories
     seeds: list[int | None]
+    failed: int  # runs without a final evaluation, since all of its episodes failed
     final_evaluation: Spread | None
     final_mean: Interval | None
     comparison: Comparison | None
@@ -115,11 +117,12 @@ class Table:
         return made
 
     def notes(self) -> list[str]:
-        """Return what to know about the second table."""
+        """Return what to know about the tables."""
+        failed = [_FAILED.format(row.label, row.failed, len(row.runs)) for row in self.rows if row.failed]
         if not any(row.final_mean for row in self.rows):
-            return []
+            return failed
         unpaired = any(row.comparison and not row.comparison.pairs for row in self.rows)
-        return [_NOTE, *[_TEST_NOTE] * self._tested, *[_NO_PAIRS] * unpaired]
+        return [*failed, _NOTE, *[_TEST_NOTE] * self._tested, *[_NO_PAIRS] * unpaired]
 
     @property
     def _tested(self) -> bool:
@@ -155,18 +158,25 @@ def table(runs: str | Path | Sequence[str | Path], targets: Iterable[float] = ()
 
 def _row(group: Group, first: Group, targets: Sequence[float]) -> TableRow:
     evaluated = [[row["eval_return_mean"] for row in run.evaluations] for run in group.runs]
+    finals = [run.evaluations[-1]["eval_return_mean"] for run in group.runs if _is_final(run)]
     return TableRow(
         label=group.label,
         runs=[str(run.path) for run in group.runs],
         seeds=[run.seed for run in group.runs],
-        final_evaluation=_spread([each[-1] for each in evaluated if each]),
-        final_mean=_interval([each[-1] for each in evaluated if each]),
+        failed=sum(run.ends_in_failure for run in group.runs),
+        final_evaluation=_spread(finals),
+        final_mean=_interval(finals),
         comparison=None if group is first else _comparison(group, first),
         best_evaluation=_spread([max(each) for each in evaluated if each]),
         targets=[_reached(group.runs, target) for target in targets],
         timesteps=statistics.median(run.rows[-1]["timesteps"] for run in group.runs),
         seconds=statistics.median(run.rows[-1]["seconds"] for run in group.runs),
     )
+
+
+def _is_final(run: Run) -> bool:
+    """Whether the last evaluation of a run has a return."""
+    return bool(run.evaluations) and not run.ends_in_failure
 
 
 def _spread(values: Sequence[float]) -> Spread | None:
@@ -187,7 +197,7 @@ def _comparison(group: Group, first: Group) -> Comparison:
 
 def _finals(group: Group) -> Mapping[int, float]:
     """Return the final evaluation of each seed; a run without a configuration has none."""
-    runs = [run for run in group.runs if run.evaluations and run.seed is not None]
+    runs = [run for run in group.runs if _is_final(run) and run.seed is not None]
     return {run.seed: run.evaluations[-1]["eval_return_mean"] for run in runs if run.seed is not None}
 
 
@@ -222,7 +232,7 @@ def _certainty(row: TableRow) -> list[str]:
 
 def _markdown(lines: Sequence[Sequence[str]]) -> str:
     """Return lines of cells as a table, the first line as its head, all columns but the first to the right."""
-    lines = [list(map(_escaped, cells)) for cells in lines]
+    lines = [list(map(escaped, cells)) for cells in lines]
     widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
     first, *others = widths
     rule = ["-" * first, *("-" * (width - 1) + ":" for width in others)]
@@ -247,7 +257,8 @@ def _decimals(*values: float) -> int:
     return min(max(3 - math.floor(math.log10(largest)), 0), 9) if largest else 0
 
 
-def _escaped(label: str) -> str:
+def escaped(label: str) -> str:
+    """Return a label as the text of a cell."""
     return label.replace("|", "\\|")
 
 

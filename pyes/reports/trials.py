@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyes.config.space import Value, shown
 from pyes.reports import figures
+from pyes.reports.tables import escaped
 from pyes.system.text import counted, rounded
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def doubt(found: Found) -> str:
     """Return, in a sentence, that the best trial was not better with other seeds; empty if it was, or was not tried."""
     if found.best.number == DEFAULTS or not any(found.confirmed.values()):
         return ""
-    best, defaults = (statistics.median(found.confirmed[number]) for number in (found.best.number, DEFAULTS))
+    best, defaults = (statistics.median_low(found.confirmed[number]) for number in (found.best.number, DEFAULTS))
     if best > defaults:
         return ""
     return (
@@ -194,4 +195,4 @@ def _usual(values: Sequence[Value]) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return "\n".join(f"| {' | '.join(map(escaped, cells))} |" for cells in lines)

@@ -53,8 +53,7 @@ def task_began(recording: Recording, config: TrainConfig | None = None) -> int:
 
     0 if it was the same all along; else their returns cannot be compared with those before.
     """
-    starts = (recording[index] for index, entry in enumerate(recording.entries) if entry.kind == Kind.START)
-    made = [(each.generation, configuration.from_mapping(each.settings)) for each in starts if isinstance(each, Start)]
+    made = [(each.generation, configuration.from_mapping(each.settings)) for each in recording.starts]
     if config is not None:
         made.append((recording.generations, config))
     tasks = [(generation, _evaluated(each)) for generation, each in made]

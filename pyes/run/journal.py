@@ -214,6 +214,12 @@ class Recording:
         return self.entries[-1].digest.hex() if self.entries else ""
 
     @property
+    def starts(self) -> list[Start]:
+        """Records of settings, the first one and those of its continuations under others."""
+        records = (self[index] for index, entry in enumerate(self.entries) if entry.kind == Kind.START)
+        return [record for record in records if isinstance(record, Start)]
+
+    @property
     def branches(self) -> list[int]:
         """Generations at which settings that decide theta were changed: then no configuration makes the run again."""
         return [entry.generation for entry in self.entries if entry.kind == Kind.START][1:]

@@ -136,12 +136,7 @@ def recording_of(directory: RunDirectory) -> Recording:
 
 def last_start(recording: Recording) -> Start | None:
     """Return the last record with settings, or None."""
-    for index in range(len(recording) - 1, -1, -1):
-        if recording.entries[index].kind == journal.Kind.START:
-            start = recording[index]
-            assert isinstance(start, Start)
-            return start
-    return None
+    return next(reversed(recording.starts), None)
 
 
 def as_decided(config: TrainConfig, before: TrainConfig) -> TrainConfig:

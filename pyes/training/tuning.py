@@ -39,6 +39,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pyes.config.space import Choices, Space, Value
 from pyes.errors import ConfigError, RunDirectoryError, TaskError, missing
+from pyes.node.process import die_with
 from pyes.reports import trials as reports
 from pyes.reports.trials import DEFAULTS, Found, Trial
 from pyes.run.metrics import read_rows
@@ -47,7 +48,6 @@ from pyes.system.files import write_file
 from pyes.system.lifetime import INTERRUPTED, Interrupt, interruptible
 from pyes.system.limits import usable_cores
 from pyes.system.text import counted
-from pyes.system.user_code import signal_with_parent
 
 if TYPE_CHECKING:
     import optuna
@@ -433,7 +433,7 @@ class _Job:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            preexec_fn=partial(_end_with, os.getpid()) if sys.platform == "linux" else None,
+            preexec_fn=partial(die_with, os.getpid()) if sys.platform == "linux" else None,
         )
 
     def is_running(self) -> bool:
@@ -519,11 +519,6 @@ def _run_all(jobs: Iterable[_Job], ended: Callable[[_Job], None], interrupt: Int
             job.ask_to_stop()
         for job in running:
             job.stop()
-
-
-def _end_with(parent: int) -> None:
-    """Have the kernel end this process, a run that is about to begin, with its search (Linux)."""
-    signal_with_parent(signal.SIGKILL, parent)
 
 
 def _optuna() -> Any:

@@ -25,7 +25,7 @@ def test_networks_are_measured(name: str) -> None:
 
 
 def test_policies_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    kernels.policy(None, 1)
+    kernels.policy(1)
     assert capsys.readouterr().out.count("PolicyRunner.act") == 2
 
 

@@ -69,7 +69,10 @@ def test_from_mapping_of_an_algorithm_takes_the_optimizer_that_goes_with_it():
     assert from_mapping({}).optimizer == OptimizerConfig(name="adam")
     pgpe = algorithm_config({"name": "pgpe"})
     assert from_mapping({"algorithm": pgpe}).optimizer == OptimizerConfig(name="clipup")
-    assert TrainConfig(task=GymnasiumConfig(env_id="CartPole-v1"), algorithm=pgpe).optimizer.name == "clipup"
+    for optimizer in (None, {}, {"max_speed": 0.3}):
+        made = TrainConfig(task=GymnasiumConfig(env_id="CartPole-v1"), algorithm=pgpe, optimizer=optimizer)
+        assert made.optimizer == from_mapping({"algorithm": pgpe, "optimizer": optimizer}).optimizer
+        assert made.optimizer == OptimizerConfig(name="clipup")
 
 
 def test_from_mapping_of_a_task_takes_what_a_run_of_its_kind_starts_from():

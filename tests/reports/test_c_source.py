@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -90,6 +91,17 @@ def test_bits_do_not_depend_on_the_compiler_or_its_level(tmp_path, name, compile
 def test_compiled_policy_has_the_bits_of_every_action(tmp_path, name):
     source = _exported(tmp_path / "run", _policy(MLPConfig(hidden=(5,)), HEADS[name], statistics=name != "argmax"))
     _check(source, load(tmp_path / "run"), COMPILERS[0], "-O1")
+
+
+def test_header_says_the_values_of_each_component_of_an_action_of_parts(tmp_path):
+    box = spaces.Box(np.array([-1, 0], np.float32), np.array([1, 2.5], np.float32))
+    space = spaces.Dict(arm=box, grip=spaces.MultiDiscrete([3, 2], start=[-1, 5]), lamp=spaces.MultiBinary(2))
+    policy = _policy(MLPConfig(hidden=(5,)), ActionDecoder.for_space(space))
+    policy.task.update(name="python", factory="lab:Arm")
+    header = _exported(tmp_path / "run", policy).with_suffix(".h").read_text()
+    values = ["0: -1 to 1", "1: 0 to 2.5", "2: -1 to 1", "3: 5 to 6", "4: 0 to 1", "5: 0 to 1"]
+    assert re.findall(r"^ \* +(\d: .*)$", header, re.MULTILINE) == values
+    assert "lab:Arm: " in header
 
 
 @pytest.mark.parametrize("hide_by", ["remove", "zero"])

@@ -106,6 +106,7 @@ def test_policy_whose_evaluation_failed_has_no_result(tmp_path):
     front, text = _front(export(pyes.train(config, display=False).run_dir, tmp_path / "policy"))
     assert "model-index" not in front
     assert "has not been evaluated" in text
+    assert front["tags"][0] == "user_functions:hollow"  # the name of a task of one's own
 
 
 def test_best_center_is_said_to_be_chosen_by_its_evaluation(run, tmp_path):

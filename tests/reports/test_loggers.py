@@ -1,6 +1,7 @@
 """Loggers by themselves, without the process in which they live."""
 
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -35,6 +36,21 @@ def test_tensorboard_shows_a_run_that_went_on_without_rows_of_which_it_is_not_ce
     events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     shown = [(event.step, event.value) for event in events.Scalars("return_mean")]
     assert shown == [(0, 1.0), (100, 1.0), (200, 2.0), (300, 2.0)]
+
+
+def test_rows_that_are_sent_later_have_the_times_at_which_they_were_made(tmp_path: Path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from pyes.reports.loggers.tensorboard import TensorBoard
+
+    with MetricsWriter(tmp_path / "metrics.csv") as writer:
+        for generation in range(3):
+            writer.write(row(generation, seconds=10.0 * generation))
+    os.utime(tmp_path / "metrics.csv", (1e9, 1e9))
+    board = TensorBoard(LoggedRun(tmp_path, "pyes", {}, {}))
+    board.log(_Rows(tmp_path / "metrics.csv").take(10))
+    board.close(failed=False)
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.wall_time for event in events.Scalars("return_mean")] == [1e9 - 20, 1e9 - 10, 1e9]
 
 
 def test_rows_are_whole_and_come_once_while_the_file_grows(tmp_path: Path):

@@ -31,6 +31,17 @@ def test_row_has_medians_least_and_greatest(two):
     assert second.targets[0] == tables.Reached(200, 0, None, None, None)
 
 
+def test_a_last_evaluation_that_failed_is_named_and_no_older_one_stands_for_it(tmp_path):
+    for seed in range(4):
+        make_run(tmp_path / f"{seed}", seed, evaluations=[(1, 100 + seed), (3, "nan" if seed == 3 else 200 + seed)])
+    made = tables.table([tmp_path])
+    assert made.rows[0].final_evaluation == tables.Spread(201, 200, 202)
+    assert made.rows[0].best_evaluation == tables.Spread(200.5, 103, 202)
+    assert made.rows[0].failed == 1
+    assert "sigma" not in made.notes()[0]
+    assert "the last evaluation failed in 1 of 4 runs" in made.to_markdown().replace("\n", " ")
+
+
 def test_markdown_has_a_row_a_group(two):
     head, empty, *rows = tables.table([two], [200]).to_markdown().splitlines()
     assert (head, empty) == ("LunarLanderContinuous-v3", "")

@@ -59,6 +59,11 @@ def test_comment_has_the_best_and_the_defaults(found: Found):
     ]
 
 
+def test_labels_are_cells_whatever_is_in_them(found: Found):
+    found.trials[2] = replace(BEST, values=values("small|deep", 0.0123))
+    assert r"| 2 | policy=small\|deep, sigma=0.0123 |" in trials.to_markdown(found)
+
+
 def test_figure_is_the_same_every_time(found: Found, tmp_path: Path):
     for name in ("one.png", "two.png"):
         trials.draw(found, tmp_path / name)
@@ -75,7 +80,8 @@ def test_a_best_trial_that_others_seeds_do_not_confirm_is_doubted(found: Found):
     assert trials.doubt(found) == ""
     worse = replace(found, confirmed={0: [-110.0, -109.0], 2: [-112.0, -110.0]})
     assert trials.doubt(worse) == (
-        "with other seeds trial 2 was not better than the defaults (median -111.00, theirs -109.50): do not trust the "
+        "with other seeds trial 2 was not better than the defaults (median -112.00, theirs -110.00): do not trust the "
         "recipe; search with more --seeds"
     )
+    assert "| -112.00 (-112.00 to -110.00) |" in trials.to_markdown(worse)  # the medians of two are the same ones
     assert trials.doubt(replace(found, confirmed={0: [], 2: []})) == ""

@@ -181,12 +181,14 @@ def test_force_takes_another_function_of_the_same_kind(tmp_path):
     assert _go_on(tmp_path / "run", generations=3, force=True, task=other).generations == 3
 
 
-def test_resume_with_timesteps_alone_is_not_ended_by_generations(run):
-    result = _go_on(run, timesteps=500)
-    assert (result.stopped_by, result.generations > 2) == ("timesteps", True)
-    again = commands.started("train", f"resume={run}", "timesteps=800", cwd=run.parent)
+@pytest.mark.parametrize("sign", ["", "++"])
+def test_resume_with_timesteps_alone_is_not_ended_by_generations(run, sign):
+    again = commands.started("train", f"resume={run}", f"{sign}timesteps=500", cwd=run.parent)
     assert again.returncode == 0, again.stderr
-    assert int(read_rows(run / "metrics.csv")[-1]["timesteps"]) >= 800
+    assert int(read_rows(run / "metrics.csv")[-1]["timesteps"]) >= 500
+    assert _go_on(run, generations=20, timesteps=None).generations == 20
+    result = _go_on(run, timesteps=1500)
+    assert (result.stopped_by, result.generations > 20) == ("timesteps", True)
 
 
 def test_resume_goes_on_after_an_older_journal_was_restored(run):

@@ -3,10 +3,13 @@
 Knows no library. A logger is called from one thread of a process of its own, so it may be slow, raise, or hang.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pyes.run.metrics import last_row, number
 
 #: A row of metrics.csv: its numbers by column, without empty fields and texts.
 Row = Mapping[str, float]
@@ -38,6 +41,12 @@ class LoggedRun:
     def name(self) -> str:
         """Name of the run: the last two folders of its path."""
         return "/".join(self.path.absolute().parts[-2:])
+
+    def begun(self) -> float:
+        """Return the time from which on the seconds of its rows count: now, if it has none yet."""
+        metrics = self.path / "metrics.csv"
+        last = last_row(metrics)
+        return metrics.stat().st_mtime - number(last["seconds"]) if last else time.time()
 
 
 class Logger:

@@ -4,7 +4,6 @@ Owns the time of each metric, which follows from its row: a store takes the same
 """
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,7 +32,8 @@ class MLflow(Logger):
         if "id" in memory:
             self._client.update_run(memory["id"], status="RUNNING")
         else:
-            memory["id"], memory["begun"] = self._new_run(), time.time()
+            memory["begun"] = run.begun()
+            memory["id"] = self._new_run(int(1000 * memory["begun"]))
         self._id = memory["id"]
         if "params" not in memory:  # else the server refuses those of a run that goes on with others
             self._log_params()
@@ -41,11 +41,12 @@ class MLflow(Logger):
         self._client.log_dict(self._id, run.config, "config.json")
         self.where = f"{self._client.tracking_uri}, project {run.project}, run {self._id}"
 
-    def _new_run(self) -> str:
+    def _new_run(self, begun: int) -> str:
+        """Return the id of a new run, which began at a time in milliseconds."""
         project = self.run.project
         found = self._client.get_experiment_by_name(project)
         experiment = self._client.create_experiment(project) if found is None else found.experiment_id
-        return str(self._client.create_run(experiment, run_name=self.run.name).info.run_id)
+        return str(self._client.create_run(experiment, begun, run_name=self.run.name).info.run_id)
 
     def _log_params(self) -> None:
         params = [Param(key, str(value)[:_LONGEST]) for key, value in flat(self.run.config).items()]

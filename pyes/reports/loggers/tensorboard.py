@@ -31,7 +31,7 @@ class TensorBoard(Logger):
         self._writer = EventFileWriter(str(run.path / "tensorboard"))
         self._timesteps = 0
         if not run.memory:
-            run.memory["begun"] = True
+            run.memory["begun"] = run.begun()
             self._add_text("config", f"```json\n{json.dumps(run.config, indent=2)}\n```")
 
     def held(self, sent: int, tried: int) -> int:
@@ -47,7 +47,7 @@ class TensorBoard(Logger):
         for row in rows:
             values = [Summary.Value(tag=key, simple_value=value) for key, value in row.items() if key != "timesteps"]
             self._timesteps = int(row["timesteps"])
-            self._add(self._timesteps, summary=Summary(value=values))
+            self._add(self._timesteps, self.run.memory["begun"] + row["seconds"], summary=Summary(value=values))
         self._writer.flush()
 
     def video(self, file: Path) -> None:
@@ -74,5 +74,7 @@ class TensorBoard(Logger):
         value.tensor.string_val.append(text.encode())
         self._add(0, summary=Summary(value=[value]))
 
-    def _add(self, step: int, **what: Any) -> None:
-        self._writer.add_event(Event(wall_time=time.time(), step=step, **what))
+    def _add(self, step: int, wall_time: float | None = None, **what: Any) -> None:
+        """Write an event of a time in seconds; None: now."""
+        wall_time = time.time() if wall_time is None else wall_time
+        self._writer.add_event(Event(wall_time=wall_time, step=step, **what))
