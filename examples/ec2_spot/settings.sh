@@ -12,7 +12,7 @@ types="c7i.4xlarge c7a.4xlarge c6i.4xlarge c6a.4xlarge"
 
 for each in image subnets security profile head; do
     if [ -z "${!each}" ]; then
-        echo "set PYES_${each^^}, or $each in settings.sh" >&2
+        echo "set PYES_$(tr a-z A-Z <<< "$each"), or $each in settings.sh" >&2
         exit 2
     fi
 done

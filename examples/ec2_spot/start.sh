@@ -7,7 +7,7 @@ source ./settings.sh
 region=${AWS_REGION:-$(aws configure get region)}
 
 data=$(sed -e "s|@REGION@|$region|" -e "s|@PARAMETER@|$parameter|" -e "s|@HEAD@|$head|" \
-    -e "s|@NOTICE@|$(base64 -w0 notice.sh)|" user_data.sh | base64 -w0)
+    -e "s|@NOTICE@|$(base64 < notice.sh | tr -d '\n')|" user_data.sh | base64 | tr -d '\n')
 template=$(printf '{"ImageId": "%s", "SecurityGroupIds": ["%s"], "IamInstanceProfile": {"Name": "%s"}, "UserData": "%s",
     "MetadataOptions": {"HttpTokens": "required"}}' "$image" "$security" "$profile" "$data")
 aws ec2 create-launch-template --launch-template-name "$name" --launch-template-data "$template"

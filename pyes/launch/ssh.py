@@ -31,7 +31,7 @@ _OPTIONS = {
     "ServerAliveCountMax": "3",
     "LogLevel": "ERROR",
 }
-_KILLED = 128 + signal.SIGKILL  # a worker that others have ended, as the kernel does for want of memory
+_KILLED = 128 + 9  # a worker that others have ended by SIGKILL, as the kernel does for want of memory
 _LOST = 255  # ssh's exit status if there is no connection, or it was lost
 _AGAIN_SECONDS = 30.0  # between attempts to reach a lost host
 _END_SECONDS = 10.0  # maximum time for a worker to end

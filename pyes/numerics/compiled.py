@@ -98,6 +98,9 @@ def floor(x: float) -> float:
     return near - 1.0 if near > x else near
 
 
+# Coefficients of sin, cos, exp and log: fdlibm, Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved.
+# Developed at SunPro, a Sun Microsystems, Inc. business. Permission to use, copy, modify, and distribute this software
+# is freely granted, provided that this notice is preserved.
 @_inlined
 def _sin_kernel(x: float, tail: float) -> float:
     z = x * x

@@ -242,5 +242,5 @@ def _import_package(env_id: str) -> Any:
     try:
         import envpool
     except ImportError as error:
-        raise missing(f"task.env_id: {env_id!r} of task=envpool", "envpool", "envpool", error) from error
+        raise missing(f"task.env_id: {env_id!r} of task=envpool", "envpool", "envpool", error, ", on Linux") from error
     return envpool

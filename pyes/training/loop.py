@@ -7,6 +7,7 @@ learns from it.
 
 import logging
 import math
+import multiprocessing
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 from pyes.cluster import Abandoned
 from pyes.config import TrainConfig, refusal
 from pyes.episodes.batch import Batch, Results
-from pyes.errors import PyesError, TaskError
+from pyes.errors import ConfigError, PyesError, TaskError
 from pyes.run import evaluations
 from pyes.run.journal import Evaluation
 from pyes.run.metrics import MetricsRow, NodeRow
@@ -68,7 +69,8 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True, rema
     Raises
     ------
     ConfigError
-        The configuration cannot be used, or the run cannot be resumed with it.
+        The configuration cannot be used, or the run cannot be resumed with it; or it is called while a worker that was
+        spawned (macOS, Windows) imports the program: the call belongs under ``if __name__ == "__main__":``.
     JournalError
         The journal of the run to resume is missing or damaged.
     TaskError
@@ -76,6 +78,11 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True, rema
     ClusterError
         The workers cannot be kept alive.
     """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise ConfigError(
+            "pyes.train: a worker that begins imports this program, and would train as well; put the call under "
+            'if __name__ == "__main__":'
+        )
     if not isinstance(config, TrainConfig):
         if not isinstance(config, Mapping):
             raise refusal("", config, "a TrainConfig or a mapping, as {'task': {'env_id': 'CartPole-v1'}}")

@@ -3,6 +3,7 @@
 import configparser
 import contextlib
 import getpass
+import importlib.util
 import json
 import os
 import random
@@ -336,3 +337,14 @@ def test_example_is_well_formed(path: Path):
         assert text.splitlines()[-1].startswith(("ENTRYPOINT", "CMD"))
     else:
         assert path.suffix == ".md", f"not known to this test: {path.name}"
+
+
+def test_system_without_posix_signals_is_refused_in_one_line(monkeypatch):
+    monkeypatch.delattr(signal, "SIGKILL")
+    spec = importlib.util.find_spec("pyes.launch.ssh")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "name", "nt")
+        with pytest.raises(ConfigError, match="expected Linux or macOS here"):
+            module.run([], Address("head", 5555), None, ["train"], "")

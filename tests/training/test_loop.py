@@ -237,6 +237,24 @@ def test_first_budget_reached_ends_the_run(tmp_path, budget, stopped_by):
     assert result.generations < 6
 
 
+def test_a_program_that_its_own_workers_import_trains_once(tmp_path):
+    """Where workers are spawned, as on macOS, they import it under another name."""
+    (tmp_path / "program.py").write_text(
+        "import multiprocessing, pyes\n"
+        "if __name__ == '__main__':\n"
+        "    worker = multiprocessing.get_context('spawn').Process(target=print)\n"
+        "    worker.start()\n"
+        "    worker.join()\n"
+        "    raise SystemExit(worker.exitcode)\n"
+        "pyes.train({'task': {'env_id': 'CartPole-v1'}, 'run_dir': 'run'})\n"
+    )
+    command = [sys.executable, "program.py"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "put the call under if __name__ ==" in ended.stderr
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.fixture
 def now(monkeypatch):
     """Seconds, in a list of one: 10 more after a generation, 4 after an evaluation, none otherwise."""
