@@ -58,7 +58,7 @@ class GA(Algorithm):
     best of the last generation; in the first generation it is theta. Of equal members, the first one is the better; one
     that failed is never a parent. theta is the elite with the best return of its second evaluation (in the paper, of
     ten elites over 30 episodes more; here it costs no episodes beside those of the population); after the first
-    generation, its best member.
+    generation, its best member. A return is what `tell` is told: in a run with ``task.reward_offset_per_step``.
 
     Parameters
     ----------
