@@ -84,6 +84,8 @@ def maximize(
     TaskError
         The function failed for every member of a generation.
     """
+    if not callable(function):
+        raise refusal("function", function, "a function of theta that returns a number")
     start, seed = checked_theta(theta), parse(Annotated[int, Seed], seed, "seed")
     if algorithm is not None and not isinstance(algorithm, str):
         raise refusal("algorithm", algorithm, "a name, as 'snes', or 'PACKAGE:CLASS'")

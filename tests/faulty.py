@@ -160,6 +160,8 @@ class Faulty(gymnasium.Env[np.ndarray, np.ndarray]):
             return self._observe(), np.ones(2), False, False, {}
         if self._fault == "nothing":
             return self._observe(), None, False, False, {}
+        if self._fault == "ends":
+            return self._observe(), 0.0, np.zeros(2, bool), False, {}  # type: ignore[return-value]
         if self._fault in ("nan_seen", "nan_at_end"):
             return np.full(3, np.nan, np.float32), 0.0, self._fault == "nan_at_end", False, {}
         reward = {"nan": float("nan"), "inf": float("inf")}.get(self._fault, 0.0)

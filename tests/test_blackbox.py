@@ -69,6 +69,15 @@ def test_maximize_says_why_when_everything_fails():
         pyes.maximize(lambda theta: 1 / 0, np.zeros(3), population_size=4)
 
 
+def test_what_is_no_function_of_numbers_is_named():
+    with pytest.raises(TaskError, match=r"TaskError: the function returned an array of shape \(2,\), expected a number"):
+        pyes.maximize(lambda theta: theta[:2], np.zeros(3), population_size=4)
+    with pytest.raises(TaskError, match="the function returned NoneType None, expected a number"):
+        pyes.maximize(lambda theta: None, np.zeros(3), population_size=4)
+    with pytest.raises(ConfigError, match="function: got 5, expected a function of theta"):
+        pyes.maximize(5, np.zeros(3))
+
+
 def test_maximize_takes_schedules_with_any_number_of_workers():
     settings = SETTINGS | {"generations": 9, "population_size": "steps 4 then 20 at 30 timesteps"}
     found = [pyes.maximize(_paraboloid, np.zeros(3), workers=workers, **settings) for workers in (1, 2)]

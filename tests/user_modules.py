@@ -128,6 +128,10 @@ def overridden(observation_size: int, outputs: int) -> nn.Module:
     return made
 
 
+def frozen(observation_size: int, outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(observation_size, 4).requires_grad_(False), nn.Linear(4, outputs))
+
+
 def double(observation_size: int, outputs: int) -> nn.Module:
     return nn.Linear(observation_size, outputs).double()
 

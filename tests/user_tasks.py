@@ -61,6 +61,13 @@ class Tired(Point):
         return self._observe(), {}
 
 
+class Infinite(Point):
+    """Sees an infinity, as a sensor does that finds no wall."""
+
+    def _observe(self) -> np.ndarray:
+        return np.full(self.observation_space.shape, np.inf, np.float32)
+
+
 def tired() -> gymnasium.Env[Any, Any]:
     return Tired()
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms.population import Population, Vector
-from pyes.config import AlgorithmConfig, OptimizerForm, schedules
+from pyes.config import AlgorithmConfig, OptimizerForm, refusal, schedules
 from pyes.config.section import Range, Seed, parse
 from pyes.errors import ConfigError, DivergedError
 from pyes.numerics import shaping, streams
@@ -121,6 +121,8 @@ class Algorithm(ABC):
         self, theta: Vector, table: NoiseTable | None = None, *, seed: int = 0, threads: int = 1, **settings: Any
     ) -> None:
         self.config = parse(self.Config, settings, AlgorithmConfig.PATH)
+        if not isinstance(table, NoiseTable | None):  # other libraries have sigma in this place
+            raise refusal("table", table, "a NoiseTable or None; settings are named: sigma=0.3")
         self.theta = checked_theta(theta)
         self.generation = 0
         self._population_size: int = self.config.population_min

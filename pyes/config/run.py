@@ -139,6 +139,9 @@ class TrainConfig(Section):
         self._check_schedules()
         self._check_averaging()
         self._check_growth()
+        for key in ("run_dir", "resume"):
+            if getattr(self, key) == "":
+                raise refusal(key, "", "a path, or null")
         if self.force and self.resume is None:
             raise refusal("force", True, "false without resume=RUN")
         if self.target_return is not None and not self.evaluation.every:

@@ -19,7 +19,9 @@ from pyes.episodes.batch import Batch, Plan
 from pyes.episodes.native import NativeRollout, fits
 from pyes.errors import TaskError
 from pyes.networks import Runner
+from pyes.system.text import no_number
 from pyes.tasks import Task
+from pyes.tasks.function import value_of
 
 Function = Callable[[NDArray[np.float32]], float]
 
@@ -41,6 +43,8 @@ class Rollout:
         observation, least = self.task.reset(seed), self.reward_min
         act, step = self.runner.act, self.task.step  # after the reset, which may have made a new environment
         reward: Any = 0.0
+        terminated: Any = False
+        truncated: Any = False
         total = 0.0
         length = 0
         try:
@@ -53,6 +57,7 @@ class Rollout:
                     break
         except (TypeError, ValueError) as error:
             _check_reward(reward)
+            _check_flags(terminated, truncated)
             if "unpack" in str(error) and error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 raise TaskError(
                     f"step: {error}, expected (observation, reward, terminated, truncated, info), which is Gymnasium's "
@@ -90,9 +95,17 @@ def _check_reward(reward: Any) -> None:
     try:
         float(reward)
     except (TypeError, ValueError) as error:
-        shape = getattr(reward, "shape", None)
-        got = f"an array of shape {shape}" if shape is not None else f"{type(reward).__name__} {reward!r:.40}"
-        raise TaskError(f"the reward is {got}, expected a number; return float(...) from step") from error
+        what = f"the reward is {no_number(reward)}, expected a number; return float(...) from step"
+        raise TaskError(what) from error
+
+
+def _check_flags(*flags: Any) -> None:
+    """Refuse terminated and truncated of which Python cannot say whether they are true; raises TaskError."""
+    for name, flag in zip(("terminated", "truncated"), flags, strict=True):
+        try:
+            bool(flag)
+        except (TypeError, ValueError) as error:
+            raise TaskError(f"{name} is {no_number(flag)}, expected True or False") from error
 
 
 class Evaluator(Protocol):
@@ -168,7 +181,7 @@ class FunctionEvaluator:
 
     def episode(self, member: int, episode: int, seed: int) -> tuple[float, int]:
         """Call the function once."""
-        return float(self._function(self._theta)), 1
+        return value_of(self._function, self._theta), 1
 
     def behaviour(self) -> NDArray[Any]:
         """Return an empty array: a function has no behaviour."""

@@ -21,7 +21,7 @@ import safetensors.numpy
 from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError
 
-from pyes.errors import RunDirectoryError
+from pyes.errors import ConfigError, RunDirectoryError
 from pyes.networks import batched
 from pyes.networks.observation import ObservationEncoder
 from pyes.networks.spec import PolicySpec
@@ -189,8 +189,16 @@ class Policy:
         self.save_as(Path(directory) / WEIGHTS_FILE)
 
     def save_as(self, path: str | Path) -> None:
-        """Write the two files as ``path`` (ending in .safetensors) and the same name ending in .json."""
+        """Write the two files as ``path`` (ending in .safetensors) and the same name ending in .json.
+
+        Raises
+        ------
+        ConfigError
+            The path has another ending, or the files cannot be written.
+        """
         path = Path(path)
+        if path.suffix != ".safetensors":
+            raise ConfigError(f"policy: got {path}, expected a path that ends in .safetensors")
         arrays = {
             "theta": self.theta,
             "observation_mean": self.observation_mean,
@@ -205,7 +213,7 @@ class Policy:
 
     @classmethod
     def load(cls, run: str | Path) -> "Policy":
-        """Read a policy from a run directory, or from a .safetensors file and the .json file beside it, if any.
+        """Read a policy from a run directory, or from a .safetensors file; .json beside it is for people to read.
 
         Raises
         ------
@@ -216,12 +224,9 @@ class Policy:
         if weights.suffix != ".safetensors":
             weights = weights / WEIGHTS_FILE
         arrays, embedded = _read_weights(weights)
-        beside = weights.with_suffix(".json")
-        description = _read_description(beside) if beside.exists() else _checked(embedded, weights)
+        description = _checked(embedded, weights)
         try:
             digest = theta_hash(arrays["theta"])
-            if description["theta_hash"] != digest:
-                description = embedded
             if description["theta_hash"] != digest:
                 raise ValueError(f"theta_hash is {digest}, expected {description['theta_hash']}")
             if array_hash(arrays.get("reference_batch")) != description.get("reference_batch_hash"):
@@ -320,17 +325,6 @@ def _read_weights(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
             f"policy {path} is damaged ({_reason(error)}); train again or restore it from a copy"
         ) from error
     return arrays, embedded
-
-
-def _read_description(path: Path) -> dict[str, Any]:
-    data = _read(path)
-    try:
-        values = json.loads(data)
-    except ValueError as error:
-        raise RunDirectoryError(
-            f"policy description {path} is damaged ({_reason(error)}); train again or restore it from a copy"
-        ) from error
-    return _checked(values, path)
 
 
 def _checked(values: Any, path: Path) -> dict[str, Any]:

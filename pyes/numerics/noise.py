@@ -54,8 +54,8 @@ class NoiseTable(Closing):
     ) -> None:
         if dtype not in STORAGE:
             raise ConfigError(f"noise.dtype: got {dtype!r}, expected one of {', '.join(STORAGE)}")
-        if entries < 1:
-            raise ConfigError(f"noise.entries: got {entries}, expected at least 1")
+        if not isinstance(entries, int | np.integer) or entries < 1:
+            raise ConfigError(f"noise.entries: got {entries!r}, expected an integer >= 1")
         self.seed = seed
         self.dtype = dtype
         self._block: memory.SharedBlock | None = None

@@ -7,9 +7,7 @@ with kernels that give the same numbers.
 
 import asyncio
 import contextlib
-import errno
 import logging
-import os
 import socket
 import ssl
 import time
@@ -209,14 +207,8 @@ def listen(address: addresses.Address, setting: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         listening = socket.create_server((address.host, address.port), family=family, backlog=4096)
     except OSError as error:
-        hint = "expected an address of this machine, or 0.0.0.0 for all that it has"
-        if error.errno == errno.EADDRINUSE:
-            hint = "is another head running there? take another port"
-        elif error.errno == errno.EACCES:
-            hint = "take a port above 1023"
-        number = error.errno or 0  # below 0 where the name has no address
-        why = os.strerror(number) if number >= 0 else str(error.strerror).partition(" (")[0]
-        raise ConfigError(f"{setting}: cannot listen at {address} ({why}); {hint}") from error
+        taken = "is another head running there? take another port"
+        raise addresses.cannot_listen(setting, address, error, taken) from error
     bound = addresses.Address(*listening.getsockname()[:2])
     if bound.is_loopback and not address.is_loopback:
         listening.close()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pyes import config as configuration
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, RunDirectoryError
 from pyes.reports.replay import recording_of
 from pyes.run.journal import Evaluation, Generation, Kind, Record, Recording, Start
 from pyes.system.text import counted
@@ -50,11 +50,14 @@ def compare(first: Path, second: Path) -> Comparison:
     Raises
     ------
     RunDirectoryError
-        A run has no journal.
+        A run has no journal, or has recorded nothing.
     JournalError
         A journal cannot be read.
     """
     runs = recording_of(first), recording_of(second)
+    for run, recording in zip((first, second), runs, strict=True):
+        if not len(recording):
+            raise RunDirectoryError(f"{run} has recorded nothing yet, so there is nothing to compare")
     generations = min(recording.generations for recording in runs)
     one, other = (_places(recording, generations) for recording in runs)
     for key in sorted(one.keys() | other.keys()):

@@ -13,10 +13,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
+from pyes.config.section import AtLeastOne, parse
 from pyes.errors import ConfigError
 from pyes.reports import aggregates, figures
 from pyes.reports.aggregates import BANDS, BandKind
@@ -105,10 +106,10 @@ def plot(
     for name, value, allowed in (("x", x, X_AXES), ("band", band, BANDS), ("order", order, ORDERS)):
         if value not in allowed:
             raise ConfigError(f"{name} is {value!r}, expected one of {', '.join(allowed)}")
+    width, height = (parse(float | None, size, name) for name, size in (("width", width), ("height", height)))
     figures.check_size(width=width, height=height)
     figures.check_text(title or "", *labels)
-    if smooth < 1:
-        raise ConfigError(f"smooth is {smooth}, expected a number of points: 1 or more")
+    smooth = parse(Annotated[int, AtLeastOne], smooth, "smooth")
     if not runs:
         raise ConfigError("no runs to plot; name one or more run directories")
     groups = arrange(group(read(runs)), order, labels)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from pyes import config as configuration
 from pyes import tasks
 from pyes.algorithms.population import Member
 from pyes.config import TaskConfig, TrainConfig
+from pyes.config.section import AtLeastOne, Seed, parse
 from pyes.episodes.rollout import AnyRollout, TaskEvaluator, rollout_of
 from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
 from pyes.networks import Policy
@@ -276,10 +277,8 @@ def run_episodes(policy: Policy, task: Task, episodes: int, seed: int | None) ->
 
 def _seeds(policy: Policy, episodes: int, seed: int | None, draw: Callable[[int, int], NDArray[np.int64]]) -> list[int]:
     """Return the environment seeds of the first ``episodes`` episodes of ``seed``; None: the run's own."""
-    if episodes < 1:
-        raise ConfigError(f"episodes is {episodes}, expected 1 or more")
-    if seed is not None and not 0 <= seed < 2**64:
-        raise ConfigError(f"seed is {seed}, expected 0 or more and less than 2**64")
+    episodes = parse(Annotated[int, AtLeastOne], episodes, "episodes")
+    seed = parse(Annotated[int, Seed] | None, seed, "seed")
     return [int(each) for each in draw(policy.seed if seed is None else seed, episodes)]
 
 

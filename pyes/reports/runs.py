@@ -9,6 +9,7 @@ import importlib
 import itertools
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -153,6 +154,21 @@ def title(runs: Iterable[Run]) -> str:
     return tasks.pop() if len(tasks) == 1 else ""
 
 
+def folders_with(path: Path, *names: str) -> list[Path]:
+    """Return the folders in and below a path that have a file of one of these names; links are followed, each once."""
+    found: list[Path] = []
+    seen: set[str] = set()
+    for folder, below, files in os.walk(path, followlinks=True):  # what vanishes meanwhile is left out
+        place = os.path.realpath(folder)
+        if place in seen:
+            below.clear()
+            continue
+        seen.add(place)
+        if any(name in files for name in names):
+            found.append(Path(folder))
+    return found
+
+
 def _read_below(path: Path) -> list[Run]:
     if not path.is_dir():
         raise RunDirectoryError(f"no run directory at {path}; name one that pyes train has printed")
@@ -163,7 +179,7 @@ def _read_below(path: Path) -> list[Run]:
                 f"{path / 'metrics.csv'} has no generations yet; wait for the first one, or train again"
             )
         return [_run(path, rows)]
-    found = sorted((file.parent for file in path.rglob("metrics.csv")), key=natural)
+    found = sorted(folders_with(path, "metrics.csv"), key=natural)
     if not found:
         raise RunDirectoryError(f"no metrics.csv in or below {path}; name a directory that pyes train has printed")
     # In a sweep that is still in progress, some runs have no generation yet.

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pyes.config.section import parse
 from pyes.errors import ConfigError
 from pyes.reports.aggregates import mean_interval, sign_flip_test
 from pyes.reports.groups import Group, group
@@ -129,31 +130,32 @@ class Table:
         return any(row.comparison for row in self.rows)
 
 
-def table(runs: str | Path | Sequence[str | Path], targets: Iterable[float] = ()) -> Table:
+def table(runs: str | Path | Sequence[str | Path], targets: Iterable[float] | float = ()) -> Table:
     """Return the table of runs.
 
     Parameters
     ----------
     runs : str, Path, or a sequence of them
         Run directories, or folders with runs somewhere below them (such as a multirun); finished or in progress.
-    targets : Iterable[float]
+    targets : Iterable[float] or float
         Returns whose first time of being reached is reported.
 
     Raises
     ------
     ConfigError
-        No runs given.
+        No runs given, or a target is no number.
     RunDirectoryError
         A run is missing, or has no metrics yet.
     """
     if not runs:
         raise ConfigError("no runs to tabulate; name one or more run directories")
     found = read(runs)
-    targets = list(targets)
+    given = tuple(targets) if isinstance(targets, Iterable) else (targets,)
+    returns: tuple[float, ...] = parse(tuple[float, ...], given, "targets")
     groups = group(found)
     tasks = [task_settings(each.runs[0]) for each in groups]
     firsts = [groups[tasks.index(task)] for task in tasks]  # of each task
-    return Table(title(found), [_row(each, first, targets) for each, first in zip(groups, firsts, strict=True)])
+    return Table(title(found), [_row(each, first, returns) for each, first in zip(groups, firsts, strict=True)])
 
 
 def _row(group: Group, first: Group, targets: Sequence[float]) -> TableRow:

@@ -134,9 +134,8 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"run_dir: {self.path} already holds a run; go on with it ({how}) or choose another one"
             )
-        for file in (self.path / f"{name}.{kind}" for name in ("policy", "best") for kind in ("safetensors", "json")):
-            if file.exists():
-                raise RunDirectoryError(f"run_dir: {file} would be replaced; choose another one")
+        for file in self.policy_files():
+            raise RunDirectoryError(f"run_dir: {file} would be replaced; choose another one")
         if self.config.exists() and not self._is_of_a_start():
             raise RunDirectoryError(
                 f"run_dir: {self.config} is not of a run, and would be replaced; choose another one"
@@ -154,6 +153,11 @@ class RunDirectory:
         """Whether there are files that only a run with a journal writes."""
         rows = self.metrics.read_bytes().count(b"\n") - 1 if self.metrics.exists() else 0
         return rows > 0 or bool(self._snapshots())
+
+    def policy_files(self) -> list[Path]:
+        """Return the files there are of the last and the best policy."""
+        files = (self.path / f"{name}.{kind}" for name in ("policy", "best") for kind in ("safetensors", "json"))
+        return [file for file in files if file.exists()]
 
     def write_config(self, config: TrainConfig) -> None:
         """Write the configuration.

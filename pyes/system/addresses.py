@@ -3,7 +3,9 @@
 Owns their text form, and the address of this machine as seen from others. Opens no connection.
 """
 
+import errno
 import ipaddress
+import os
 import re
 import socket
 from dataclasses import dataclass
@@ -54,6 +56,18 @@ class Address:
         """The address as seen from other machines that know this machine's name (0.0.0.0 becomes the name)."""
         ip = _ip(self.host)
         return Address(socket.gethostname(), self.port) if ip is not None and ip.is_unspecified else self
+
+
+def cannot_listen(setting: str, where: object, error: OSError, taken: str) -> ConfigError:
+    """Return the one-line error for an address that ``setting`` names, with ``taken`` to ask where it is in use."""
+    hint = "expected an address of this machine, or 0.0.0.0 for all that it has"
+    if error.errno == errno.EADDRINUSE:
+        hint = taken
+    elif error.errno == errno.EACCES:
+        hint = "take a port above 1023"
+    number = error.errno or 0  # below 0 where the name has no address
+    why = os.strerror(number) if number >= 0 else str(error.strerror).partition(" (")[0]
+    return ConfigError(f"{setting}: cannot listen at {where} ({why}); {hint}")
 
 
 def parse(text: str) -> Address:

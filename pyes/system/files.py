@@ -52,7 +52,9 @@ def replacing(path: Path) -> Iterator[Path]:
         a pipe or a socket.
     """
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if path.is_dir():
+        raise ConfigError(f"cannot write {path}: got a directory, expected a file; name a file in it")
+    if path.exists() and not path.is_file():
         raise ConfigError(
             f"cannot write {path}: got a device, a pipe or a socket, expected a file; choose another place"
         )
@@ -62,6 +64,7 @@ def replacing(path: Path) -> Iterator[Path]:
     # The process id separates two writers of one path; the suffix stays last, since encoders read it.
     beside = path.with_name(f".{path.stem}.pyes-{os.getpid()}{path.suffix}")
     try:
+        beside.touch()  # that it cannot be made is known before the work, too
         yield beside
         _flush(beside)
         os.replace(beside, path)

@@ -57,6 +57,12 @@ def reason(error: BaseException) -> str:
     return f"{line} ({place})" if place else line
 
 
+def no_number(value: Any) -> str:
+    """Say what a value is that should be a number: "an array of shape (2,)", "NoneType None"."""
+    shape = getattr(value, "shape", None)
+    return f"an array of shape {shape}" if shape is not None else f"{type(value).__name__} {value!r:.40}"
+
+
 def message(error: BaseException) -> str:
     """Return the text of an error as UTF-8, whatever it is; what stands for it where it cannot be made."""
     try:

@@ -4,7 +4,7 @@ Owns the environment of one timestep whose action is theta: the output of a line
 observation 1 is theta. Everything that runs, records and replays policies then works for functions, too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from pyes.config import NetworkConfig, TaskConfig, refusal
 from pyes.config.registry import TASKS
 from pyes.config.section import AtLeastOne
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, TaskError
 from pyes.system.lookup import find
-from pyes.system.text import literal
+from pyes.system.text import literal, no_number
 from pyes.tasks.base import Step, Task
 
 _ONE = np.ones(1, np.float32)
@@ -57,6 +57,21 @@ class FunctionConfig(TaskConfig):
                 raise refusal(f"network.{key}", got, f"{literal(value)} with task.name=function")
         if entries is not None and self.dim is not None and 2 * self.dim > entries:
             raise refusal("task.dim", self.dim, f"at most half of noise.entries, which is {entries}")
+
+
+def value_of(function: Callable[..., Any], theta: NDArray[np.float32]) -> float:
+    """Return the value of a user's function at theta.
+
+    Raises
+    ------
+    TaskError
+        It is no number.
+    """
+    value = function(theta)
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise TaskError(f"the function returned {no_number(value)}, expected a number") from error
 
 
 @TASKS.register("function")
@@ -98,4 +113,4 @@ class FunctionTask(Task):
 
     def step(self, action: NDArray[np.float32]) -> Step:
         """Call the function with theta."""
-        return _ONE, float(self._function(action)), True, False, {}
+        return _ONE, value_of(self._function, action), True, False, {}

@@ -33,7 +33,7 @@ class Advice:
 
     def __init__(self, initial: float | None = None, *, offset: float = 0.0, chance: bool = True) -> None:
         self._initial, self.offset, self._chance = initial, offset, chance
-        self._differed = self._failing = self._still = self._idle = False
+        self._differed = self._failing = self._still = self._idle = self._infinite = False
         self._rows = 0
         self._evaluations: list[float] = []
 
@@ -58,6 +58,16 @@ class Advice:
             yield (
                 f"a generation has {counted(members, 'member')}, so {workers - members} of {workers} workers have "
                 f"nothing to do; try algorithm.population_size={2 * workers}"
+            )
+
+    def of_observations(self, left_out: int, seen: int) -> Iterator[str]:
+        """Yield what is to be said where some of the observations of a generation are left out of its statistics."""
+        if left_out and not self._infinite:
+            self._infinite = True
+            yield (
+                f"{left_out:,} of {seen:,} observations are of episodes in which some number is infinite, or too large "
+                "for its square: their normalisation leaves them out, and a policy that sees an infinity may give "
+                "actions that are no numbers; let the environment give finite ones"
             )
 
     def of_evaluation(self, mean: float, std: float, limit: int) -> Iterator[str]:

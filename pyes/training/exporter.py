@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from pyes.errors import ConfigError, missing
+from pyes.errors import missing
 from pyes.run.metrics import MetricsRow, NodeRow
-from pyes.system.addresses import Address
+from pyes.system.addresses import Address, cannot_listen
 from pyes.system.lifetime import Closing
 
 if TYPE_CHECKING:
@@ -110,10 +110,7 @@ class Exporter(Closing):
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:
             where = f"{self._address}".removeprefix("tcp://")
-            raise ConfigError(
-                f"cluster.metrics: cannot listen at {where} ({error.strerror}); "
-                "does another run serve its metrics there?"
-            ) from error
+            raise cannot_listen("cluster.metrics", where, error, "does another run serve its metrics there?") from error
         shown = f"{Address(host, self._server.server_port)}".removeprefix("tcp://")
         self.url = f"http://{shown}/metrics"
         return self

@@ -179,6 +179,10 @@ class _Loop:
             raise TaskError(f"{what}; {where}").with_traceback(self._cluster.traceback)
         evaluated = time.perf_counter()
         record = state.record(results)
+        if state.statistics is not None:
+            seen = int(results.sum_lengths.sum())
+            left_out = state.statistics.count + seen - record.observations
+            self._advise(self._advice.of_observations(left_out, seen))
         self._learning = True
         self._run.journal.append(record)
         self._cluster.advance(record)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from pyes import reference
+from pyes.algorithms.cma_es import CMAES
 from pyes.algorithms.openai_es import OpenAIES
 from pyes.algorithms.pgpe import PGPE
 from pyes.config import OptimizerConfig
@@ -159,6 +160,13 @@ def test_a_constant_in_all_returns_cancels_in_mirrored_pairs(table, algorithm):
     other.tell(returns + 2**30)
     np.testing.assert_array_equal(one.theta, other.theta)
     assert np.any(one.theta)
+
+
+@pytest.mark.parametrize("algorithm", [OpenAIES, CMAES])
+def test_sigma_in_the_place_of_the_table_is_refused(algorithm):
+    """Other libraries have it there."""
+    with pytest.raises(ConfigError, match=r"^table: got 0\.5, expected a NoiseTable .*sigma=0\.3"):
+        algorithm(np.zeros(3), 0.5)
 
 
 def test_a_finite_center_is_not_said_to_have_diverged(table):

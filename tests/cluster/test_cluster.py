@@ -111,7 +111,7 @@ FAULTS = {
     "sys_exit": Status.RAISED,
     **dict.fromkeys(("bytes", "no_text", "panic", "keyboard", "generator"), Status.RAISED),
     **dict.fromkeys(("close_raise", "close_sys_exit", "close_panic"), Status.RAISED),
-    **dict.fromkeys(("reward", "nothing", "nan_seen", "nan_at_end"), Status.RAISED),
+    **dict.fromkeys(("reward", "nothing", "ends", "nan_seen", "nan_at_end"), Status.RAISED),
     "memory": Status.KILLED,
     "nan": Status.NOT_FINITE,
     "inf": Status.NOT_FINITE,
@@ -122,6 +122,7 @@ FAULTS = {
 NAMED = {
     "reward": "the reward is an array of shape (2,), expected a number",
     "nothing": "the reward is NoneType None, expected a number",
+    "ends": "terminated is an array of shape (2,), expected True or False",
     "nan_seen": "the observation has NaN at index 0, of 3 values",
     "nan_at_end": "the observation has NaN at index 0, of 3 values",
 }

@@ -58,6 +58,13 @@ def test_from_mapping_without_a_named_task_is_the_default_run():
     assert from_mapping({"task": {"env_id": "CartPole-v1"}}).episode_limit == EpisodeLimitConfig()
 
 
+@pytest.mark.parametrize("key", ["run_dir", "resume"])
+def test_an_empty_path_is_refused(key):
+    """As of a variable of the shell that is not set."""
+    with pytest.raises(ConfigError, match=rf"^{key}: got '', expected a path, or null"):
+        from_mapping({key: ""})
+
+
 def test_run_has_to_name_its_task():
     with pytest.raises(TypeError, match="task"):
         TrainConfig()  # type: ignore[call-arg]

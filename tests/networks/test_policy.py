@@ -3,6 +3,7 @@ import os
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from gymnasium import spaces
 
 from pyes.errors import ConfigError, RunDirectoryError
@@ -177,11 +178,33 @@ def test_load_of_a_flipped_weight_is_one_line(tmp_path):
     assert "theta_hash" in _load_error(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '{"pyes": 1}', "\udcff"])
+def _describe(folder, change):
+    """Change the description that the weights of a policy have."""
+    file = folder / "policy.safetensors"
+    description = change((folder / "policy.json").read_text())
+    file.write_bytes(safetensors.numpy.save(safetensors.numpy.load_file(file), {"policy": description}))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", '{"pyes": 1}'])
 def test_load_of_a_damaged_description_is_one_line(tmp_path, text):
     _policy().save(tmp_path)
-    (tmp_path / "policy.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    _describe(tmp_path, lambda _: text)
     assert "damaged" in _load_error(tmp_path)
+
+
+def test_the_file_beside_the_weights_is_not_needed(tmp_path):
+    """As after `pyes evaluate lander.safetensors --json > lander.json`."""
+    _policy().save(tmp_path)
+    (tmp_path / "policy.json").write_text("")
+    np.testing.assert_array_equal(Policy.load(tmp_path).theta, _policy().theta)
+
+
+def test_save_as_another_kind_of_file_is_one_line(tmp_path):
+    """The description would replace the weights, or the file could not be loaded."""
+    for name in ("champion", "champion.json"):
+        with pytest.raises(ConfigError, match=rf"policy: got .*{name}, expected a path that ends in \.safetensors"):
+            _policy().save_as(tmp_path / name)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -204,25 +227,25 @@ def test_load_of_a_damaged_description_is_one_line(tmp_path, text):
     ],
 )
 def test_load_of_an_impossible_description_is_one_line(tmp_path, change):
+    def changed(text):
+        description = json.loads(text)
+        change(description)
+        return json.dumps(description)
+
     _policy().save(tmp_path)
-    file = tmp_path / "policy.json"
-    description = json.loads(file.read_text())
-    change(description)
-    file.write_text(json.dumps(description))
+    _describe(tmp_path, changed)
     assert "damaged" in _load_error(tmp_path)
 
 
 def test_load_of_a_newer_format_says_so(tmp_path):
     _policy().save(tmp_path)
-    file = tmp_path / "policy.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 3}))
+    _describe(tmp_path, lambda text: json.dumps({**json.loads(text), "format": 3}))
     assert "format 3, expected 2; update pyes-rl" in _load_error(tmp_path)
 
 
 def test_load_of_the_first_format_says_which_version_reads_it(tmp_path):
     _policy().save(tmp_path)
-    file = tmp_path / "policy.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 1}))
+    _describe(tmp_path, lambda text: json.dumps({**json.loads(text), "format": 1}))
     assert "format 1, expected 2; load it with pyes-rl 0.1.0" in _load_error(tmp_path)
 
 

@@ -60,7 +60,7 @@ def test_offset_bound_admits_the_last_slice_and_refuses_a_table_that_is_too_smal
             table.offset_bound(51)
 
 
-@pytest.mark.parametrize(("entries", "dtype"), [(0, "float32"), (-1, "float32"), (10, "float16")])
+@pytest.mark.parametrize(("entries", "dtype"), [(0, "float32"), (-1, "float32"), (1e6, "float32"), (10, "float16")])
 def test_impossible_table_is_refused(entries, dtype):
     with pytest.raises(ConfigError, match="noise"):
         NoiseTable(entries, 0, dtype)

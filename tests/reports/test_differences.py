@@ -36,6 +36,12 @@ def make(run: Path, *records: Any) -> Path:
     return run
 
 
+def test_a_run_that_has_recorded_nothing_is_named(tmp_path):
+    one, other = make(tmp_path / "one", *RECORDS), make(tmp_path / "other")
+    with pytest.raises(RunDirectoryError, match="other has recorded nothing yet"):
+        compare(one, other)
+
+
 def changed(array: Any, place: int, value: float) -> Any:
     array = array.copy()
     array[place] = value

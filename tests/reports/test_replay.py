@@ -239,8 +239,8 @@ def _error(kind, *arguments, **options):
 
 def test_evaluate_refuses_impossible_arguments(tmp_path):
     run = _policy(tmp_path)
-    assert "episodes is 0" in _error(ConfigError, run, episodes=0)
-    assert "seed is -1" in _error(ConfigError, run, episodes=1, seed=-1)
+    assert "episodes: got 0, expected an integer >= 1" in _error(ConfigError, run, episodes=0)
+    assert "seed: got -1, expected an integer" in _error(ConfigError, run, episodes=1, seed=-1)
     assert "no policy at" in _error(RunDirectoryError, tmp_path / "none")
 
 

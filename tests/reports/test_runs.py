@@ -121,6 +121,14 @@ def test_read_folder_of_runs_in_natural_order_without_those_that_have_not_begun(
     assert [run.path.name for run in runs.read([tmp_path / "multirun"])] == ["1", "9", "10"]
 
 
+def test_runs_that_links_lead_to_are_read_once(tmp_path):
+    run = make_run(tmp_path / "runs" / "one")
+    (tmp_path / "figure").mkdir()
+    (tmp_path / "figure" / "best").symlink_to(run)
+    (tmp_path / "figure" / "again").symlink_to(tmp_path / "figure")
+    assert [each.path for each in runs.read([tmp_path / "figure"])] == [tmp_path / "figure" / "best"]
+
+
 def test_read_leaves_out_a_last_row_cut_short_and_returns_that_are_not_finite(tmp_path):
     run = make_run(tmp_path / "run", returns=("nan", 2, "inf", 4, 5))
     (run / "metrics.csv").write_text((run / "metrics.csv").read_text()[:-20])

@@ -42,6 +42,12 @@ def test_a_last_evaluation_that_failed_is_named_and_no_older_one_stands_for_it(t
     assert "the last evaluation failed in 1 of 4 runs" in made.to_markdown().replace("\n", " ")
 
 
+def test_targets_are_numbers_or_one(two):
+    assert [each.target for each in tables.table([two], 200).rows[0].targets] == [200]
+    with pytest.raises(ConfigError, match=r"targets: got \['200'\], expected a list, each item a finite number"):
+        tables.table([two], ["200"])
+
+
 def test_markdown_has_a_row_a_group(two):
     head, empty, *rows = tables.table([two], [200]).to_markdown().splitlines()
     assert (head, empty) == ("LunarLanderContinuous-v3", "")

@@ -168,7 +168,7 @@ def _error(kind, *arguments, **options):
 def test_bad_arguments_are_one_line_and_leave_nothing(run, tmp_path):
     assert ".mp4" in _error(ConfigError, run, tmp_path / "center.gif")
     assert "no policy at" in _error(RunDirectoryError, tmp_path / "none", tmp_path / "center.mp4")
-    assert "episodes is 0" in _error(ConfigError, run, tmp_path / "center.mp4", episodes=0)
+    assert "episodes: got 0, expected an integer >= 1" in _error(ConfigError, run, tmp_path / "center.mp4", episodes=0)
     assert "cannot write" in _error(ConfigError, run, tmp_path / "none" / "center.mp4")
     assert os.listdir(tmp_path) == ["run"]
 

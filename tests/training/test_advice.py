@@ -32,6 +32,19 @@ def test_a_run_in_which_many_members_fail_is_told_so_once():
     assert text.startswith("4 of 20 members failed in generation 3:")
 
 
+def test_a_run_whose_observations_are_infinite_is_told_so_once(tmp_path, capsys):
+    config = {
+        "task": {"factory": "user_tasks:Infinite", "normalize_observations": True},
+        "algorithm": {"population_size": 4},
+        "generations": 3,
+        "evaluation": {"every": 0},
+        "cluster": {"name": "inline"},
+        "run_dir": str(tmp_path / "run"),
+    }
+    pyes.train({**config, "task": {"name": "python", **config["task"]}}, display=False)
+    assert (tmp_path / "run" / "train.log").read_text().count("in which some number is infinite") == 1
+
+
 def test_a_run_with_more_workers_than_members_is_told_so_once():
     advice = Advice()
     said = [text for workers in (16, 20, 24, 24) for text in advice.of(row(0), members=20, workers=workers)]

@@ -104,6 +104,11 @@ def test_a_port_in_use_is_one_line(tmp_path):
     assert str(caught.value) == f"{message}; does another run serve its metrics there?"
 
 
+def test_an_address_of_another_machine_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1:9000 \(Cannot assign .*\); expected an address of this machine"):
+        _train(tmp_path / "run", name="inline", metrics="192.0.2.1:9000")
+
+
 def test_without_the_package_it_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with (

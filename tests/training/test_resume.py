@@ -8,6 +8,7 @@ import pytest
 import pyes
 from pyes.config import from_mapping
 from pyes.errors import ConfigError, JournalError, RunDirectoryError
+from pyes.reports.export import export
 from pyes.reports.replay import best_generation
 from pyes.run import journal
 from pyes.run.directory import RunDirectory
@@ -67,6 +68,15 @@ def test_resume_refuses_a_run_whose_journal_is_gone(run):
     with pytest.raises(JournalError, match="is missing or empty; restore it"):
         _go_on(run, generations=3)
     assert before == {path: path.read_bytes() for path in run.glob("*.csv")}
+
+
+def test_an_exported_policy_is_no_run_to_go_on_with(run, tmp_path):
+    """It has a configuration, too."""
+    folder = export(run, tmp_path / "policy")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(JournalError, match="is missing or empty; restore it"):
+        _go_on(folder)
+    assert {path: path.read_bytes() for path in folder.iterdir() if path in before} == before
 
 
 def test_resume_begins_a_run_that_was_killed_before_its_first_record(tmp_path):

@@ -260,6 +260,7 @@ def test_loading_a_network_that_torch_runs_imports_torch(saved):
         ("user_modules:Nothing", ["is not there", "user_modules has no Nothing"]),
         ("collections:OrderedDict", ["OrderedDict", "expected a torch.nn.Module"]),
         ("user_modules:number", ["made a int", "expected a torch.nn.Module"]),
+        ("user_modules:frozen", ["has the frozen parameter 0.weight", "make it a buffer"]),
         ("user_modules:double", ["float64", "expected torch.float32"]),
         ("user_modules:too_many", ["gives 3 outputs, expected 2"]),
         ("user_modules:blind", ["fails on an observation of 6 zeros", "RuntimeError"]),
