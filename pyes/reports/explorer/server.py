@@ -60,9 +60,9 @@ class _Guarded:
                 message["headers"] = [*message["headers"], *added]
             await send(message)
 
-        request = Request(scope)
-        given = request.query_params.get("token", "")
-        if request.url.path.startswith("/static/") or secrets.compare_digest(given.encode(), self._token.encode()):
+        given = Request(scope).query_params.get("token", "")
+        # The path that routes see: the one of `Request.url` depends on the Host header as well.
+        if scope["path"].startswith("/static/") or secrets.compare_digest(given.encode(), self._token.encode()):
             await self._app(scope, receive, send_with_headers)
         else:
             text = "This page needs the token of its URL: open the address that pyes explore has printed.\n"
@@ -117,14 +117,17 @@ class Explorer:
         return FileResponse(STATIC / "index.html")
 
     async def _states(self, request: Request) -> Response:
-        return JSONResponse(await _threaded(self._every_state))
+        found = await _threaded(self._found)
+        # Runs that have begun since get the next numbers; not in the thread, where two pages would add them twice.
+        self._runs += [path for path in found if path not in self._runs]
+        return JSONResponse(await _threaded(views.states, list(self._runs)))
 
-    def _every_state(self) -> list[dict[str, Any]]:
-        """Return the states of all runs, those included that have begun since; numbers stay as they are."""
+    def _found(self) -> list[Path]:
+        found: list[Path] = []
         for named in self._paths:
             with contextlib.suppress(RunDirectoryError):  # it is gone, and so say its runs
-                self._runs += [path for path in views.found([named]) if path not in self._runs]
-        return [views.state(number, path) for number, path in enumerate(self._runs)]
+                found += views.found([named])
+        return list(dict.fromkeys(found))
 
     async def _curves(self, request: Request) -> Response:
         x = request.query_params.get("x", "timesteps")

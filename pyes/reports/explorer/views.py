@@ -58,6 +58,11 @@ def found(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(path.resolve() for path in every))
 
 
+def states(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return how far runs are."""
+    return [state(number, path) for number, path in enumerate(paths)]
+
+
 def state(number: int, path: Path) -> dict[str, Any]:
     """Return how far a run is; ``error`` says what is wrong with it, if anything is."""
     said: dict[str, Any] = {"number": number, "name": path.name, "path": str(path), "error": None, "generations": 0}

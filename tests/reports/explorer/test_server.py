@@ -1,5 +1,6 @@
 """The explorer's server, as its own process: what it answers, whom it refuses, and that it leaves runs as they are."""
 
+import asyncio
 import contextlib
 import hashlib
 import io
@@ -11,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +26,7 @@ from heads import until
 
 import pyes
 from pyes.reports import replay
-from pyes.reports.explorer import player
+from pyes.reports.explorer import player, server, views
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ends processes by /proc")
 
@@ -156,6 +158,23 @@ def test_runs_that_begin_in_a_folder_appear_on_the_page(tmp_path):
         assert [(each["name"], each["generations"]) for each in explorer.json("api/runs")] == [("1", 0), ("0", 1)]
 
 
+def test_two_pages_that_see_a_new_run_at_once_add_it_once(runs, tmp_path, monkeypatch):
+    explorer = server.Explorer([runs], "token", tmp_path)
+    both = threading.Barrier(2)
+
+    def found(paths):
+        yield tmp_path / "new"
+        both.wait(30)
+
+    async def ask():
+        return await asyncio.gather(explorer._states(None), explorer._states(None))
+
+    monkeypatch.setattr(views, "found", found)
+    asyncio.run(ask())
+    answer, _ = asyncio.run(ask())
+    assert [each["name"] for each in json.loads(answer.body)] == ["seed-1", "seed-2", "new"]
+
+
 def test_a_poll_between_two_generations_has_the_columns_of_the_behaviours(tmp_path):
     run = tmp_path / "run"
     task = SETTINGS["task"] | {"behaviour": "final_observation"}
@@ -220,6 +239,19 @@ def test_nothing_is_told_without_the_token(explorer, path, token):
     status, _, body = explorer.get(path, token=token)
     assert (status, body.count(b"\n")) == (403, 1)
     assert b"token" in body
+
+
+@pytest.mark.parametrize(("path", "host"), [("/api/runs", "x/static/?"), ("/st\tatic/", "x")])
+def test_the_guard_goes_by_the_path_that_routes_see(path, host):
+    """A URL made of the Host header and the path, and parsed again, may begin with /static/ where the path does not."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "path": path, "query_string": b"", "headers": [(b"host", host.encode())]}
+    asyncio.run(server._Guarded(lambda *_: pytest.fail("it has passed"), "token")(scope, None, send))
+    assert sent[0]["status"] == 403
 
 
 @pytest.mark.parametrize(
