@@ -24,6 +24,7 @@ from pyes.system import locks
 
 _LOG_BYTES = 2**15  # at the end of the log
 _NODES_BYTES = 2**16  # at the end of the table of nodes, or more
+_STATE_BYTES = 2**14  # at the end of the metrics: some rows
 _GENERATIONS = 10  # a node without a row in so many is gone
 _MOST_POINTS = 2000  # of a curve: no screen is wider
 #: Columns of metrics.csv that the page draws, by chart.
@@ -72,10 +73,12 @@ def state(number: int, path: Path) -> dict[str, Any]:
         directory = RunDirectory(path)
         said["running"] = _held(directory.lock_file)
         said["bytes"] = directory.journal.stat().st_size if directory.journal.exists() else 0
-        rows = read_rows(directory.metrics) if directory.metrics.exists() else []
-        said["generations"] = len(rows)
+        rows = read_rows(directory.metrics, _STATE_BYTES) if directory.metrics.exists() else []
         if rows:
-            said["last"] = {key: _number(rows[-1].get(key)) for key in ("timesteps", "seconds", "steps_per_second")}
+            names = ("generation", "timesteps", "seconds", "steps_per_second")
+            said["last"] = {name: _number(rows[-1].get(name)) for name in names}
+            generation = said["last"]["generation"]
+            said["generations"] = 0 if generation is None else int(generation) + 1
     except (PyesError, OSError) as error:
         said["error"] = " ".join(str(error).split())
     return said
@@ -112,7 +115,7 @@ def _group(label: str, members: Sequence[Run], x: XAxis) -> dict[str, Any]:
         "label": label,
         "evaluated": all(bool(run.evaluations) for run in members),
         "runs": [
-            {"name": run.path.name, "x": _values(at), "y": _values(y)}
+            {"name": run.path.name, "x": _values(_thinned(at)), "y": _values(_thinned(y))}
             for run, (at, y) in zip(members, lines, strict=True)
         ],
     }
@@ -123,6 +126,12 @@ def _group(label: str, members: Sequence[Run], x: XAxis) -> dict[str, Any]:
         parts = {"x": grid, "line": band.line, "low": band.low, "high": band.high}
         drawn["band"] = {name: _values(each) for name, each in parts.items()}
     return drawn
+
+
+def _thinned(points: Any) -> Any:
+    """Return each of so many points and the last one, so that a growing curve stays as it is for long."""
+    stride = -(-len(points) // _MOST_POINTS) or 1
+    return points if stride == 1 else [*points[:-1:stride], points[-1]]
 
 
 def details(path: Path, others: Sequence[Path]) -> dict[str, Any]:
@@ -148,8 +157,9 @@ def _metrics(directory: RunDirectory) -> dict[str, Any]:
     if not directory.metrics.exists():
         return {}
     rows = read_rows(directory.metrics)
-    stride = -(-len(rows) // _MOST_POINTS) or 1
-    kept = [row for index, row in enumerate(rows) if index % stride == 0 or row.get("eval_return_mean")]
+    indices = range(len(rows))
+    evaluated = [index for index in indices if rows[index].get("eval_return_mean")]
+    kept = [rows[index] for index in sorted({*_thinned(indices), *_thinned(evaluated)})]
     names = ["generation", "timesteps", "seconds", *(name for names in CHARTS.values() for name in names)]
     return {name: [_number(row.get(name)) for row in kept] for name in names}
 

@@ -175,6 +175,31 @@ def test_two_pages_that_see_a_new_run_at_once_add_it_once(runs, tmp_path, monkey
     assert [each["name"] for each in json.loads(answer.body)] == ["seed-1", "seed-2", "new"]
 
 
+def _table(path, lines):
+    path.write_text("generation,timesteps,episodes,seconds,return_mean,eval_return_mean\n" + "".join(lines))
+
+
+def test_the_state_of_a_long_run_is_read_from_the_end_of_its_table(tmp_path):
+    lines = [f"{row},{8 * row},{row},{row},1,\n" for row in range(10_000)]
+    _table(tmp_path / "metrics.csv", ["\0" * 100_000 + "\n", *lines])
+    state = views.state(0, tmp_path)
+    assert (state["generations"], state["last"]["timesteps"], state["error"]) == (10_000, 79_992, None)
+
+
+@pytest.mark.parametrize("every", [1, 50])
+def test_curves_of_a_long_run_have_about_2000_points(tmp_path, every):
+    evaluated = list(range(0, 10_000, every))
+    rows = (f"{row},{8 * row},{row},{row},1,{row if row % every == 0 else ''}\n" for row in range(10_000))
+    _table(tmp_path / "metrics.csv", rows)
+    (group,) = views.curves([tmp_path], "generation")["groups"]
+    expected = [*evaluated[:-1:5], evaluated[-1]] if every == 1 else evaluated
+    assert group["runs"][0]["x"] == [row + 1 for row in expected]
+    metrics = views.details(tmp_path, [])["metrics"]
+    assert {0, 5, 9_995, 9_999} <= set(metrics["generation"])
+    assert len(metrics["generation"]) < 2_300
+    assert [value for value in metrics["eval_return_mean"] if value is not None][-1] == evaluated[-1]
+
+
 def test_a_poll_between_two_generations_has_the_columns_of_the_behaviours(tmp_path):
     run = tmp_path / "run"
     task = SETTINGS["task"] | {"behaviour": "final_observation"}
