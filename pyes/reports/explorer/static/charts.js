@@ -33,13 +33,17 @@ export function drawReturns(grid, { x, groups }) {
 
 // Draws the columns of one run's metrics over the same x.
 export function drawMetrics(grid, metrics, x) {
-  const xs = metrics[x === 'episodes' ? 'generation' : x], over = x === 'episodes' ? 'generation' : x;
+  const over = x === 'episodes' ? 'generation' : x, xs = metrics[over], evaluations = metrics.eval_return_mean;
+  // An evaluation is of the center after its row's update, that of the next generation.
+  const centers = over === 'generation' ? xs.map((value) => value + 1) : xs;
+  const all = [...new Set([...xs, ...centers.filter((_, index) => evaluations[index] !== null)])].sort((a, b) => a - b);
   const line = (name, label, color, more = {}) => [metrics[name], { label, stroke: color, spanGaps: true, width: 1.5, ...more }];
-  const draw = (key, title, lines, bands = [], log = false) => chart(
-    grid, key, title, over, [xs, ...lines.map(([values]) => values)], [{}, ...lines.map(([, series]) => series)], bands, log);
+  const draw = (key, title, lines, bands = [], log = false, at = xs) => chart(
+    grid, key, title, over, [at, ...lines.map(([values]) => values)], [{}, ...lines.map(([, series]) => series)], bands, log);
   draw('training', 'returns of the population', [
     line('return_max', 'most', 'transparent', { points: { show: false } }), line('return_min', 'least', 'transparent', { points: { show: false } }),
-    line('return_mean', 'mean', COLORS[0]), line('eval_return_mean', 'center', COLORS[1], { width: 2 })], [{ series: [1, 2], fill: `${COLORS[0]}22` }]);
+    line('return_mean', 'mean', COLORS[0]), line('eval_return_mean', 'center', COLORS[1], { width: 2 })]
+    .map(([values, series]) => [onto(all, values === evaluations ? centers : xs, values), series]), [{ series: [1, 2], fill: `${COLORS[0]}22` }], false, all);
   draw('steps', 'sigma and learning rate', [line('sigma', 'sigma', COLORS[0]), line('learning_rate', 'learning rate', COLORS[1])], [], true);
   draw('norms', 'norms of theta and its gradient', [line('theta_norm', 'theta', COLORS[0]), line('gradient_norm', 'gradient', COLORS[1])], [], true);
   draw('length', 'mean length of episodes', [line('length_mean', 'timesteps', COLORS[2])]);
@@ -64,12 +68,14 @@ export function drawDistribution(grid, columns) {
   chart(grid, 'distribution', 'distribution of returns by generation', 'generation', [generations, ...rows], series, bands);
 }
 
+// Removes the figures of one run.
 export function clear() {
-  for (const { plot, box } of charts.values()) {
+  for (const [key, { plot, box }] of charts) {
+    if (key === 'returns') continue;
     plot.destroy();
     box.remove();
+    charts.delete(key);
   }
-  charts.clear();
 }
 
 function chart(grid, key, title, x, data, series, bands = [], log = false) {
@@ -77,7 +83,7 @@ function chart(grid, key, title, x, data, series, bands = [], log = false) {
   const shape = JSON.stringify([title, x, logarithmic, series.map(({ label }) => label), bands.length]);
   const known = charts.get(key);
   if (known && known.shape === shape) {
-    known.plot.setData(data);
+    setData(known.plot, data);
     return;
   }
   const box = known ? known.box : document.createElement('div');
@@ -94,11 +100,20 @@ function chart(grid, key, title, x, data, series, bands = [], log = false) {
     width: box.clientWidth || 360, height: HEIGHT, series: shown, bands,
     scales: { x: { time: false }, y: logarithmic ? { distr: 3 } : {} },
     axes: [{ ...axis, values: ticks, label: x, labelSize: 16, size: 30 }, { ...axis, size: 62, values: ticks }],
-    cursor: { points: { size: 5 } }, legend: { live: true },
+    cursor: { points: { size: 5 }, hover: { skip: [null] } }, legend: { live: true },
   }, data, box);
   // Edges of bands are lines that nobody sees.
   box.querySelectorAll('.u-legend .u-series').forEach((line, index) => { line.hidden = series[index].stroke === 'transparent'; });
   charts.set(key, { plot, box, shape });
+}
+
+// Shows other data at all of its x, or at those that the user has zoomed to.
+function setData(plot, data) {
+  const { min, max } = plot.scales.x, xs = plot.data[0], zoomed = min > xs[0] || max < xs[xs.length - 1];
+  plot.batch(() => {
+    plot.setData(data);
+    if (zoomed) plot.setScale('x', { min, max });
+  });
 }
 
 function ticks(_, values) {

@@ -3,12 +3,15 @@ import { clear, drawDistribution, drawMetrics, drawReturns, short } from './char
 import { PlaneMap } from './map.js';
 
 const POLL = 2000; // milliseconds between questions for the state of runs
+const LEFT_OUT = 5; // runs that are named below the curves that lack them
 const $ = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.search).get('token');
 const map = madeMap();
 
 let run = 0; // number of the shown run
+let turn = 0; // how often another one was chosen
 let states = [];
+let lost = ''; // why the states are not known
 let columns = null; // of all its individuals
 let told = {}; // what was last said of its map
 let starts = []; // index of the first member of each generation
@@ -33,26 +36,53 @@ async function ask(path, query) {
   const text = await answer.text();
   let said = text;
   try { said = JSON.parse(text).error; } catch { /* plain text */ }
-  throw new Error(said);
+  throw Object.assign(new Error(said), { status: answer.status });
 }
 
 // --- the state of runs
 
 async function poll() {
   try {
-    const before = states;
     states = await (await ask('api/runs')).json();
-    problem(states[run].error);
+    lost = '';
     showStates();
-    const changed = before.length !== states.length || before[run].generations !== states[run].generations || before[run].bytes !== states[run].bytes;
-    if (changed) await Promise.all([refreshCurves(), refreshDetails(), refreshPoints()]);
+    parts.forEach(refresh);
   } catch (error) {
-    problem(error instanceof TypeError ? 'pyes explore has ended or cannot be reached; start it again' : error.message);
+    lost = worded(error);
   }
+  showProblem();
   setTimeout(poll, POLL);
 }
 
-function problem(text) {
+// What is asked for anew when it depends on something else than when it was last shown, each at its own pace.
+const parts = [
+  { show: showCurves, of: () => JSON.stringify([$('x').value, states]) },
+  { show: showDetails, of: () => JSON.stringify([$('x').value, states[run]]) },
+  { show: showPoints, of: () => JSON.stringify(states[run]) },
+];
+
+// Shows a part as it is now, unless it is being asked for already; one that fails is tried again at the next poll.
+async function refresh(part) {
+  const [asked, now] = [turn, part.of()];
+  if (part.asked || part.shown === now) return;
+  part.asked = true;
+  try {
+    await part.show();
+    if (asked === turn) [part.shown, part.error] = [now, ''];
+  } catch (error) {
+    if (asked === turn) part.error = worded(error);
+  }
+  part.asked = false;
+  showProblem();
+  if (asked !== turn || part.of() !== now) refresh(part);
+}
+
+function worded(error) {
+  return error instanceof TypeError ? 'pyes explore has ended or cannot be reached; start it again' : error.message;
+}
+
+function showProblem() {
+  const text = [lost, states[run]?.error, ...parts.map((part) => part.error)].find(Boolean);
   $('problem').hidden = !text;
   $('problem').textContent = text || '';
 }
@@ -68,17 +98,22 @@ function showStates() {
   $('state').value = parts.join(' · ');
 }
 
-async function refreshCurves() {
+async function showCurves() {
   const curves = await (await ask('api/curves', { x: $('x').value })).json();
   if (curves.groups.length) drawReturns($('grid'), curves);
+  const left = curves.left_out, more = left.length - LEFT_OUT;
+  $('left_out').textContent = [...left.slice(0, LEFT_OUT).map((why) => `Left out: ${why}`), ...(more > 0 ? [`and ${more} more`] : [])].join('\n');
 }
 
-async function refreshDetails() {
-  const asked = run;
-  const { metrics, settings, differences, nodes, log } = await (await ask(`api/runs/${run}`)).json();
-  if (asked !== run) return;
+async function showDetails() {
+  const asked = turn;
+  const details = await (await ask(`api/runs/${run}`)).json();
+  if (asked === turn) fillDetails(details);
+}
+
+function fillDetails({ metrics, settings, differences, nodes, log }) {
   if (metrics.generation && metrics.generation.length) drawMetrics($('grid'), metrics, $('x').value);
-  const rows = Object.entries(settings).map(([key, value]) => row('td', [key, value === null ? '' : String(value)], differences.includes(key)));
+  const rows = Object.entries(settings).map(([key, value]) => row('td', [key, written(value)], differences.includes(key)));
   $('settings').replaceChildren(...rows);
   $('differs').textContent = differences.length ? `Different from other runs here: ${differences.join(', ')}.` : '';
   $('nodes').hidden = !nodes.length;
@@ -86,6 +121,11 @@ async function refreshDetails() {
   const bottom = $('log').scrollTop + $('log').clientHeight >= $('log').scrollHeight - 4;
   $('log').textContent = log;
   if (bottom) $('log').scrollTop = $('log').scrollHeight;
+}
+
+function written(value) {
+  if (value === null) return '';
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
 function row(kind, texts, marked = false) {
@@ -97,17 +137,25 @@ function row(kind, texts, marked = false) {
 
 // --- the map
 
-async function refreshPoints() {
-  const asked = run;
-  if (!columns) $('wait').textContent = 'rebuilding all individuals …';
+async function showPoints() {
+  const asked = turn;
+  if (!columns) wait('rebuilding all individuals …');
   try {
     const data = await (await ask(`api/runs/${run}/points`, { of: 0, first: told.generations ?? 0, fit: told.fit ?? 0 })).arrayBuffer();
-    if (asked !== run) return;
+    if (asked !== turn) return;
     take(data);
-    if (map) $('wait').textContent = '';
+    wait('');
   } catch (error) {
-    if (asked === run && !columns) $('wait').textContent = error.message;
+    if (asked !== turn) return;
+    // A run without a map may be so for good: it is asked for again when the run has changed.
+    if (columns || error.status !== 404) throw error;
+    wait(error.message);
   }
+}
+
+// Says why there is no map yet, where there can be one.
+function wait(text) {
+  if (map) $('wait').textContent = text;
 }
 
 function take(data) {
@@ -150,7 +198,7 @@ function offerColors() {
 }
 
 function recolor() {
-  if (!map) return;
+  if (!map || !columns) return;
   const [least, most] = map.color($('color').value || 'return');
   $('scale').hidden = false;
   $('least').textContent = short(least);
@@ -165,8 +213,10 @@ function moveSlider() {
 
 // --- individuals
 
+// The index of an individual; undefined if it is not on the map.
 function indexOf(generation, member) {
-  return (starts[generation] ?? 0) + member;
+  const index = starts[generation] + member;
+  return columns?.generation[index] === generation ? index : undefined;
 }
 
 function chooseIndex(index) {
@@ -177,8 +227,7 @@ function chooseIndex(index) {
 
 async function choose(generation, member) {
   [$('go_generation').value, $('go_member').value] = [generation, member];
-  const known = columns && starts[generation] !== undefined && columns.generation[indexOf(generation, member)] === generation;
-  if (known) map?.select(indexOf(generation, member));
+  map?.select(indexOf(generation, member));
   chosen = { run, generation, member };
   const asked = chosen, card = cardOf(asked);
   $('shown').replaceChildren(card.element);
@@ -257,16 +306,28 @@ function step(by) {
 
 // --- what the user does
 
+// Takes away what is of one run: that of another may not come.
+function empty() {
+  [columns, told, starts, chosen] = [null, {}, [], null];
+  map?.empty();
+  clear();
+  fillDetails({ metrics: {}, settings: {}, differences: [], nodes: [], log: '' });
+  for (const id of ['axes', 'generation']) $(id).textContent = '';
+  wait('rebuilding all individuals …');
+  $('scale').hidden = true;
+  $('slider').max = 0;
+  for (const part of parts) [part.shown, part.error] = [null, ''];
+}
+
 $('run').addEventListener('change', () => {
   run = +$('run').value;
-  [columns, told, starts, chosen] = [null, {}, [], null];
-  map?.select(undefined);
-  clear();
-  problem(states[run].error);
+  turn += 1;
+  empty();
   showStates();
-  Promise.all([refreshCurves(), refreshDetails(), refreshPoints()]).catch((error) => problem(error.message));
+  parts.forEach(refresh);
+  showProblem();
 });
-$('x').addEventListener('change', () => Promise.all([refreshCurves(), refreshDetails()]).catch((error) => problem(error.message)));
+$('x').addEventListener('change', () => parts.forEach(refresh));
 $('color').addEventListener('change', recolor);
 $('slider').addEventListener('input', () => requestAnimationFrame(moveSlider));
 $('whole').addEventListener('click', () => map?.whole());

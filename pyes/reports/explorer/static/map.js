@@ -8,6 +8,7 @@ const FAILED = [153, 153, 153];
 const STEPS = 256; // colors; the first is that of members that failed
 const REST = 150; // milliseconds after which the map counts as at rest
 const FAST = 28, SLOW = 33; // milliseconds of a frame below which more points are drawn while moving, above which fewer
+const SEGMENTS = 2000; // of the path of the center, of which the whole of a long run is not seen
 const CLICK = 5, NEAR = 10; // pixels that a click may move, and that it may be away from a point
 const VERTEX = `
 attribute vec2 place; attribute float shade; attribute float generation;
@@ -20,11 +21,12 @@ void main() {
 }`;
 const FRAGMENT = `
 precision mediump float;
-uniform sampler2D palette;
+uniform sampler2D palette; uniform vec3 rim; uniform float inner;
 varying float tone;
 void main() {
-  if (length(gl_PointCoord - 0.5) > 0.5) discard;
-  gl_FragColor = texture2D(palette, vec2(tone, 0.5));
+  float away = length(gl_PointCoord - 0.5);
+  if (away > 0.5) discard;
+  gl_FragColor = vec4(mix(texture2D(palette, vec2(tone, 0.5)).rgb, rim, away > inner ? 0.5 : 0.0), 1.0);
 }`;
 const SHAPE_VERTEX = `
 attribute vec2 place; attribute vec2 edge; attribute vec4 color;
@@ -43,6 +45,7 @@ void main() {
 }`;
 
 const WHITE = [1, 1, 1, 0.9], DARK = [0.13, 0.13, 0.13, 1], MARK = [0.84, 0.37, 0, 1];
+const WHOLE = { x: 0, y: 0, zoom: 1 }; // the view of the whole map
 const CORNERS = 20; // of what is drawn as a circle
 
 export class PlaneMap {
@@ -56,15 +59,23 @@ export class PlaneMap {
     paint(gl);
     // Asked for once: each question waits for the graphics process.
     this.attributes = [['place', 2], ['shade', 1], ['generation', 1]].map(([name, size]) => [name, size, gl.getAttribLocation(program, name)]);
-    this.uniforms = Object.fromEntries(['middle', 'scale', 'size', 'last'].map((name) => [name, gl.getUniformLocation(program, name)]));
+    this.uniforms = Object.fromEntries(['middle', 'scale', 'size', 'last', 'rim', 'inner'].map((name) => [name, gl.getUniformLocation(program, name)]));
     this.buffers = Object.fromEntries(['place', 'shade', 'generation'].map((name) => [name, this.gl.createBuffer()]));
-    this.count = 0;
+    // One end of the palette is like the page in the light, the other in the dark: points have a rim of the text's color.
+    this.rim = rgb(getComputedStyle(document.documentElement).getPropertyValue('--text').trim()).map((value) => value / 255);
     this.last = Infinity;
     this.some = 20000; // points drawn while moving
     this.moved = -Infinity;
     this.whole();
+    this.empty();
     this.listen();
     new ResizeObserver(() => this.draw()).observe(canvas);
+  }
+
+  // Shows nothing.
+  empty() {
+    [this.count, this.path, this.selected] = [0, null, undefined];
+    this.draw();
   }
 
   // Takes whole columns (x, y, generation, ... and path_x, path_y); `fresh` if the plane is another one.
@@ -74,10 +85,7 @@ export class PlaneMap {
     this.order = shuffled(this.count);
     const places = new Float32Array(2 * this.count);
     this.order.forEach((index, k) => places.set([columns.x[index], columns.y[index]], 2 * k));
-    if (fresh) {
-      this.frame = frameOf(columns);
-      this.whole();
-    }
+    this.enframe(frameOf(columns), fresh);
     const { x, y, half } = this.frame; // numbers near 1 for the shader, whose floats may be short
     for (let k = 0; k < this.count; k++) {
       places[2 * k] = (places[2 * k] - x) / half;
@@ -87,6 +95,16 @@ export class PlaneMap {
     this.path = Array.from(columns.path_x, (value, g) => [(value - x) / half, (columns.path_y[g] - y) / half]);
     this.fill('place', places);
     this.fill('generation', Float32Array.from(this.order, (index) => columns.generation[index]));
+  }
+
+  // Takes another frame; a part of the map that the user looks at stays where it is.
+  enframe(frame, fresh) {
+    const { frame: before, view } = this;
+    this.frame = frame;
+    if (fresh || Object.keys(WHOLE).every((key) => view[key] === WHOLE[key])) return this.whole();
+    view.x = (before.x + view.x * before.half - frame.x) / frame.half;
+    view.y = (before.y + view.y * before.half - frame.y) / frame.half;
+    view.zoom *= frame.half / before.half;
   }
 
   // Colors by a column; returns the least and the greatest value that have colors of their own.
@@ -113,7 +131,7 @@ export class PlaneMap {
 
   // Shows the whole map.
   whole() {
-    this.view = { x: 0, y: 0, zoom: 1 };
+    this.view = { ...WHOLE };
     this.draw();
   }
 
@@ -166,10 +184,12 @@ export class PlaneMap {
       gl.enableVertexAttribArray(location);
       gl.vertexAttribPointer(location, size, gl.FLOAT, false, 0, 0);
     }
-    const least = Math.min(width, height);
+    const least = Math.min(width, height), size = this.pointSize();
     gl.uniform2f(uniforms.middle, view.x, view.y);
     gl.uniform2f(uniforms.scale, view.zoom * least / width, view.zoom * least / height);
-    gl.uniform1f(uniforms.size, ratio * this.pointSize());
+    gl.uniform1f(uniforms.size, ratio * size);
+    gl.uniform3f(uniforms.rim, ...this.rim);
+    gl.uniform1f(uniforms.inner, 0.5 - Math.min(1, size / 6) / size);
     gl.uniform1f(uniforms.last, Math.min(this.last, 1e9));
     gl.drawArrays(gl.POINTS, 0, count);
   }
@@ -182,7 +202,8 @@ export class PlaneMap {
   drawPath() {
     const { canvas, path, shapes } = this;
     if (!path) return;
-    const places = path.slice(0, this.last + 2).map((place) => this.pixel(...place));
+    const shown = path.slice(0, this.last + 2), stride = Math.ceil(path.length / SEGMENTS);
+    const places = shown.filter((_, i) => i % stride === 0 || i === shown.length - 1).map((place) => this.pixel(...place));
     for (const [color, width] of [[WHITE, 3.5], [DARK, 1.5]]) places.forEach((place, i) => i && shapes.line(places[i - 1], place, width, color));
     shapes.mark(places[0], 4, MARK);
     shapes.mark(places[places.length - 1], 6, MARK);
@@ -360,12 +381,16 @@ function paint(gl) {
 }
 
 function palette() {
-  const colors = VIRIDIS.map((text) => [1, 3, 5].map((i) => parseInt(text.slice(i, i + 2), 16)));
+  const colors = VIRIDIS.map(rgb);
   const shades = Array.from({ length: STEPS - 1 }, (_, i) => {
     const place = i / (STEPS - 2) * (colors.length - 1), k = Math.min(Math.floor(place), colors.length - 2);
     return colors[k].map((value, c) => Math.round(value + (place - k) * (colors[k + 1][c] - value)));
   });
   return Uint8Array.from([FAILED, ...shades].flat());
+}
+
+function rgb(text) {
+  return [1, 3, 5].map((i) => parseInt(text.slice(i, i + 2), 16));
 }
 
 // The numbers below n in a random order, the same each time.
