@@ -52,7 +52,7 @@ def found(paths: Sequence[Path]) -> list[Path]:
             continue
         if not path.is_dir():
             raise RunDirectoryError(f"no run directory at {path}; name one that pyes train has printed")
-        below = {file.parent for name in ("journal.bin", "metrics.csv") for file in path.rglob(name)}
+        below = runs.folders_with(path, "journal.bin", "metrics.csv")
         if not below:
             raise RunDirectoryError(f"no run in or below {path}; name a directory that pyes train has printed")
         every += sorted(below, key=runs.natural)
