@@ -65,6 +65,7 @@ def replacing(path: Path) -> Iterator[Path]:
     beside = path.with_name(f".{path.stem}.pyes-{os.getpid()}{path.suffix}")
     try:
         beside.touch()  # that it cannot be made is known before the work, too
+        beside.unlink()  # whoever makes it chooses who may read it
         yield beside
         _flush(beside)
         os.replace(beside, path)
