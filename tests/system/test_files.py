@@ -100,6 +100,17 @@ def test_a_pipe_is_not_replaced(tmp_path):
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
+@pytest.mark.parametrize("place", ["folder", "/proc/film.mp4"])
+def test_a_place_that_cannot_be_written_is_found_before_the_work(tmp_path, place):
+    (tmp_path / "folder").mkdir()
+    work = []
+    with pytest.raises(ConfigError, match="cannot write") as error, files.replacing(tmp_path / place):
+        work.append("minutes")
+    assert "\n" not in str(error.value)
+    assert not work
+    assert os.listdir(tmp_path) == ["folder"]
+
+
 def test_append_file_grows_and_cuts_what_is_not_to_be_kept(tmp_path):
     path = tmp_path / "a.bin"
     path.write_bytes(b"kept and cut")
