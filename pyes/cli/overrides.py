@@ -6,7 +6,9 @@ Owns the list of flags, the quoting of values in Hydra's grammar, and the transl
 
 import difflib
 import json
+import os
 import re
+import shlex
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -46,13 +48,13 @@ def directed(arguments: list[str]) -> list[str]:
     if resumed is not None:
         _check_resume(resumed, directory, several)
         return [*flags, *_resumed(Path(resumed), overrides), *overrides]
+    place = path_of(overrides, f"hydra.{'sweep' if several else 'run'}.dir") or directory
     if directory is not None and several:
         overrides = [f"hydra.sweep.dir={_new_path(directory)}", *overrides]
-    elif directory is not None:
-        from pyes.run.directory import RunDirectory
-
-        RunDirectory(directory).check_free()  # before Hydra writes into it
-    return [*flags, *_task_of_id(overrides), *overrides]
+    overrides = [*_task_of_id(overrides), *overrides]
+    if place is not None:
+        _check_place(Path(place), overrides if several else None)
+    return [*flags, *overrides]
 
 
 def _parsed(arguments: list[str]) -> tuple[list[str], list[str], bool]:
@@ -146,6 +148,38 @@ def _check_resume(resumed: str, directory: str | None, several: bool) -> None:
         raise ConfigError("run_dir: a resumed run stays where it is; leave out run_dir, or resume")
 
 
+def _check_place(place: Path, sweep: list[str] | None) -> None:
+    """Refuse a directory that holds a run, before Hydra writes into it; for the jobs of a sweep, those of another one.
+
+    The same overrides as the earlier sweep's run the jobs that are missing in it.
+    """
+    import yaml
+
+    from pyes.run.directory import RunDirectory, runs_below
+
+    if sweep is None:
+        RunDirectory(place).check_free()
+        return
+    if not runs_below(place):
+        return
+    try:
+        record = yaml.safe_load((place / "multirun.yaml").read_bytes())  # Hydra's
+        earlier = _own(record["hydra"]["overrides"]["task"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError):  # runs of no sweep, perhaps with other names
+        return
+    if _own(sweep) != earlier:
+        raise ConfigError(
+            f"run_dir: {place} has runs of another sweep ({shlex.join(earlier)}); give the same words to run its "
+            "missing jobs, or choose another folder"
+        )
+
+
+def _own(overrides: list[str]) -> list[str]:
+    """Return the overrides that say what jobs there are, but not where: `pyes launch` has new addresses each time."""
+    elsewhere = ("run_dir=", "cluster=", "cluster.", "hydra.", "hydra/")
+    return [text for text in overrides if not text.lstrip("+~").startswith(elsewhere)]
+
+
 def _task_of_id(overrides: list[str]) -> list[str]:
     """Add ``task=gymnasium`` for an id without a task, since the default task has its own settings."""
     keys = {text.lstrip("+").partition("=")[0] for text in overrides}
@@ -153,14 +187,17 @@ def _task_of_id(overrides: list[str]) -> list[str]:
 
 
 def path_of(arguments: list[str], key: str) -> str | None:
-    """Return the last path that the command line sets for a key, without the quotes of Hydra's grammar."""
+    """Return the last path that the command line sets for a key, without the quotes of Hydra's grammar.
+
+    A run may be in the user's own folder, ``~/``, also where the shell has left that as it is.
+    """
     values = [text.partition("=")[2] for text in arguments if text.lstrip("+").startswith(f"{key}=")]
     if not values or values[-1] in ("", "null"):
         return None
     text = values[-1]
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        return text[1:-1].replace(f"\\{text[0]}", text[0])
-    return text
+        text = text[1:-1].replace(f"\\{text[0]}", text[0])
+    return os.path.expanduser(text) if key in ("resume", "run_dir") else text
 
 
 def _quoted(text: str) -> str:
@@ -187,7 +224,9 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
     for group in chosen.intersection(GROUPS_WITHOUT_KEYS):
         raise ConfigError(f"{group}: a resumed run keeps its configuration; override single keys, or start a new run")
     force = (path_of(overrides, "force") or "").lower() == "true"
-    values = resume.kept(RunDirectory(run), force=force)
+    directory = RunDirectory(run)
+    directory.check_begun()
+    values = resume.kept(directory, force=force)
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
     resume.lift_generations(kept, {key: None if value == "null" else value for key, _, value in given})
     for key in chosen:
@@ -199,8 +238,8 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
     # Each kind of algorithm, task and network has its own keys, so those of the default kinds are dropped.
     algorithm = ["algorithm=plugin"] if "algorithm" in kept else []
     others = [f"~{group}" for group in ("task", "network") if group in kept and f"~{group}" not in chosen]
-    directory = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
-    return [*algorithm, *others, *_overrides(kept), *directory]
+    place = [f"hydra.run.dir={_hydra_value(str(run))}", "hydra.output_subdir=null"]
+    return [*algorithm, *others, *_overrides(kept), *place]
 
 
 def _overrides(values: dict[str, Any], prefix: str = "") -> Iterator[str]:

@@ -46,7 +46,7 @@ def run(arguments: list[str]) -> None:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    _register_resolvers()
+    _register_resolvers(making="--resolve" not in arguments)  # which shows the configuration, and runs nothing
     failures: list[Exception] = []
 
     def job(config: Any) -> float | None:
@@ -147,12 +147,12 @@ def _run_by_hydra(words: list[str], job: Callable[[Any], float | None]) -> None:
         _show_table(Sweep.folder)
 
 
-def _register_resolvers() -> None:
-    """Register what the configuration and the overrides of a resumed run name as ``${...}``."""
+def _register_resolvers(*, making: bool = False) -> None:
+    """Register what the configuration and the overrides of a resumed run name as ``${...}``; making folders, or not."""
     from omegaconf import OmegaConf
 
     OmegaConf.register_new_resolver("environment", _environment, replace=True)
-    OmegaConf.register_new_resolver("new_folder", _new_folder, replace=True, use_cache=True)
+    OmegaConf.register_new_resolver("new_folder", _new_folder if making else str, replace=True, use_cache=True)
     OmegaConf.register_new_resolver(AS_WRITTEN, written, replace=True)
 
 
@@ -212,10 +212,12 @@ def _run_job(config: Any) -> float | None:
         with running_environments():
             result = loop.train(checked, remark=_recipe(checked))
     except Exception as error:
-        _log_failure(run_dir, error)
+        refused = type(error) is RunDirectoryError  # so what is there is not this run's
+        if not refused:
+            _log_failure(run_dir, error)
         if _sweeping():
             print(f"pyes: job {run_dir.name} failed: {describe(error)}", file=sys.stderr)
-            if str(run_dir / "train.log") not in str(error):
+            if not refused and str(run_dir / "train.log") not in str(error):
                 error.add_note(f"({run_dir / 'train.log'})")
         raise
     print(result.run_dir, flush=True)

@@ -19,6 +19,7 @@ from pyes.system.text import instead_of
 logger = logging.getLogger(__name__)
 
 _SNAPSHOTS_KEPT = 3
+_RUNS_NAMED = 3  # in a message
 
 
 def new_directory() -> str:
@@ -34,6 +35,11 @@ def new_directory() -> str:
         return new_folder(path)
     except OSError as error:
         raise RunDirectoryError(f"run_dir: cannot make {path} ({error.strerror}); choose another one") from error
+
+
+def runs_below(folder: Path) -> list[Path]:
+    """Return the runs that a folder holds, such as a sweep's, in the order of their numbers."""
+    return sorted((each.parent for each in folder.glob("*/journal.bin")), key=lambda run: (len(run.name), run.name))
 
 
 class RunDirectory:
@@ -121,8 +127,13 @@ class RunDirectory:
 
     def check_begun(self) -> None:
         """Check that there is a run to resume; RunDirectoryError otherwise."""
+        if self.path.is_file():
+            raise RunDirectoryError(f"{self.path} is a file; give the run directory {self.path.parent}")
         self._check_files()
         if not self.config.exists() and not self.journal.exists():
+            if runs := runs_below(self.path):
+                names = f"{', '.join(map(str, runs[:_RUNS_NAMED]))}{', ...' if runs[_RUNS_NAMED:] else ''}"
+                raise RunDirectoryError(f"{self.path} is a folder of runs; name one of them: {names}")
             missing = "" if self.path.exists() else instead_of(self.path)
             raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it{missing}")
 

@@ -241,11 +241,50 @@ def test_train_environment_that_always_raises_is_one_line_and_status_1(tmp_path:
     assert "no wheels" in line
 
 
-def test_train_into_a_directory_that_holds_a_run_leaves_it_as_it_was(run: Path):
-    files = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    done = pyes("train", *TINY, f"run_dir={run}", cwd=run.parent)
+def files_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("key", ["run_dir", "hydra.run.dir"])
+def test_train_into_a_directory_that_holds_a_run_leaves_it_as_it_was(key: str, run: Path):
+    files = files_of(run)
+    done = pyes("train", *TINY, f"{key}={run}", cwd=run.parent)
     assert error_line(done, 2).startswith(f"run_dir: {run} already holds a run; go on with it (resume={run})")
-    assert files == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert files == files_of(run)
+
+
+@pytest.mark.parametrize("key", ["run_dir", "hydra.sweep.dir"])
+def test_train_into_the_folder_of_a_sweep_leaves_its_runs_as_they_were(key: str, tmp_path: Path):
+    sweep = ("-m", *TINY, "generations=1", f"{key}=sweep", "seed=0,1")
+    assert pyes("train", *sweep, cwd=tmp_path).returncode == 0
+    files = files_of(tmp_path / "sweep")
+    done = pyes("train", *sweep[:-1], "algorithm.sigma=0.2", "seed=5,6,7", cwd=tmp_path)
+    begun = "run_dir: sweep has runs of another sweep (debug=default "
+    assert error_line(done, 2).startswith(begun)
+    assert "seed=0,1); give the same words to run its missing jobs, or choose another folder" in done.stderr
+    assert files == files_of(tmp_path / "sweep")
+    done = pyes("train", *sweep, cwd=tmp_path)
+    assert done.stderr.count("already holds a run; go on with it (resume=") == 3  # each, and at the end
+    assert "train.log" not in done.stderr  # where nothing of it is
+    changed = {path.name for path, data in files_of(tmp_path / "sweep").items() if files.get(path) != data}
+    assert changed <= {"multirun.yaml", "lock"}
+    done = pyes("train", *sweep, "cluster=inline", cwd=tmp_path)
+    assert "already holds a run" in error_line(done, 2)
+
+
+def test_train_a_path_may_begin_with_the_users_own_folder(tmp_path: Path):
+    """Where the shell has left it as it is."""
+    home = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
+    done = pyes("train", "run_dir=~/run", "--cfg", "job", cwd=tmp_path, **home)
+    assert f"\nrun_dir: {tmp_path / 'run'}\n" in done.stdout
+    line = error_line(pyes("train", "resume=~/run", cwd=tmp_path, **home), 2)
+    assert line.startswith(f"{tmp_path / 'run'} holds no run")
+
+
+def test_train_makes_nothing_where_it_only_shows_the_configuration(tmp_path: Path):
+    done = pyes("train", "--cfg", "job", "--resolve", cwd=tmp_path)
+    assert "\nrun_dir: runs/" in done.stdout
+    assert not list(tmp_path.iterdir())
 
 
 def test_train_resume_goes_on_with_the_configuration_of_the_run(tmp_path: Path):
@@ -424,6 +463,13 @@ def test_train_resume_refuses_in_one_line(overrides: list[str], expected: str, r
     line = error_line(pyes("train", f"resume={run}", *overrides, cwd=run.parent), 2)
     assert line.startswith(expected)
     assert not (run.parent / "elsewhere").exists()
+
+
+def test_train_resume_of_what_is_no_run_but_has_one_or_is_in_one_says_which(run: Path):
+    line = error_line(pyes("train", "resume=.", cwd=run.parent), 2)
+    assert line.startswith(". is a folder of runs; name one of them: run")
+    line = error_line(pyes("train", "resume=run/policy.safetensors", cwd=run.parent), 2)
+    assert line == f"{Path('run', 'policy.safetensors')} is a file; give the run directory run"
 
 
 @pytest.mark.slow

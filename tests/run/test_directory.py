@@ -1,6 +1,7 @@
 import errno
 import multiprocessing
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from pyes.config import from_mapping
 from pyes.errors import RunDirectoryError
-from pyes.run.directory import RunDirectory, new_directory
+from pyes.run.directory import RunDirectory, new_directory, runs_below
 from pyes.system import locks
 
 STATE = {
@@ -168,6 +169,20 @@ def test_no_run_and_a_damaged_configuration_are_told_apart(directory, tmp_path):
     directory.config.write_text("{")
     with pytest.raises(RunDirectoryError, match="cannot be used"):
         directory.read_config()
+
+
+def test_a_folder_of_runs_names_them_in_the_order_of_their_numbers(tmp_path):
+    assert runs_below(tmp_path / "missing") == []
+    for name in ("10", "9", "0", "2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "journal.bin").touch()
+    (tmp_path / "1").mkdir()
+    assert [run.name for run in runs_below(tmp_path)] == ["0", "2", "9", "10"]
+    names = ", ".join(str(tmp_path / name) for name in "029")
+    with pytest.raises(RunDirectoryError, match=re.escape(f"is a folder of runs; name one of them: {names}, ...")):
+        RunDirectory(tmp_path).check_begun()
+    with pytest.raises(RunDirectoryError, match=r"journal.bin is a file; give the run directory .*0$"):
+        RunDirectory(tmp_path / "0" / "journal.bin").check_begun()
 
 
 def test_a_failure_is_added_to_the_log_unless_another_process_writes_it(tmp_path):
