@@ -98,15 +98,17 @@ def _check_form(overrides: list[str]) -> None:
             raise ConfigError(f"got {word!r}, a value that does not end; {advice}")
         if not (key and (equals or word.startswith("~"))):
             raise ConfigError(f"got {word!r}, expected KEY=VALUE; {_meant(word)}")
-        if value == "null" and key in _options() and key not in GROUPS_WITHOUT_KEYS:
-            raise ConfigError(f"{key}: got null, expected one of {', '.join(_options()[key])}")
+        without = value == "null" or word.startswith("~algorithm")
+        if without and key in options() and key not in GROUPS_WITHOUT_KEYS:
+            got = word if word.startswith("~") else value
+            raise ConfigError(f"{key}: got {got}, expected one of {', '.join(options()[key])}")
         if key == "run_dir" and value == "null":
             raise ConfigError("run_dir: got null, expected a path; leave it out for one by date and time")
         if key in ("resume", "run_dir") and not value:
             raise ConfigError(f"{key}: got nothing, expected a path; is a variable of the shell not set?")
 
 
-def _options() -> dict[str, list[str]]:
+def options() -> dict[str, list[str]]:
     """Return the groups of the configuration, and the options of each, sorted."""
     found: dict[str, list[str]] = {}
     for path in sorted(resources.files("pyes.conf").glob("*/*.yaml")):  # type: ignore[attr-defined]
@@ -127,15 +129,15 @@ def _joined(words: list[str]) -> Iterator[str]:
 
 def _meant(word: str) -> str:
     """Return what a word that is no override may stand for."""
-    options = [(group, option) for group, names in _options().items() for option in names]
-    groups = [group for group, option in options if option == word]
+    every = [(group, option) for group, names in options().items() for option in names]
+    groups = [group for group, option in every if option == word]
     if groups:
         return f"did you mean {' or '.join(f'{group}={word}' for group in groups)}?"
     if Path(word).is_dir():
         return f"did you mean resume={word}?"
-    close = difflib.get_close_matches(word, [option for _, option in options], n=1)
+    close = difflib.get_close_matches(word, [option for _, option in every], n=1)
     if close:
-        return f"did you mean {next(group for group, option in options if option == close[0])}={close[0]}?"
+        return f"did you mean {next(group for group, option in every if option == close[0])}={close[0]}?"
     return "for example seed=1 (all keys: pyes train --cfg job)"
 
 
@@ -234,7 +236,7 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
         if name in _WHOLE and isinstance(kept.get(section), dict):  # Hydra would merge the two
             kept[section] = {each: value for each, value in kept[section].items() if each != name}
     if "logger" in chosen and "logger" in values:  # the group's options only switch loggers on
-        kept["logger"] = {key: value for key, value in values["logger"].items() if key not in _options()["logger"]}
+        kept["logger"] = {key: value for key, value in values["logger"].items() if key not in options()["logger"]}
     # Each kind of algorithm, task and network has its own keys, so those of the default kinds are dropped.
     algorithm = ["algorithm=plugin"] if "algorithm" in kept else []
     others = [f"~{group}" for group in ("task", "network") if group in kept and f"~{group}" not in chosen]

@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 
 from pyes.cli import recipes
 from pyes.cli.output import describe, running_environments
-from pyes.cli.overrides import AS_WRITTEN, GROUPS_WITHOUT_KEYS, directed, path_of, written
+from pyes.cli.overrides import AS_WRITTEN, GROUPS_WITHOUT_KEYS, directed, options, path_of, written
 from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
 from pyes.config.registry import kinds_with_key
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.system.files import new_folder
-from pyes.system.text import one_line
+from pyes.system.text import one_line, short
 
 _CONF = "pyes.conf"  # the package that contains conf/
 _OTHER_TASK = ("task.env_kwargs", "task.hide_observations")  # keys that make another problem of an environment
@@ -43,6 +43,7 @@ def run(arguments: list[str]) -> None:
         The user ended the run.
     """
     gc.disable()  # until the run begins, collections take long and find no garbage
+    import yaml
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
@@ -65,6 +66,10 @@ def run(arguments: list[str]) -> None:
             _run_by_hydra(words, job)
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        if hasattr(error, "__notes__"):
+            raise
+        raise _unreadable(error) from error
     except OSError as error:
         if error.filename is None or hasattr(error, "__notes__"):  # notes are added to a job's own error
             raise
@@ -143,6 +148,7 @@ def _run_by_hydra(words: list[str], job: Callable[[Any], float | None]) -> None:
     try:
         with _command_line(words), _quiet_results(), noise.kept():
             hydra.main(config_path=f"pkg://{_CONF}", config_name="train", version_base=_HYDRA)(job)()
+        _check_jobs(Sweep.folder)
     finally:
         _show_table(Sweep.folder)
 
@@ -187,6 +193,15 @@ class Sweep:
     def on_multirun_start(self, config: Any, **_: Any) -> None:
         """Note the folder of all jobs."""
         Sweep.folder = Path(config.hydra.sweep.dir)
+
+
+def _check_jobs(folder: Path | None) -> None:
+    """Reject a sweep that had no job."""
+    if folder is not None and not any(each.is_dir() for each in folder.iterdir()):
+        raise ConfigError(
+            "-m: the values make no run; glob() has no option of its group (pyes train --help lists them), or range() "
+            "no number"
+        )
 
 
 def _show_table(folder: Path | None) -> None:
@@ -253,6 +268,7 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
     except OmegaConfBaseException as error:
         raise _explained(error) from error
     try:
+        _check_packages(values)
         _check_algorithm(values)
         _check_environment(values)
         return from_mapping(values)
@@ -261,6 +277,22 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
             if name := path_of(_given(), f"{group}.name"):
                 error.add_note(f"({group}={name} chooses its keys, too; {group}.name={name} does not)")
         raise
+
+
+def _check_packages(values: Any) -> None:
+    """Reject an option that sets keys of its own group, where those of the run are meant."""
+    from hydra.core.hydra_config import HydraConfig
+
+    for group in GROUPS_WITHOUT_KEYS:
+        chosen = HydraConfig.get().runtime.choices.get(group)
+        if chosen and group in values:
+            raise _without_package(group, chosen)
+
+
+def _without_package(group: str, option: str) -> ConfigError:
+    return ConfigError(
+        f"{group}={option}: its file sets keys of {group}, not of the run; make '# @package _global_' its first line"
+    )
 
 
 def _check_algorithm(values: Any) -> None:
@@ -366,15 +398,19 @@ def _quiet_results() -> Iterator[None]:
 def _explained(error: Exception) -> ConfigError:
     """Convert an error of Hydra or OmegaConf to one line: what, where, what is allowed."""
     from hydra.errors import MissingConfigException, OverrideParseException
-    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationKeyError, MissingMandatoryValue
 
     if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.rpartition("/")
         return unknown_key("", option, error.options, what=group)
+    found = re.search(r"Could not load '(\w+)/(.*)'", str(error))  # one of a list
+    if found and found[1] in options():
+        return unknown_key("", found[2], options()[found[1]], what=found[1])
+    if found := re.search(rf"In '({'|'.join(GROUPS_WITHOUT_KEYS)})/(.*?)': .*@\1\.", str(error)):
+        return _without_package(found[1], found[2])
     if isinstance(error, OverrideParseException):
-        return ConfigError(
-            f"{error.override}: not a value; quote text that has spaces or any of ,=:{{}}[]: KEY='\"TEXT\"'"
-        )
+        word = error.override.lstrip("+")
+        return ConfigError(f"{word}: not a value; quote text that has spaces or any of ,=:{{}}[]()~: KEY='\"TEXT\"'")
     if found := re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error)):
         key, values = found[1].lstrip("+"), found[2]
         what = f"pyes train -m makes a run of each, a list is {key}=[{values}]"
@@ -382,12 +418,32 @@ def _explained(error: Exception) -> ConfigError:
     cause = error.__cause__ or error
     if isinstance(cause, MissingMandatoryValue):
         return ConfigError(f"{cause.full_key}: missing; give it a value with {cause.full_key}=VALUE")
+    if isinstance(cause, InterpolationKeyError):
+        key = "run_dir" if cause.full_key in ("hydra.run.dir", "hydra.sweep.dir") else cause.full_key
+        place = f"{key}: " if key else ""  # --resolve does not say
+        return ConfigError(f"{place}{str(cause).splitlines()[0]}; ${{...}} takes a key of the configuration")
     if isinstance(cause, ConfigKeyError | ConfigAttributeError) and cause.parent_node is not None:
         path, _, key = str(cause.full_key).rpartition(".")
         allowed = {str(each) for each in cause.parent_node} - {"hydra"}
+        if not allowed:
+            return ConfigError(f"unknown key '{path}.{key}': {path} is a value, with no keys; set it as {path}=VALUE")
         hint = AlgorithmConfig.ELSEWHERE.get(key, "") if path == AlgorithmConfig.PATH else ""
         chosen = str(cause.parent_node.get("name", ""))
         hint = hint or (kinds_with_key(path, key, chosen) if path else _sections_with(cause.parent_node, key))
         return unknown_key(path, key, allowed if path else allowed.union(GROUPS_WITHOUT_KEYS), hint=hint)
     parts = [str(error)] if cause is error else [str(error), str(cause)]
     return ConfigError(one_line("\n".join(parts)))
+
+
+def _unreadable(error: Exception) -> ConfigError:
+    """Convert an error in the text of an option's file, which Hydra passes on as it is."""
+    import yaml
+
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        place = f"{short(error.problem_mark.name)}:{error.problem_mark.line + 1}"
+        return ConfigError(f"{place}: {error.problem}; correct this line or the one before")
+    if isinstance(error, UnicodeDecodeError):  # it does not say of which file; Hydra's frame does
+        places = (frame.f_locals.get("full_path") for frame, _ in traceback.walk_tb(error.__traceback__))
+        file = next((short(str(place)) for place in places if place), "an option's file")
+        return ConfigError(f"{file}: not UTF-8 ({error.reason}: {error.object[error.start]:#x}); save it as UTF-8")
+    return ConfigError(one_line(str(error)))

@@ -141,7 +141,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         ),
         (["network.hidden=[64"], "got 'network.hidden=[64', a value that does not end; close its brackets"),
         (["seed=1,2"], "seed: got 1,2, several values; pyes train -m makes a run of each, a list is seed=[1,2]"),
-        (["run_dir=a", "seed=b=c"], "seed=b=c: not a value; quote text that has spaces or any of ,=:{}[]: "),
+        (["run_dir=a", "seed=b=c"], "seed=b=c: not a value; quote text that has spaces or any of ,=:{}[]()~: "),
         (["population_size=10"], "unknown key 'population_size': it is algorithm.population_size; allowed: "),
         (["episodes=10"], "unknown key 'episodes': it is evaluation.episodes or task.episodes; allowed: "),
         (
@@ -154,7 +154,19 @@ def test_train_leaves_the_files_of_a_run(run: Path):
             "task.env_id: 'Nav2D-v0' cannot be made: Environment `Nav2D` doesn't exist; of a module that registers it: "
             "MODULE:Nav2D-v0",
         ),
-        (["seed=${nope}"], "Interpolation key 'nope' not found"),
+        (["seed=${nope}"], "seed: Interpolation key 'nope' not found; ${...} takes a key of the configuration"),
+        (["run_dir=${nope}"], "run_dir: Interpolation key 'nope' not found; ${...} takes a key of the configuration"),
+        (["seed.x=1"], "unknown key 'seed.x': seed is a value, with no keys; set it as seed=VALUE"),
+        (["~algorithm"], "algorithm: got ~algorithm, expected one of ars, cma_es, "),
+        (["~algorithm=ars"], "algorithm: got ~algorithm=ars, expected one of ars, cma_es, "),
+        (
+            ["task.env_kwargs.x=~/x"],
+            "task.env_kwargs.x=~/x: not a value; quote text that has spaces or any of ,=:{}[]()~:",
+        ),
+        (
+            ["logger=[tensorboard,nope]"],
+            "unknown logger 'nope': did you mean 'none'? allowed: mlflow, none, tensorboard, trackio, wandb",
+        ),
         (["--nope"], "unrecognized arguments: --nope"),
         (["--config-dir", "nope"], "Additional config directory"),
         (["resume=nope"], "nope holds no run"),
@@ -241,6 +253,32 @@ def test_train_environment_that_always_raises_is_one_line_and_status_1(tmp_path:
     assert "no wheels" in line
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            b"task: {max_timesteps: 9}\n",
+            "experiment=mine: its file sets keys of experiment, not of the run; make '# @pa",
+        ),
+        (
+            b"defaults: [override /task: cart_pole]\n",
+            "experiment=mine: its file sets keys of experiment, not of the run",
+        ),
+        (b"seed: 2\n  a: b: c\n", "{file}:2: mapping values are not allowed here; correct this line or the one before"),
+        (b"seed: 2\nseed: 3\n", "{file}:2: found duplicate key seed; correct this line or the one before"),
+        (b"seed: \xff2\n", "{file}: not UTF-8 (invalid start byte: 0xff); save it as UTF-8"),
+        (b"seed: \x002\n", 'unacceptable character #x0000: special characters are not allowed; in "'),
+    ],
+    ids=["no package", "no package in defaults", "indented", "twice", "no UTF-8", "control character"],
+)
+def test_train_a_mistake_in_an_option_of_ones_own_is_one_line(text: bytes, expected: str, tmp_path: Path):
+    file = Path("my", "experiment", "mine.yaml")
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_bytes(text)
+    done = pyes("train", "--config-dir", "my", "experiment=mine", "run_dir=run", cwd=tmp_path)
+    assert error_line(done, 2).startswith(expected.format(file=file))
+
+
 def files_of(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -270,6 +308,12 @@ def test_train_into_the_folder_of_a_sweep_leaves_its_runs_as_they_were(key: str,
     assert changed <= {"multirun.yaml", "lock"}
     done = pyes("train", *sweep, "cluster=inline", cwd=tmp_path)
     assert "already holds a run" in error_line(done, 2)
+
+
+@pytest.mark.parametrize("override", ["seed=range(0,0)", "experiment=glob(nope*)"])
+def test_train_a_sweep_of_no_jobs_is_refused(override: str, tmp_path: Path):
+    done = pyes("train", "-m", override, "run_dir=sweep", cwd=tmp_path)
+    assert error_line(done, 2).startswith("-m: the values make no run; glob() has no option of its group")
 
 
 def test_train_a_path_may_begin_with_the_users_own_folder(tmp_path: Path):
