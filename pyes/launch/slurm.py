@@ -4,6 +4,7 @@ Owns the batch script. A job that Slurm starts again resumes its run. The keys a
 of the job's own in the directory in which it was submitted, and are removed at the job's end.
 """
 
+import os
 import re
 import shlex
 import subprocess
@@ -177,7 +178,7 @@ def _training(before: list[str], after: list[str]) -> tuple[str, str]:
             f"run_dir: got {found[-1]!r}, expected a path without quotes and ${{...}} of its own: "
             "a job that Slurm starts again looks for the run there"
         )
-    run = shlex.quote(found[-1]) if found else '"runs/slurm-$SLURM_JOB_ID"'
+    run = shlex.quote(os.path.expanduser(found[-1])) if found else '"runs/slurm-$SLURM_JOB_ID"'
     rest = "".join(f" {shlex.quote(each)}" for each in after if not head_arguments.values([each], "run_dir"))
     return _RUN.format(run=run, after=rest), "--requeue"
 

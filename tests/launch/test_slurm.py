@@ -58,6 +58,11 @@ def test_run_directory_that_the_script_could_not_find_again_is_refused(path: str
         slurm.script(slurm.Resources(), ["train", f"run_dir={path}"])
 
 
+def test_run_directory_of_the_users_own_folder_is_found(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", "/home/of me")
+    assert "run='/home/of me/x'" in slurm.script(slurm.Resources(), ["train", "run_dir=~/x"])
+
+
 def test_submit_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="cannot start sbatch"):

@@ -214,10 +214,12 @@ def _contrast(color, other):
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
-def test_the_map_shows_all_of_a_run_that_grows_in_colors_that_are_seen(page, mode):
-    page.emulate_media(color_scheme=mode)  # the page begins anew
-    expect(page.locator("#axes")).to_contain_text("48 individuals")
-    said = page.evaluate(DRAWN)
+def test_the_map_shows_all_of_a_run_that_grows_in_colors_that_are_seen(browser, explorer, mode):
+    with browser.new_context(color_scheme=mode) as context:
+        page = context.new_page()
+        page.goto(f"{explorer.url}?token={explorer.token}")
+        expect(page.locator("#axes")).to_contain_text("48 individuals")
+        said = page.evaluate(DRAWN)
     assert all(0 <= place <= 1 for place in said["whole"] + said["again"])
     assert said["moved"] < 1e-6  # what the user looks at
     assert said["lines"] <= 2 * 2001 + 20
