@@ -399,19 +399,25 @@ def test_the_end_leaves_nothing(runs, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lost_terminal_does_not_end_one_that_was_started_with_nohup(runs):
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what a child inherits
+@contextlib.contextmanager
+def _inherited(handler):
+    """Have children begin with what is done at SIGHUP; the tests themselves may have been started with nohup."""
+    before = signal.signal(signal.SIGHUP, handler)
     try:
-        with Explorer(runs) as explorer:
-            explorer.send(signal.SIGHUP)
-            assert len(explorer.json("api/runs")) == 2
+        yield
     finally:
         signal.signal(signal.SIGHUP, before)
 
 
+def test_a_lost_terminal_does_not_end_one_that_was_started_with_nohup(runs):
+    with _inherited(signal.SIG_IGN), Explorer(runs) as explorer:
+        explorer.send(signal.SIGHUP)
+        assert len(explorer.json("api/runs")) == 2
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_however_it_is_ended_nothing_is_left(runs, number, tmp_path):
-    with Explorer(runs, TMPDIR=str(tmp_path)) as explorer:
+    with _inherited(signal.SIG_DFL), Explorer(runs, TMPDIR=str(tmp_path)) as explorer:
         assert list(tmp_path.glob("pyes-explore-*"))
         explorer.end(number)
     assert list(tmp_path.iterdir()) == []
