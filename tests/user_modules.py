@@ -132,6 +132,10 @@ def frozen(observation_size: int, outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(observation_size, 4).requires_grad_(False), nn.Linear(4, outputs))
 
 
+def all_frozen(observation_size: int, outputs: int) -> nn.Module:
+    return nn.Linear(observation_size, outputs).requires_grad_(False)
+
+
 def double(observation_size: int, outputs: int) -> nn.Module:
     return nn.Linear(observation_size, outputs).double()
 

@@ -94,7 +94,8 @@ class Algorithm(ABC):
     Raises
     ------
     ConfigError
-        An impossible setting, a theta that is no vector of finite numbers, or a table of fewer than two slices.
+        An impossible setting, a theta that is no vector of finite numbers, or a table that is no `NoiseTable`, or has
+        fewer than two slices.
     """
 
     #: Settings: a frozen dataclass that derives from `AlgorithmConfig`.

@@ -22,6 +22,8 @@ GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
 _FREE = ("task.env_kwargs", "network.", "algorithm.", "logger.kwargs", "cluster.resources")
 #: Keys whose mappings are values as a whole.
 _WHOLE = ("env_kwargs", "module_kwargs", "kwargs", "resources")
+#: Flags of Hydra that show what would be, and run nothing.
+_SHOWING = ("--cfg", "-c", "--info", "-i")
 #: Resolver for values that Hydra's override grammar cannot express.
 AS_WRITTEN = "pyes.written"
 _PLAIN_KEY = re.compile(r"(?!(?:true|false|null|nan|inf)$)[a-z_]\w*", re.IGNORECASE | re.ASCII)
@@ -52,7 +54,7 @@ def directed(arguments: list[str]) -> list[str]:
     if directory is not None and several:
         overrides = [f"hydra.sweep.dir={_new_path(directory)}", *overrides]
     overrides = [*_task_of_id(overrides), *overrides]
-    if place is not None:
+    if place is not None and not any(flag.partition("=")[0] in _SHOWING for flag in flags):
         _check_place(Path(place), overrides if several else None)
     return [*flags, *overrides]
 
@@ -166,10 +168,11 @@ def _check_place(place: Path, sweep: list[str] | None) -> None:
         return
     try:
         record = yaml.safe_load((place / "multirun.yaml").read_bytes())  # Hydra's
-        earlier = _own(record["hydra"]["overrides"]["task"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError):  # runs of no sweep, perhaps with other names
+        earlier = _own([*record["hydra"]["overrides"]["task"], *record["hydra"]["overrides"]["hydra"]])
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError):  # runs of no sweep, perhaps with other names
         return
-    if _own(sweep) != earlier:
+    names_its_jobs = any(text.startswith("hydra.sweep.subdir=") for text in sweep)  # so that they are others
+    if sorted(_own(sweep)) != sorted(earlier) and not names_its_jobs:
         raise ConfigError(
             f"run_dir: {place} has runs of another sweep ({shlex.join(earlier)}); give the same words to run its "
             "missing jobs, or choose another folder"
@@ -178,8 +181,9 @@ def _check_place(place: Path, sweep: list[str] | None) -> None:
 
 def _own(overrides: list[str]) -> list[str]:
     """Return the overrides that say what jobs there are, but not where: `pyes launch` has new addresses each time."""
-    elsewhere = ("run_dir=", "cluster=", "cluster.", "hydra.", "hydra/")
-    return [text for text in overrides if not text.lstrip("+~").startswith(elsewhere)]
+    elsewhere, jobs = ("run_dir=", "cluster=", "cluster.", "hydra.", "hydra/"), "hydra.sweeper.params."
+    words = {text: text.lstrip("+~") for text in overrides}
+    return [text for text, word in words.items() if word.startswith(jobs) or not word.startswith(elsewhere)]
 
 
 def _task_of_id(overrides: list[str]) -> list[str]:
@@ -204,7 +208,7 @@ def path_of(arguments: list[str], key: str) -> str | None:
 
 def _quoted(text: str) -> str:
     """Quote a path or an address, so that Hydra accepts any characters in it."""
-    key = text.partition("=")[0]
+    key = text.lstrip("+").partition("=")[0]
     path = path_of([text], key) if key in ("resume", "run_dir", "cluster.listen") else None
     if path is None:
         return text

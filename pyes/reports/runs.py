@@ -155,17 +155,23 @@ def title(runs: Iterable[Run]) -> str:
 
 
 def folders_with(path: Path, *names: str) -> list[Path]:
-    """Return the folders in and below a path that have a file of one of these names; links are followed, each once."""
+    """Return the folders in and below a path that have a file of one of these names, each once.
+
+    Links are followed, after all that is there itself; but not to a folder above the path.
+    """
     found: list[Path] = []
-    seen: set[str] = set()
-    for folder, below, files in os.walk(path, followlinks=True):  # what vanishes meanwhile is left out
-        place = os.path.realpath(folder)
-        if place in seen:
-            below.clear()
-            continue
-        seen.add(place)
-        if any(name in files for name in names):
-            found.append(Path(folder))
+    seen = {os.path.realpath(parent) for parent in path.resolve().parents}
+    starts = [str(path)]
+    for start in starts:
+        for folder, below, files in os.walk(start):  # what vanishes meanwhile is left out
+            place = os.path.realpath(folder)
+            if place in seen:
+                below.clear()
+                continue
+            seen.add(place)
+            if any(name in files for name in names):
+                found.append(Path(folder))
+            starts += [each for name in below if os.path.islink(each := os.path.join(folder, name))]
     return found
 
 

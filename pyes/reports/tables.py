@@ -150,7 +150,8 @@ def table(runs: str | Path | Sequence[str | Path], targets: Iterable[float] | fl
     if not runs:
         raise ConfigError("no runs to tabulate; name one or more run directories")
     found = read(runs)
-    given = tuple(targets) if isinstance(targets, Iterable) else (targets,)
+    given: Any = targets
+    given = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     returns: tuple[float, ...] = parse(tuple[float, ...], given, "targets")
     groups = group(found)
     tasks = [task_settings(each.runs[0]) for each in groups]

@@ -128,7 +128,8 @@ class RunDirectory:
     def check_begun(self) -> None:
         """Check that there is a run to resume; RunDirectoryError otherwise."""
         if self.path.is_file():
-            raise RunDirectoryError(f"{self.path} is a file; give the run directory {self.path.parent}")
+            run = next((each for each in self.path.parents if (each / "journal.bin").exists()), None)
+            raise RunDirectoryError(f"{self.path} is a file, expected a run directory{f': {run}' if run else ''}")
         self._check_files()
         if not self.config.exists() and not self.journal.exists():
             if runs := runs_below(self.path):
@@ -136,6 +137,8 @@ class RunDirectory:
                 raise RunDirectoryError(f"{self.path} is a folder of runs; name one of them: {names}")
             missing = "" if self.path.exists() else instead_of(self.path)
             raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it{missing}")
+        if not self.journal.exists() and not self.has_results() and self.policy_files():
+            raise RunDirectoryError(f"{self.path} holds an exported policy without a journal, and cannot go on")
 
     def check_free(self) -> None:
         """Check that there is no run yet; RunDirectoryError otherwise."""

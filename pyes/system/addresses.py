@@ -5,7 +5,6 @@ Owns their text form, and the address of this machine as seen from others. Opens
 
 import errno
 import ipaddress
-import os
 import re
 import socket
 from dataclasses import dataclass
@@ -65,8 +64,7 @@ def cannot_listen(setting: str, where: object, error: OSError, taken: str) -> Co
         hint = taken
     elif error.errno == errno.EACCES:
         hint = "take a port above 1023"
-    number = error.errno or 0  # below 0 where the name has no address
-    why = os.strerror(number) if number >= 0 else str(error.strerror).partition(" (")[0]
+    why = str(error.strerror).partition(" (")[0]  # asyncio and `create_server` add the address
     return ConfigError(f"{setting}: cannot listen at {where} ({why}); {hint}")
 
 

@@ -48,8 +48,8 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises
     ------
     ConfigError
-        An OSError in the block or while replacing (missing folder, no permission, full disk), or ``path`` is a device,
-        a pipe or a socket.
+        An OSError in the block or while replacing (missing folder, no permission, full disk), or ``path`` is a folder,
+        a device, a pipe or a socket.
     """
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
     if path.is_dir():

@@ -127,7 +127,7 @@ def recording_of(directory: RunDirectory) -> Recording:
         It is damaged, or missing although the run has begun.
     """
     recording = journal.read(directory.journal)
-    if not len(recording) and (directory.has_results() or directory.policy_files()):
+    if not len(recording) and directory.has_results():
         raise JournalError(f"{directory.journal} is missing or empty; restore it from a copy, or start the run again")
     if recording.torn:
         logger.warning("journal.bin: %d bytes of an unfinished record are cut off", recording.torn)

@@ -288,6 +288,7 @@ def test_train_into_a_directory_that_holds_a_run_leaves_it_as_it_was(key: str, r
     files = files_of(run)
     done = pyes("train", *TINY, f"{key}={run}", cwd=run.parent)
     assert error_line(done, 2).startswith(f"run_dir: {run} already holds a run; go on with it (resume={run})")
+    assert pyes("train", *TINY, f"{key}={run}", "--cfg", "job", cwd=run.parent).returncode == 0  # which runs nothing
     assert files == files_of(run)
 
 
@@ -308,6 +309,12 @@ def test_train_into_the_folder_of_a_sweep_leaves_its_runs_as_they_were(key: str,
     assert changed <= {"multirun.yaml", "lock"}
     done = pyes("train", *sweep, "cluster=inline", cwd=tmp_path)
     assert "already holds a run" in error_line(done, 2)
+    done = pyes("train", *sweep[:-1], "+hydra.sweeper.params.seed='5,6'", cwd=tmp_path)
+    assert error_line(done, 2).startswith(begun)
+    named = pyes("train", *sweep[:-1], "seed=5", "hydra.sweep.subdir=seed-${seed}", cwd=tmp_path)
+    assert (tmp_path / "sweep" / "seed-5" / "journal.bin").exists(), (
+        named.stderr
+    )  # jobs that no other one is called like
 
 
 @pytest.mark.parametrize("override", ["seed=range(0,0)", "experiment=glob(nope*)"])
@@ -513,7 +520,7 @@ def test_train_resume_of_what_is_no_run_but_has_one_or_is_in_one_says_which(run:
     line = error_line(pyes("train", "resume=.", cwd=run.parent), 2)
     assert line.startswith(". is a folder of runs; name one of them: run")
     line = error_line(pyes("train", "resume=run/policy.safetensors", cwd=run.parent), 2)
-    assert line == f"{Path('run', 'policy.safetensors')} is a file; give the run directory run"
+    assert line == f"{Path('run', 'policy.safetensors')} is a file, expected a run directory: run"
 
 
 @pytest.mark.slow

@@ -126,7 +126,10 @@ def test_runs_that_links_lead_to_are_read_once(tmp_path):
     (tmp_path / "figure").mkdir()
     (tmp_path / "figure" / "best").symlink_to(run)
     (tmp_path / "figure" / "again").symlink_to(tmp_path / "figure")
+    (tmp_path / "figure" / "up").symlink_to(tmp_path)
     assert [each.path for each in runs.read([tmp_path / "figure"])] == [tmp_path / "figure" / "best"]
+    (tmp_path / "runs" / "latest").symlink_to(run)
+    assert [each.path for each in runs.read([tmp_path / "runs"])] == [run]
 
 
 def test_read_leaves_out_a_last_row_cut_short_and_returns_that_are_not_finite(tmp_path):

@@ -181,7 +181,7 @@ def test_a_folder_of_runs_names_them_in_the_order_of_their_numbers(tmp_path):
     names = ", ".join(str(tmp_path / name) for name in "029")
     with pytest.raises(RunDirectoryError, match=re.escape(f"is a folder of runs; name one of them: {names}, ...")):
         RunDirectory(tmp_path).check_begun()
-    with pytest.raises(RunDirectoryError, match=r"journal.bin is a file; give the run directory .*0$"):
+    with pytest.raises(RunDirectoryError, match=r"journal.bin is a file, expected a run directory: .*0$"):
         RunDirectory(tmp_path / "0" / "journal.bin").check_begun()
 
 

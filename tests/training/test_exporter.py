@@ -105,7 +105,7 @@ def test_a_port_in_use_is_one_line(tmp_path):
 
 
 def test_an_address_of_another_machine_is_one_line(tmp_path):
-    with pytest.raises(ConfigError, match=r"192\.0\.2\.1:9000 \(Cannot assign .*\); expected an address of this"):
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1:9000 \(.*\); expected an address of this"):
         _train(tmp_path / "run", name="inline", metrics="192.0.2.1:9000")
 
 

@@ -31,8 +31,8 @@ def make_module(name: str, kwargs: Mapping[str, Any], observation_size: int, out
     Raises
     ------
     ConfigError
-        It cannot be imported or made, is not a module, has no parameters, frozen ones or others than float32 on the
-        CPU, or has another number of outputs.
+        It cannot be imported or made, is not a module, has no parameters, some that are frozen, or others than
+        float32 on the CPU, or has another number of outputs.
     """
     made = find("network.module", name, "PACKAGE:CLASS, for example 'my_networks:Convolution'")
     if isinstance(made, type) and not issubclass(made, nn.Module):
@@ -125,8 +125,10 @@ def _check_parameters(name: str, module: nn.Module) -> None:
         if parameter.dtype is not torch.float32 or parameter.device.type != "cpu":
             found = f"{parameter.dtype} on {parameter.device}"
             raise _refusal(name, f"has the parameter {key} in {found}, expected torch.float32 on cpu")
-        if not parameter.requires_grad:
-            raise _refusal(name, f"has the frozen parameter {key}, which would be trained, too; make it a buffer")
+
+    frozen = [key for key, parameter in parameters.items() if not parameter.requires_grad]
+    if 0 < len(frozen) < len(parameters):  # where all are, gradients are only switched off
+        raise _refusal(name, f"has the frozen parameter {frozen[0]}, which would be trained, too; make it a buffer")
 
 
 def _check_outputs(name: str, module: nn.Module, observation_size: int, outputs: int) -> None:

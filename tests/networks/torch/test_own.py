@@ -277,6 +277,11 @@ def test_a_module_that_cannot_be_used_is_one_line(name, words):
     assert all(word in message for word in words), message
 
 
+def test_a_module_of_which_nothing_has_a_gradient_is_trained():
+    _, theta = build(OwnModuleConfig(module="user_modules:all_frozen"), 6, DECODER, 0, 5.0)
+    assert len(theta) == 14
+
+
 def test_unknown_arguments_of_a_module_are_one_line():
     with pytest.raises(ConfigError, match=r"could not be made: TypeError: .*unexpected keyword argument 'width'"):
         _build("Plain", width=3)

@@ -57,7 +57,7 @@ async function poll() {
 // What is asked for anew when it depends on something else than when it was last shown, each at its own pace.
 const parts = [
   { show: showCurves, of: () => JSON.stringify([$('x').value, states]) },
-  { show: showDetails, of: () => JSON.stringify([$('x').value, states[run]]) },
+  { show: showDetails, of: () => JSON.stringify([$('x').value, states[run], states.length]) },
   { show: showPoints, of: () => JSON.stringify(states[run]) },
 ];
 
