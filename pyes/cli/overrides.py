@@ -16,6 +16,7 @@ from typing import Any
 
 from pyes.cli.arguments import Parser
 from pyes.errors import ConfigError
+from pyes.launch import head_arguments
 
 GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
 #: Mappings for which Hydra accepts any key; the class of the kind checks the keys.
@@ -197,7 +198,7 @@ def path_of(arguments: list[str], key: str) -> str | None:
 
     A run may be in the user's own folder, ``~/``, also where the shell has left that as it is.
     """
-    values = [text.partition("=")[2] for text in arguments if text.lstrip("+").startswith(f"{key}=")]
+    values = head_arguments.values(arguments, key)
     if not values or values[-1] in ("", "null"):
         return None
     text = values[-1]

@@ -277,9 +277,13 @@ class Board:
         """Record a member as failed."""
         where = f"generation {self._header[_GENERATION]}, member {member}"
         self.report(worker, f"{blame} ({where}, which has cost {counted(self.attempts[member], 'worker')})")
+        self.forget(member)
+        self.finish(worker, member, (np.nan, 0, Status.KILLED))
+
+    def forget(self, member: int) -> None:
+        """Clear what was written of a member that has failed, perhaps by a worker that was killed before its end."""
         self.sums_of(member)
         self.behaviours[member] = self.halves[member] = np.nan
-        self.finish(worker, member, (np.nan, 0, Status.KILLED))
 
     @property
     def fatal(self) -> bool:

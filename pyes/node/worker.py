@@ -150,7 +150,7 @@ class BaseWorker(ABC, Generic[E]):
             where = f"generation {batch.generation}, member {member}, seeds {batch.seeds[member].tolist()}"
             self._board.report(self._slot, f"the return is {total} ({where})")
             logger.warning("the return is %s (%s)", total, where, extra=repeated(f"the return is {total}"))
-            self._board.sums_of(member)  # clears them: observations of a failed member do not count
+            self._board.forget(member)  # observations of a failed member do not count
             return math.nan, sums.length, Status.NOT_FINITE
         if self._plan.behaviour_size:
             self._board.behaviours[member] = sums.behaviour / sums.episodes
@@ -169,10 +169,7 @@ class BaseWorker(ABC, Generic[E]):
         if not self._own_process and error.__traceback__ is not None:
             self.traceback = error.__traceback__.tb_next  # without the frame of this worker, which is not over
             traceback.clear_frames(self.traceback)  # their variables hold the environment and the board
-        self._board.sums_of(member)
-        # A worker that was killed may have written these before the member was finished.
-        self._board.behaviours[member] = math.nan
-        self._board.halves[member] = math.nan
+        self._board.forget(member)
         # In a process of its own, want of memory has cost the member that process.
         return math.nan, 0, Status.KILLED if isinstance(error, MemoryError) else Status.RAISED
 

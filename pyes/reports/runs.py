@@ -89,6 +89,11 @@ class Run:
         return math.isnan(last["eval_return_mean"])
 
     @property
+    def final(self) -> float | None:
+        """Mean return of the last evaluation; None without one, or if it failed."""
+        return self.evaluations[-1]["eval_return_mean"] if self.evaluations and not self.ends_in_failure else None
+
+    @property
     def target(self) -> float | None:
         """The ``target_return`` that ended the run, or None."""
         target = self.conditions.get("target_return")

@@ -161,7 +161,7 @@ def table(runs: str | Path | Sequence[str | Path], targets: Iterable[float] | fl
 
 def _row(group: Group, first: Group, targets: Sequence[float]) -> TableRow:
     evaluated = [[row["eval_return_mean"] for row in run.evaluations] for run in group.runs]
-    finals = [run.evaluations[-1]["eval_return_mean"] for run in group.runs if _is_final(run)]
+    finals = [run.final for run in group.runs if run.final is not None]
     return TableRow(
         label=group.label,
         runs=[str(run.path) for run in group.runs],
@@ -175,11 +175,6 @@ def _row(group: Group, first: Group, targets: Sequence[float]) -> TableRow:
         timesteps=statistics.median(run.rows[-1]["timesteps"] for run in group.runs),
         seconds=statistics.median(run.rows[-1]["seconds"] for run in group.runs),
     )
-
-
-def _is_final(run: Run) -> bool:
-    """Whether the last evaluation of a run has a return."""
-    return bool(run.evaluations) and not run.ends_in_failure
 
 
 def _spread(values: Sequence[float]) -> Spread | None:
@@ -200,8 +195,7 @@ def _comparison(group: Group, first: Group) -> Comparison:
 
 def _finals(group: Group) -> Mapping[int, float]:
     """Return the final evaluation of each seed; a run without a configuration has none."""
-    runs = [run for run in group.runs if _is_final(run) and run.seed is not None]
-    return {run.seed: run.evaluations[-1]["eval_return_mean"] for run in runs if run.seed is not None}
+    return {run.seed: run.final for run in group.runs if run.seed is not None and run.final is not None}
 
 
 def _reached(runs: Iterable[Run], target: float) -> Reached:

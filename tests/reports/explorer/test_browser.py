@@ -52,6 +52,14 @@ def page(browser, explorer):
         assert [each for each in failures if "the server responded with a status of 404" not in each] == []
 
 
+def _opened(context, explorer):
+    """Return the page in a new tab, once its map is there."""
+    page = context.new_page()
+    page.goto(f"{explorer.url}?token={explorer.token}")
+    expect(page.locator("#axes")).to_contain_text("48 individuals")
+    return page
+
+
 def _shown(page):
     return page.locator("#shown")
 
@@ -216,9 +224,7 @@ def _contrast(color, other):
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_the_map_shows_all_of_a_run_that_grows_in_colors_that_are_seen(browser, explorer, mode):
     with browser.new_context(color_scheme=mode) as context:
-        page = context.new_page()
-        page.goto(f"{explorer.url}?token={explorer.token}")
-        expect(page.locator("#axes")).to_contain_text("48 individuals")
+        page = _opened(context, explorer)
         said = page.evaluate(DRAWN)
     assert all(0 <= place <= 1 for place in said["whole"] + said["again"])
     assert said["moved"] < 1e-6  # what the user looks at
@@ -230,9 +236,7 @@ def test_the_map_shows_all_of_a_run_that_grows_in_colors_that_are_seen(browser, 
 def test_a_phone_in_the_dark_shows_everything_in_one_column(browser, explorer):
     options = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "has_touch": True}
     with browser.new_context(**options) as context:
-        page = context.new_page()
-        page.goto(f"{explorer.url}?token={explorer.token}")
-        expect(page.locator("#axes")).to_contain_text("48 individuals")
+        page = _opened(context, explorer)
         assert page.locator("body").bounding_box()["width"] <= 390
         assert page.locator("#individual").bounding_box()["y"] > page.locator("#points").bounding_box()["y"]
 
@@ -240,9 +244,7 @@ def test_a_phone_in_the_dark_shows_everything_in_one_column(browser, explorer):
 def test_an_individual_that_is_not_there_yet_is_not_marked(browser, runs, tmp_path):
     run = shutil.copytree(runs / "seed-1", tmp_path / "run")
     with Explorer(run) as explorer, browser.new_context() as context:
-        page = context.new_page()
-        page.goto(f"{explorer.url}?token={explorer.token}")
-        expect(page.locator("#axes")).to_contain_text("48 individuals")
+        page = _opened(context, explorer)
         page.evaluate("""async () => {
             const { PlaneMap } = await import('/static/map.js');
             PlaneMap.prototype.select = (index) => { document.body.dataset.marked = index; };
@@ -271,9 +273,7 @@ def test_a_run_that_cannot_be_read_leaves_nothing_of_another_one(browser, runs, 
     journal, metrics, nodes = (tmp_path / "seed-2" / name for name in ("journal.bin", "metrics.csv", "nodes.csv"))
     rows = metrics.read_bytes()
     with Explorer(tmp_path) as explorer, browser.new_context() as context:
-        page = context.new_page()
-        page.goto(f"{explorer.url}?token={explorer.token}")
-        expect(page.locator("#axes")).to_contain_text("48 individuals")
+        page = _opened(context, explorer)
         expect(page.locator("#left_out")).to_be_empty()
         metrics.write_bytes(b"\xff\xfe\0broken")  # not of the run that is shown
         journal.write_bytes(b"broken")
@@ -298,9 +298,7 @@ def test_a_run_that_cannot_be_read_leaves_nothing_of_another_one(browser, runs, 
 def test_the_page_says_that_the_run_or_the_explorer_is_gone(browser, runs, tmp_path):
     run = shutil.copytree(runs / "seed-1", tmp_path / "run")
     with Explorer(run) as explorer, browser.new_context() as context:
-        page = context.new_page()
-        page.goto(f"{explorer.url}?token={explorer.token}")
-        expect(page.locator("#axes")).to_contain_text("48 individuals")
+        page = _opened(context, explorer)
         shutil.rmtree(run)
         expect(page.get_by_role("alert")).to_contain_text("is gone")
         explorer.end()
