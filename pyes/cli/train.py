@@ -1,8 +1,4 @@
-"""``pyes train``: everything that knows Hydra.
-
-Owns the way from a command line to checked settings and a run, for one job or for each of a sweep, and turns Hydra's
-errors into one line.
-"""
+"""``pyes train``: by Hydra from a command line to checked settings and a run, for one job or for each of a sweep."""
 
 import contextlib
 import gc
@@ -15,13 +11,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pyes.cli import recipes
+from pyes.cli.hydra_errors import explained, unreadable, without_package
 from pyes.cli.output import describe, running_environments
-from pyes.cli.overrides import AS_WRITTEN, GROUPS_WITHOUT_KEYS, directed, options, path_of, written
-from pyes.config import AlgorithmConfig, TrainConfig, from_mapping, unknown_key
-from pyes.config.registry import kinds_with_key
+from pyes.cli.overrides import AS_WRITTEN, GROUPS_WITHOUT_KEYS, directed, path_of, written
+from pyes.config import TrainConfig, from_mapping
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.system.files import new_folder
-from pyes.system.text import one_line, short
 
 _CONF = "pyes.conf"  # the package that contains conf/
 _OTHER_TASK = ("task.env_kwargs", "task.hide_observations")  # keys that make another problem of an environment
@@ -65,11 +60,11 @@ def run(arguments: list[str]) -> None:
         if any(word.startswith("-") for word in words) or not _run_alone(words, job):
             _run_by_hydra(words, job)
     except (HydraException, OmegaConfBaseException) as error:
-        raise _explained(error) from error
+        raise explained(error) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         if hasattr(error, "__notes__"):
             raise
-        raise _unreadable(error) from error
+        raise unreadable(error) from error
     except OSError as error:
         if error.filename is None or hasattr(error, "__notes__"):  # notes are added to a job's own error
             raise
@@ -105,7 +100,7 @@ def settings(arguments: list[str]) -> TrainConfig:
                 del config["hydra"]
             return _checked(config, Path())
     except (HydraException, OmegaConfBaseException) as error:
-        raise _explained(error) from error
+        raise explained(error) from error
 
 
 def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool:
@@ -266,7 +261,7 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
     try:
         values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise _explained(error) from error
+        raise explained(error) from error
     try:
         _check_packages(values)
         _check_algorithm(values)
@@ -286,13 +281,7 @@ def _check_packages(values: Any) -> None:
     for group in GROUPS_WITHOUT_KEYS:
         chosen = HydraConfig.get().runtime.choices.get(group)
         if chosen and group in values:
-            raise _without_package(group, chosen)
-
-
-def _without_package(group: str, option: str) -> ConfigError:
-    return ConfigError(
-        f"{group}={option}: its file sets keys of {group}, not of the run; make '# @package _global_' its first line"
-    )
+            raise without_package(group, chosen)
 
 
 def _check_algorithm(values: Any) -> None:
@@ -324,19 +313,6 @@ def _check_environment(values: Any) -> None:
             f"task: got {option}, but experiment={experiment} sets task.env_id={trained}; for the environment of "
             f"task={option}, add task.env_id={own}, or start from task={option} instead of the experiment"
         )
-
-
-def _sections_with(root: Any, key: str) -> str:
-    """Say which sections of the whole configuration have a key that was given without one."""
-    sections = [str(name) for name, section in root.items_ex(resolve=False) if name != "hydra" and _has(section, key)]
-    sections += [name for name in map(str, root) if name not in sections and kinds_with_key(name, key)]
-    return f"it is {' or '.join(f'{section}.{key}' for section in sections)}" if sections else ""
-
-
-def _has(section: Any, key: str) -> bool:
-    from omegaconf import DictConfig
-
-    return isinstance(section, DictConfig) and not section._is_none() and key in section
 
 
 def _given() -> list[str]:
@@ -393,57 +369,3 @@ def _quiet_results() -> Iterator[None]:
         yield
     finally:
         JobReturn.return_value = kept  # type: ignore[method-assign]
-
-
-def _explained(error: Exception) -> ConfigError:
-    """Convert an error of Hydra or OmegaConf to one line: what, where, what is allowed."""
-    from hydra.errors import MissingConfigException, OverrideParseException
-    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationKeyError, MissingMandatoryValue
-
-    if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
-        group, _, option = error.missing_cfg_file.rpartition("/")
-        return unknown_key("", option, error.options, what=group)
-    found = re.search(r"Could not load '(\w+)/(.*)'", str(error))  # one of a list
-    if found and found[1] in options():
-        return unknown_key("", found[2], options()[found[1]], what=found[1])
-    if found := re.search(rf"In '({'|'.join(GROUPS_WITHOUT_KEYS)})/(.*?)': .*@\1\.", str(error)):
-        return _without_package(found[1], found[2])
-    if isinstance(error, OverrideParseException):
-        word = error.override.lstrip("+")
-        return ConfigError(f"{word}: not a value; quote text that has spaces or any of ,=:{{}}[]()~: KEY='\"TEXT\"'")
-    if found := re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error)):
-        key, values = found[1].lstrip("+"), found[2]
-        what = f"pyes train -m makes a run of each, a list is {key}=[{values}]"
-        return ConfigError(f"{key}: got {values}, several values; {what}")
-    cause = error.__cause__ or error
-    if isinstance(cause, MissingMandatoryValue):
-        return ConfigError(f"{cause.full_key}: missing; give it a value with {cause.full_key}=VALUE")
-    if isinstance(cause, InterpolationKeyError):
-        key = "run_dir" if cause.full_key in ("hydra.run.dir", "hydra.sweep.dir") else cause.full_key
-        place = f"{key}: " if key else ""  # --resolve does not say
-        return ConfigError(f"{place}{str(cause).splitlines()[0]}; ${{...}} takes a key of the configuration")
-    if isinstance(cause, ConfigKeyError | ConfigAttributeError) and cause.parent_node is not None:
-        path, _, key = str(cause.full_key).rpartition(".")
-        allowed = {str(each) for each in cause.parent_node} - {"hydra"}
-        if not allowed:
-            return ConfigError(f"unknown key '{path}.{key}': {path} is a value, with no keys; set it as {path}=VALUE")
-        hint = AlgorithmConfig.ELSEWHERE.get(key, "") if path == AlgorithmConfig.PATH else ""
-        chosen = str(cause.parent_node.get("name", ""))
-        hint = hint or (kinds_with_key(path, key, chosen) if path else _sections_with(cause.parent_node, key))
-        return unknown_key(path, key, allowed if path else allowed.union(GROUPS_WITHOUT_KEYS), hint=hint)
-    parts = [str(error)] if cause is error else [str(error), str(cause)]
-    return ConfigError(one_line("\n".join(parts)))
-
-
-def _unreadable(error: Exception) -> ConfigError:
-    """Convert an error in the text of an option's file, which Hydra passes on as it is."""
-    import yaml
-
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        place = f"{short(error.problem_mark.name)}:{error.problem_mark.line + 1}"
-        return ConfigError(f"{place}: {error.problem}; correct this line or the one before")
-    if isinstance(error, UnicodeDecodeError):  # it does not say of which file; Hydra's frame does
-        places = (frame.f_locals.get("full_path") for frame, _ in traceback.walk_tb(error.__traceback__))
-        file = next((short(str(place)) for place in places if place), "an option's file")
-        return ConfigError(f"{file}: not UTF-8 ({error.reason}: {error.object[error.start]:#x}); save it as UTF-8")
-    return ConfigError(one_line(str(error)))
