@@ -175,6 +175,7 @@ class MujocoTimestep:
         self,
         *,
         engine: tuple[int, int, int, int],
+        clock: tuple[int, int],
         frames: int,
         control: NDArray[np.float64],
         observation: Sequence[_Part],

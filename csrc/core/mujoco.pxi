@@ -2,6 +2,7 @@
 
 cdef extern from "environments/mujoco.h" nogil:
     ctypedef void (*pyes_mujoco_function)(const void *model, void *data)
+    ctypedef double (*pyes_mujoco_clock)() noexcept
     ctypedef void (*pyes_numpy_loop)(char **arrays, const intptr_t *count, const intptr_t *strides, void *data)
     ctypedef double (*pyes_power)(double base, double exponent)
     ctypedef double (*pyes_fused)(double a, double b, double c)
@@ -29,6 +30,8 @@ cdef extern from "environments/mujoco.h" nogil:
         double weight
     struct pyes_mujoco:
         pyes_mujoco_function advance, forces
+        pyes_mujoco_clock *clock
+        pyes_mujoco_clock own_clock
         const void *model
         void *data
         int64_t frames, controls, part_count, limit_count, masses, contacts
@@ -64,6 +67,8 @@ cdef class MujocoTimestep:
     ----------
     engine : tuple of int
         Addresses: of mj_step, of mj_rnePostConstraint or 0, of the model, of the data.
+    clock : (int, int)
+        Address of mjcb_time, and its value that is 0 instead while the engine steps; zeros: it stays as it is.
     frames : int
         Calls of mj_step for a timestep.
     control : float64 (controls,)
@@ -93,7 +98,7 @@ cdef class MujocoTimestep:
     cdef pyes_mujoco_limit *limits
     cdef list arrays  # own the memory that the pointers address
 
-    def __cinit__(self, *, engine, frames, control, observation, limits, falls, reward, seconds=1.0, place=None,
+    def __cinit__(self, *, engine, clock, frames, control, observation, limits, falls, reward, seconds=1.0, place=None,
                   speeds=None, mass=None, centers=None, whole_mass=1.0, speed_weight=0.0, health_reward=None,
                   effort_weight=0.0, effort_of_control=False, contact=None, distances=(), power=0, fused=0):
         self.arrays = []
@@ -101,6 +106,9 @@ cdef class MujocoTimestep:
         if not (advance and model and data):
             raise ValueError("engine: got the address 0, expected those of mj_step, the model and the data")
         self.task.advance, self.task.forces = _mujoco_function(advance), _mujoco_function(forces)
+        place_of_clock, own_clock = (_integer("clock", each, 1 << 64) for each in clock)
+        self.task.clock = <pyes_mujoco_clock *><uintptr_t>place_of_clock
+        self.task.own_clock = <pyes_mujoco_clock><uintptr_t>own_clock
         self.task.model, self.task.data = <const void *><uintptr_t>model, <void *><uintptr_t>data
         self.task.frames = _integer("frames", frames, 1 << 31)
         self.task.controls = control.size

@@ -11,6 +11,9 @@
 /* A function of MuJoCo: mj_step, mj_rnePostConstraint. */
 typedef void (*pyes_mujoco_function)(const void *model, void *data);
 
+/* What MuJoCo reads for its timers. */
+typedef double (*pyes_mujoco_clock)(void);
+
 /* An inner loop of NumPy, which its ufuncs call: arrays are input and output. */
 typedef void (*pyes_numpy_loop)(char **arrays, const intptr_t *count, const intptr_t *strides, void *data);
 
@@ -52,6 +55,8 @@ struct pyes_mujoco_distance {
 struct pyes_mujoco {
     pyes_mujoco_function advance;
     pyes_mujoco_function forces; /* after the last advance; NULL: none of its results is read */
+    pyes_mujoco_clock *clock;    /* mjcb_time; NULL: is not stopped */
+    pyes_mujoco_clock own_clock; /* the one that is stopped while MuJoCo steps; another stays */
     const void *model;
     void *data;
     int64_t frames; /* calls of advance for a timestep */

@@ -73,6 +73,7 @@ def _described(env: Any, given: set[str], frame_skip: int) -> tuple[int, int, "_
         raise _Unsuited(given)
     timestep = MujocoTimestep(
         engine=(*_engine("contact" in description), env.model._address, env.data._address),
+        clock=_clock(),
         frames=env.frame_skip,
         control=env.data.ctrl,
         fused=_of_libm("fma") if _rounds_once("mass" in description) else 0,
@@ -115,13 +116,27 @@ def _bits(played: Any, seed: int, actions: list[Any]) -> list[tuple[bytes, float
 # The engine, NumPy and libm
 
 
-def _engine(forces: bool) -> tuple[int, int]:
-    """Return the addresses of mj_step and, for an environment that reads forces, of mj_rnePostConstraint."""
+def _library() -> ctypes.CDLL:
+    """Return MuJoCo's library: one of those that this module was linked with, found whatever its own name is."""
     import mujoco
 
-    # MuJoCo's library is one of those that this module was linked with, and is found whatever its own name is.
-    library = ctypes.CDLL(mujoco._functions.__file__)
+    return ctypes.CDLL(mujoco._functions.__file__)
+
+
+def _engine(forces: bool) -> tuple[int, int]:
+    """Return the addresses of mj_step and, for an environment that reads forces, of mj_rnePostConstraint."""
+    library = _library()
     return _address(library.mj_step), _address(library.mj_rnePostConstraint) if forces else 0
+
+
+def _clock() -> tuple[int, int]:
+    """Return the address of mjcb_time and of the function there, or zeros if it is none or the user's own."""
+    import mujoco
+
+    clock = ctypes.c_void_p.in_dll(_library(), "mjcb_time")
+    if clock.value is None or mujoco.get_mjcb_time() is not None:
+        return 0, 0
+    return ctypes.addressof(clock), clock.value
 
 
 def _rounds_once(by_einsum: bool) -> bool:

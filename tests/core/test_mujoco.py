@@ -20,6 +20,7 @@ def described(**changes: Any) -> dict[str, Any]:
     place = np.zeros(1)
     return {
         "engine": (address, 0, 1, 1),
+        "clock": (0, 0),
         "frames": 1,
         "control": np.zeros(2),
         "observation": [(place, None, None, -1.0, 1.0)],
@@ -74,6 +75,16 @@ def test_sums_of_squares_have_the_bits_of_numpy(size: int, seed: int):
 def test_timestep_of_arrays_that_do_not_fit_is_refused(changes: dict[str, Any], message: str):
     with pytest.raises((TypeError, ValueError), match=message):
         MujocoTimestep(**described(**changes))
+
+
+@pytest.mark.parametrize(("given", "seen"), [(7, None), (8, 8)])
+def test_clock_of_the_engine_stands_while_it_steps_unless_it_is_another_one(given: int, seen: int | None):
+    clock, values = ctypes.c_void_p(given), []
+    engine = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(lambda model, data: values.append(clock.value))
+    address = ctypes.cast(engine, ctypes.c_void_p).value
+    earned(np.zeros(2, np.float32), engine=(address, address, 1, 1), clock=(ctypes.addressof(clock), 7), frames=2)
+    assert values == [seen] * 3  # two steps and the forces
+    assert clock.value == given
 
 
 class Failing:

@@ -274,6 +274,33 @@ def test_forces_are_left_out_where_they_are_not_used(name: str, task: Task):
 
 
 @pytest.mark.parametrize("name", ["hopper_mujoco"])
+def test_timers_stand_while_c_steps_and_no_other_clock_is_touched(name: str):
+    import mujoco as package
+
+    calls: list[int] = []
+
+    def clock() -> float:
+        calls.append(0)
+        return 0.0
+
+    def timed(played: Any) -> float:
+        before = data.timer[0].duration
+        trace(played, 0, actions(task.action_space, 1, 5))
+        return float(data.timer[0].duration - before)
+
+    with tasks.make(option(name)) as task:
+        native, data = stepped_in_c(task), task._env.unwrapped.data  # type: ignore[attr-defined]
+        assert timed(native) == 0
+        assert timed(task) > 0  # by Python, before and after
+        package.set_mjcb_time(clock)
+        try:
+            timed(native)
+        finally:
+            package.set_mjcb_time(None)
+    assert calls
+
+
+@pytest.mark.parametrize("name", ["hopper_mujoco"])
 def test_action_of_another_size_is_refused_as_the_environment_does(name: str, task: Task):
     task.reset(0)
     with pytest.raises(ValueError, match="Action dimension mismatch"):
