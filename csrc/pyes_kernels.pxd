@@ -4,9 +4,11 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 cdef extern from "pyes_environment.h" nogil:
     enum:
         PYES_ENVIRONMENT_ABI
+        PYES_OBSERVE_FLOAT32
         PYES_OBSERVE_FLOAT64
         PYES_TERMINATED
         PYES_TRUNCATED
+        PYES_FAILED
     struct pyes_environment:
         uint32_t abi, size
         const char *name

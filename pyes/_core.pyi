@@ -167,6 +167,35 @@ class CompiledEnvironment:
 _Range = tuple[float, float]
 _Part = tuple[NDArray[np.float64], NDArray[np.float64] | None, tuple[int, int] | None, float, float]
 
+class Box2DTimestep:
+    @property
+    def address(self) -> int: ...
+    @property
+    def error(self) -> BaseException | None: ...
+    def detach(self) -> None: ...
+
+@final
+class LanderTimestep(Box2DTimestep):
+    def __init__(self, *, discrete: bool, sine: int, cosine: int) -> None: ...
+    def attach(
+        self, env: Any, times: tuple[float, int, int], legs: tuple[Any, Any], first: Any, *, body: int, ground: float
+    ) -> None: ...
+
+@final
+class WalkerTimestep(Box2DTimestep):
+    def __init__(self, *, set_speed: int, set_most_torque: int) -> None: ...
+    def attach(
+        self,
+        env: Any,
+        times: tuple[float, int, int],
+        legs: tuple[Any, Any],
+        first: Any,
+        *,
+        hull: int,
+        joints: Sequence[tuple[int, int, int, float]],
+        rays: Rays,
+    ) -> None: ...
+
 @final
 class MujocoTimestep:
     @property

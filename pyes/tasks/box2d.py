@@ -1,21 +1,28 @@
 """Tasks of Gymnasium's LunarLander and BipedalWalker.
 
-Owns the choice between a timestep of ours and the environment's own. Invariant: every episode equals that of the
-environment bit for bit.
+Owns the choice between a timestep of ours, in C or in Python, and the environment's own. Invariant: every episode
+equals that of the environment bit for bit.
 """
 
 import importlib
+import logging
 import platform
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 
+from pyes._core import CompiledEnvironment
 from pyes.errors import ConfigError, missing
-from pyes.tasks.box2d_steps import stepper_of
-from pyes.tasks.gymnasium import Family
+from pyes.system import lookup
+from pyes.tasks.box2d_steps import Stepper, stepper_of
+from pyes.tasks.gymnasium import Family, GymnasiumConfig
+from pyes.tasks.parity import same_in_c
 
 _LANDERS, _WALKERS = ("LunarLander-v3", "LunarLanderContinuous-v3"), ("BipedalWalker-v3", "BipedalWalkerHardcore-v3")
+_log = logging.getLogger(__name__)
+
 _OTHERS = "; without it: task=cart_pole, or any other task that is not of Box2D"
 
 
@@ -38,6 +45,27 @@ class Box2DTask(Family):
     """
 
     VERIFIED = {"gymnasium": ("1.4.0",), "Box2D": ("2.3.10",)}  # noqa: RUF012
+
+    def __init__(self, config: GymnasiumConfig, render_mode: str | None = None) -> None:
+        super().__init__(config, render_mode)
+        if self._stepper is not None and self._levels is None and not config.remake:
+            self.native = self._timestep_in_c(self._stepper)
+
+    def _timestep_in_c(self, stepper: Stepper) -> CompiledEnvironment | None:
+        """Return an environment in C with the timesteps of this task, or None where Python takes them."""
+        # C reads the bodies of these versions, of programs with addresses of 64 bits.
+        known = all(lookup.version(name) in versions for name, versions in self.VERIFIED.items())
+        if not known or sys.maxsize < 2**32:
+            return None
+        try:
+            stepper.in_c = stepper.made_in_c()
+            native = CompiledEnvironment(stepper.in_c.address, self.frame_skip, _Simulator(self, stepper.in_c))
+            if same_in_c(self, native):
+                return native
+        except Exception as error:  # functions elsewhere; what is wrong with the environment shows in Python
+            _log.debug("Python steps %s: %r", self, error)
+        stepper.in_c = None
+        return None
 
     @classmethod
     def knows(cls, env_id: str) -> bool:
@@ -69,8 +97,24 @@ class Box2DTask(Family):
             return super().reset(seed)
         self._stepper.stop()
         observation = super().reset(seed)
-        self._stepper.begin()
+        self._stepper.begin(observation)
         return observation
+
+
+class _Simulator:
+    """What Python does when an episode in C begins, and the owner of what C reads."""
+
+    def __init__(self, task: Box2DTask, timestep: Any) -> None:
+        self._task, self._timestep = task, timestep
+
+    def begin(self, seed: int) -> None:
+        """Reset the environment."""
+        self._task.reset(seed)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What Python has raised in a step that failed."""
+        return self._timestep.error  # type: ignore[no-any-return]
 
 
 def _stepper(env: Any) -> Any:

@@ -2,7 +2,8 @@
 
 Half of a timestep, and more of the walker's, is Python around ``b2World.Step``: NumPy on single numbers, attributes
 that are read several times, and ten rays that call Python back for each shape that they meet. Invariant: results equal
-those of the environment's own ``step`` bit for bit, and it can take the next timestep.
+those of the environment's own ``step`` bit for bit, and it can take the next timestep. The same timesteps in C read and
+write the bodies where Box2D keeps them, and leave ``b2World.Step`` to Python.
 """
 
 import math
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import _core
+from pyes.system.libraries import address_of, library_of, of_libm
 from pyes.tasks.base import Step
 
 _DRAWN = 128  # random numbers at once
@@ -29,18 +31,32 @@ _WALKING = SimpleNamespace(
 
 
 class Stepper:
-    """Takes over the timesteps of an environment between two resets."""
+    """Takes over the timesteps of an environment between two resets.
+
+    Attributes
+    ----------
+    in_c : LanderTimestep, WalkerTimestep or None
+        The same in C, which takes over, too; None until somebody wants it.
+    """
+
+    in_c: Any = None
 
     def __init__(self, env: Any) -> None:
         self._env, self._own_step = env, env.step
         self._begun = False
 
+    def made_in_c(self) -> Any:
+        """Return a new `in_c`; errors are those of `ctypes`, where the simulator has no such functions."""
+        raise NotImplementedError
+
     def stop(self) -> None:
         """Leave timesteps to the environment, whose reset takes one."""
         self._begun = False
+        if self.in_c is not None:
+            self.in_c.detach()
 
-    def begin(self) -> None:
-        """Take over after the environment's own reset."""
+    def begin(self, observation: Any) -> None:
+        """Take over after the environment's own reset, which has returned an observation."""
         self._begun = True
 
 
@@ -52,14 +68,21 @@ class Lander(Stepper):
     _ENGINE_Y = _LANDING.MAIN_ENGINE_Y_LOCATION / _LANDING.SCALE
     _TIME = (1.0 / _LANDING.FPS, 6 * 30, 2 * 30)
 
-    def begin(self) -> None:
-        """Take over after the environment's own reset."""
-        super().begin()
+    def made_in_c(self) -> Any:
+        """Return a new `LanderTimestep`."""
+        return _core.LanderTimestep(discrete=not self._env.continuous, sine=of_libm("sin"), cosine=of_libm("cos"))
+
+    def begin(self, observation: Any) -> None:
+        """Take over after the environment's own reset, which has returned an observation."""
+        super().begin(observation)
         env = self._env
         self._lander, (self._left, self._right) = env.lander, env.legs
         self._advance = env.world.Step
         self._ground = env.helipad_y + _LANDING.LEG_DOWN / _LANDING.SCALE
         self._random: list[float] = []
+        if self.in_c is not None:
+            body = _address(self._lander)
+            self.in_c.attach(env, self._TIME, (self._left, self._right), observation, body=body, ground=self._ground)
 
     def step(self, action: Any) -> Step:
         """Apply one action for one timestep."""
@@ -142,14 +165,27 @@ class Walker(Stepper):
     _EFFORT = np.float32(0.00035 * _WALKING.MOTORS_TORQUE)
     _TIME = (1.0 / _WALKING.FPS, 6 * 30, 2 * 30)
 
-    def begin(self) -> None:
-        """Take over after the environment's own reset."""
-        super().begin()
+    def made_in_c(self) -> Any:
+        """Return a new `WalkerTimestep`."""
+        from Box2D import _Box2D
+
+        library = library_of(_Box2D)
+        names = ("_ZN15b2RevoluteJoint13SetMotorSpeedEf", "_ZN15b2RevoluteJoint17SetMaxMotorTorqueEf")
+        speed, torque = (address_of(getattr(library, name)) for name in names)
+        return _core.WalkerTimestep(set_speed=speed, set_most_torque=torque)
+
+    def begin(self, observation: Any) -> None:
+        """Take over after the environment's own reset, which has returned an observation."""
+        super().begin(observation)
         env = self._env
         self._hull, self._joints = env.hull, env.joints
         _, self._left, _, self._right = env.legs
         self._advance = env.world.Step
         self._rays = _core.Rays(np.array(self._RAYS), _segments(env), _quads(env))
+        if self.in_c is not None:
+            joints = [(*map(_address, (j, j.bodyA, j.bodyB)), j.GetReferenceAngle()) for j in self._joints]
+            legs, hull = (self._left, self._right), _address(self._hull)
+            self.in_c.attach(env, self._TIME, legs, observation, hull=hull, joints=joints, rays=self._rays)
 
     def step(self, action: Any) -> Step:
         """Apply one action for one timestep."""
@@ -199,6 +235,11 @@ class Walker(Stepper):
         if terminated:
             reward = -100
         return observation, reward, terminated or x > self._END, False, {}
+
+
+def _address(wrapped: Any) -> int:
+    """Return the address of an object of Box2D."""
+    return int(wrapped.this)
 
 
 def _segments(env: Any) -> NDArray[np.float32]:

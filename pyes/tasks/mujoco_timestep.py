@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes._core import CompiledEnvironment, MujocoTimestep
+from pyes.system.libraries import address_of, library_of, of_libm
 from pyes.tasks.base import Task
-from pyes.tasks.parity import random_actions
+from pyes.tasks.parity import same_in_c
 
 Array = NDArray[np.float64]
 Description = dict[str, Any]
@@ -26,7 +27,6 @@ _log = logging.getLogger(__name__)
 
 _INF = float("inf")
 _MOST = sys.float_info.max
-_EPISODES = 2  # of the check
 #: Arguments of every environment that change what is drawn, the model, or what Python does: its reset.
 _COMMON = {
     *("xml_file", "frame_skip", "reset_noise_scale", "default_camera_config", "width", "height", "camera_id"),
@@ -54,7 +54,7 @@ def timestep_in_c(env: Any, task: Task, frame_skip: int, given: set[str]) -> Com
     """
     try:
         native = CompiledEnvironment(*_described(env, given, frame_skip))
-        if _agree(task, native):
+        if same_in_c(task, native):
             return native
     except Exception as error:  # other names in another version, functions elsewhere; what is wrong shows in Python
         _log.debug("Python steps %s: %r", task, error)
@@ -76,7 +76,7 @@ def _described(env: Any, given: set[str], frame_skip: int) -> tuple[int, int, "_
         clock=_clock(),
         frames=env.frame_skip,
         control=env.data.ctrl,
-        fused=_of_libm("fma") if _rounds_once("mass" in description) else 0,
+        fused=of_libm("fma") if _rounds_once("mass" in description) else 0,
         **description,
     )
     return timestep.address, frame_skip, _Simulator(env, timestep)
@@ -94,46 +94,22 @@ class _Simulator:
         self._env.reset(seed=seed)
 
 
-def _agree(task: Task, native: CompiledEnvironment) -> bool:
-    """Whether episodes in C have the bits of those of the task; they go on where the environment would end them."""
-    for seed in range(_EPISODES):
-        actions = random_actions(task.action_space, seed)
-        theirs, ours = (_bits(played, seed, actions) for played in (task, native))
-        if theirs != ours:
-            return False
-    return True
-
-
-def _bits(played: Any, seed: int, actions: list[Any]) -> list[tuple[bytes, float, bool, bool]]:
-    """Return all that an episode gives."""
-    trace = [(played.reset(seed).tobytes(), 0.0, False, False)]
-    for action in actions:
-        observation, reward, terminated, truncated, *_ = played.step(action)
-        trace.append((observation.tobytes(), float(reward), bool(terminated), bool(truncated)))
-    return trace
-
-
 # The engine, NumPy and libm
-
-
-def _library() -> ctypes.CDLL:
-    """Return MuJoCo's library: one of those that this module was linked with, found whatever its own name is."""
-    import mujoco
-
-    return ctypes.CDLL(mujoco._functions.__file__)
 
 
 def _engine(forces: bool) -> tuple[int, int]:
     """Return the addresses of mj_step and, for an environment that reads forces, of mj_rnePostConstraint."""
-    library = _library()
-    return _address(library.mj_step), _address(library.mj_rnePostConstraint) if forces else 0
+    import mujoco
+
+    library = library_of(mujoco._functions)
+    return address_of(library.mj_step), address_of(library.mj_rnePostConstraint) if forces else 0
 
 
 def _clock() -> tuple[int, int]:
     """Return the address of mjcb_time and of the function there, or zeros if it is none or the user's own."""
     import mujoco
 
-    clock = ctypes.c_void_p.in_dll(_library(), "mjcb_time")
+    clock = ctypes.c_void_p.in_dll(library_of(mujoco._functions), "mjcb_time")
     if clock.value is None or mujoco.get_mjcb_time() is not None:
         return 0, 0
     return ctypes.addressof(clock), clock.value
@@ -149,15 +125,6 @@ def _rounds_once(by_einsum: bool) -> bool:
     left, right = np.array([1, factor, 0]), np.array([-rounded, factor, 0])
     total = np.einsum("b,bj->j", left, np.stack([right] * 3, axis=1))[0] if by_einsum else left.dot(right)
     return bool(total != 0)
-
-
-def _of_libm(name: str) -> int:
-    """Return the address of a function of libm, which Python and NumPy were linked with."""
-    return _address(getattr(ctypes.CDLL(None), name))
-
-
-def _address(function: Any) -> int:
-    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 class _Ufunc(ctypes.Structure):
@@ -364,7 +331,7 @@ def _inverted_double_pendulum(env: Any, options: _Options) -> Description:
         "place": tip,
         "speeds": data.qvel[1:3],
         "health_reward": options.number("healthy_reward"),
-        "power": _of_libm("pow"),
+        "power": of_libm("pow"),
     }
 
 

@@ -1,7 +1,8 @@
-"""Compares the episodes of a task with those of the original environment, bit for bit.
+"""Compares the episodes of a task with those of the original environment, or with its own in C, bit for bit.
 
-Owns the comparison and its occasions: the tests that verify a simulator's version, and the first task of an environment
-that a process makes with a version that was not verified. Must not know which simulator is compared.
+Owns the comparisons and their occasions: the tests that verify a simulator's version, the first task of an environment
+that a process makes with a version that was not verified, and each task whose simulator is stepped by C. Must not know
+which simulator is compared.
 """
 
 import logging
@@ -12,11 +13,13 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from pyes._core import CompiledEnvironment
 from pyes.errors import ConfigError
 from pyes.system import lookup
 from pyes.tasks.base import Task
 
 _TIMESTEPS = 30
+_EPISODES = 2  # in C
 
 logger = logging.getLogger(__name__)
 #: Labels of the environments that this process has compared.
@@ -103,6 +106,25 @@ def _difference(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> str | None:
     names = ("reward", "terminated", "truncated")
     pairs = zip(names, ours[1:], theirs[1:], strict=False)
     return next((f"'{name}' ({our!r}, not {their!r})" for name, our, their in pairs if our != their), None)
+
+
+def same_in_c(task: Task, native: CompiledEnvironment) -> bool:
+    """Whether episodes in C have the bits of those of the task; they go on where the environment would end them."""
+    for seed in range(_EPISODES):
+        actions = random_actions(task.action_space, seed)
+        theirs, ours = (_bits(played, seed, actions) for played in (task, native))
+        if theirs != ours:
+            return False
+    return True
+
+
+def _bits(played: Any, seed: int, actions: list[Any]) -> list[tuple[bytes, float, bool, bool]]:
+    """Return all that an episode gives."""
+    trace = [(played.reset(seed).tobytes(), 0.0, False, False)]
+    for action in actions:
+        observation, reward, terminated, truncated, *_ = played.step(action)
+        trace.append((observation.tobytes(), float(reward), bool(terminated), bool(truncated)))
+    return trace
 
 
 def random_actions(space: spaces.Space[Any], seed: int) -> list[Any]:

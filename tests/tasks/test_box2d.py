@@ -10,12 +10,19 @@ import gymnasium
 import numpy as np
 import pytest
 
+import pyes
 from pyes import _core, cli, tasks
+from pyes.config import to_mapping
+from pyes.episodes import rollout
+from pyes.episodes.native import NativeRollout
+from pyes.episodes.rollout import Rollout
 from pyes.errors import ConfigError
+from pyes.system import lookup
 from pyes.tasks import Task
 from pyes.tasks.gymnasium import GymnasiumConfig
 from pyes.tasks.parity import first_difference
 from tests.conformance.test_tasks import actions
+from tests.in_c import played, trace
 
 pytest.importorskip("Box2D")
 
@@ -69,6 +76,136 @@ def test_every_timestep_is_the_environments(env_id: str, task: Task, episodes: i
             assert (float(reward), over) == (float(other[1]), other[2])
             if over:
                 break
+
+
+def in_c(task: Task) -> Any:
+    """Return the environment in C of a task."""
+    if sys.platform == "win32":
+        pytest.skip("Windows finds no function of libm this way, so that Python steps it")
+    assert task.native is not None
+    return task.native
+
+
+@pytest.mark.parametrize("episodes", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_timesteps_in_c_are_those_of_python(env_id: str, task: Task, episodes: int):
+    """Of policies, and of actions at random, far beyond the end of an episode."""
+    native = in_c(task)
+    for seed in range(episodes // 2):
+        chosen = actions(task.action_space, seed, 250)
+        assert trace(native, seed, chosen) == trace(task, seed, chosen)
+    assert played(NativeRollout, task, episodes, 150) == played(Rollout, task, episodes, 150)
+
+
+@pytest.mark.parametrize("env_id", IDS[:2])
+def test_lander_sleeps_and_wakes_in_c_as_in_python(env_id: str, task: Task):
+    from gymnasium.envs.box2d.lunar_lander import heuristic
+
+    native, env = in_c(task), task._env.unwrapped  # type: ignore[attr-defined]
+    fire: Any = 2 if env_id == IDS[0] else np.array([1.0, 0.8], np.float32)
+    chosen, observation, reward = [], task.reset(0), 0.0
+    while reward != 100:
+        chosen.append(np.asarray(heuristic(env, observation), task.action_space.dtype))
+        observation, reward, *_ = task.step(chosen[-1])
+        assert len(chosen) < 1000
+    chosen += [fire] * 5  # goes on where the episode ends
+    expected = trace(task, 0, chosen)
+    assert trace(native, 0, chosen) == expected
+    assert [each[2] for each in expected[-7:]] == [False, True, False, False, False, False, False]  # asleep, and awake
+
+
+@pytest.mark.parametrize(("env_id", "wrong"), [(IDS[1], np.nan), (IDS[1], np.inf), (IDS[2], np.inf), (IDS[2], -np.inf)])
+def test_actions_that_are_not_finite_do_the_same_in_c(env_id: str, task: Task, wrong: float):
+    native, action = in_c(task), np.full(task.action_space.shape, wrong, np.float32)
+    assert trace(native, 0, [action] * 3) == trace(task, 0, [action] * 3)
+
+
+@pytest.mark.parametrize("env_id", ["BipedalWalker-v3"])
+def test_walker_without_numbers_fails_in_c_as_in_the_environment(env_id: str, task: Task):
+    action = np.array([0, np.nan, 0, 0], np.float32)
+    task.reset(0)
+    with pytest.raises(AssertionError):
+        task.step(action)
+    native = in_c(task)
+    native.reset(0)
+    with pytest.raises(ValueError, match="action: got NaN"):
+        native.step(action)
+    assert trace(native, 0, []) == trace(task, 0, [])
+
+
+@pytest.mark.parametrize("env_id", ["LunarLander-v3", "BipedalWalker-v3"])
+def test_c_touches_no_body_after_a_reset_that_failed(env_id: str, task: Task, monkeypatch: pytest.MonkeyPatch):
+    native = in_c(task)
+    action = np.zeros(4 if env_id == "BipedalWalker-v3" else 1, np.float32)
+    native.reset(0)
+    expected = native.step(action)[0].tobytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(task._env, "reset", lambda **_: 1 / 0)  # type: ignore[attr-defined]
+        with pytest.raises(ZeroDivisionError):
+            native.reset(0)
+    with pytest.raises(RuntimeError, match="no episode has begun"):
+        native.step(action)
+    native.reset(0)
+    assert native.step(action)[0].tobytes() == expected
+
+
+@pytest.mark.parametrize("env_id", ["LunarLander-v3"])
+def test_interrupt_within_the_simulator_ends_the_episode_alone(
+    env_id: str, task: Task, monkeypatch: pytest.MonkeyPatch
+):
+    import Box2D
+
+    in_c(task)
+    expected, step, count = played(NativeRollout, task, 1, 20), Box2D.b2World.Step, [0]
+
+    def interrupted(*arguments: Any) -> Any:
+        count[0] += 1
+        if count[0] == 10:
+            raise KeyboardInterrupt
+        return step(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Box2D.b2World, "Step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            played(NativeRollout, task, 1, 20)
+    assert played(NativeRollout, task, 1, 20) == expected
+
+
+def test_versions_that_c_does_not_know_are_stepped_by_python(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lookup, "version", lambda name: "2.4.0" if name == "Box2D" else "1.4.0")
+    with tasks.make(GymnasiumConfig(env_id="LunarLander-v3")) as task:
+        assert task.native is None
+        assert task._stepper.in_c is None
+
+
+@pytest.mark.parametrize("keys", [{"action_levels": 3}, {"remake": True}, {"env_kwargs": {"enable_wind": True}}])
+def test_tasks_that_c_does_not_know_are_stepped_by_python(keys: dict[str, Any]):
+    with tasks.make(GymnasiumConfig(**keys)) as task:
+        assert task.native is None
+
+
+@pytest.mark.parametrize(
+    ("env_id", "keys"),
+    [
+        ("LunarLander-v3", {"hide_observations": [0, 7]}),
+        pytest.param("LunarLanderContinuous-v3", {"action_noise": 0.2, "frame_skip": 2}, marks=pytest.mark.slow),
+        pytest.param("BipedalWalker-v3", {"reward_min": -1.0}, marks=pytest.mark.slow),
+    ],
+)
+def test_journal_is_the_same_by_c_and_by_python(
+    env_id: str, keys: dict[str, Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+):
+    task = to_mapping(GymnasiumConfig(env_id=env_id, normalize_observations=True, max_timesteps=120, **keys))
+
+    def trained(run: str, **cluster: Any) -> bytes:
+        settings = {"task": task, "network": {"name": "mlp", "hidden": [16]}, "algorithm": {"population_size": 8}}
+        budget = {"generations": 3, "evaluation": {"every": 2, "episodes": 2}, "noise": {"entries": 100_000}}
+        pyes.train({**settings, **budget, "cluster": cluster, "run_dir": str(tmp_path / run)}, display=False)
+        return (tmp_path / run / "journal.bin").read_bytes()
+
+    by_c = trained("c", name="inline")
+    assert trained("two", name="local", workers=2) == by_c
+    monkeypatch.setattr(rollout, "fits", lambda task, runner: False)
+    assert trained("python", name="inline") == by_c
 
 
 @pytest.mark.parametrize(
