@@ -51,6 +51,7 @@ void test_actions(void);
 void test_board(void);
 void test_rays(void);
 void test_episodes(void);
+void test_box2d(void);
 void test_mujoco(void);
 
 #endif

@@ -11,6 +11,7 @@ int main(void)
     test_board();
     test_rays();
     test_episodes();
+    test_box2d();
     test_mujoco();
     for (int l = 0; l < PYES_LEVELS; l++) {
         const enum pyes_level level = (enum pyes_level)l;
