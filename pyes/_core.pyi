@@ -131,7 +131,7 @@ class Network(Protocol):
 def own_environments() -> dict[str, int]: ...
 
 class Simulator(Protocol):
-    """What Python does before an environment in C is reset."""
+    """What Python does before an environment in C is reset; it may have an ``error``, see `CompiledEnvironment`."""
 
     def begin(self, seed: int, /) -> None: ...
 

@@ -67,6 +67,16 @@ cdef class Box2DTimestep:
         """Touch nothing of the environment until the next `attach`."""
         self.env = self.advance = self.left = self.right = None
 
+    cdef int _check_begun(self) except -1:
+        """Refuse to touch bodies that may be gone."""
+        if self.env is None:
+            raise RuntimeError("no episode has begun: the last reset of the environment failed; reset it again")
+        return 0
+
+    cdef int _advance(self) except -1:
+        self.advance(*self.times)
+        return self._check_begun()  # a callback may have reset the environment
+
     cdef int _begin(self, float *observation) except -1:
         cdef const float *first = <const float *>_in("first", self.first, FLOAT32)
         memcpy(observation, first, self.environment.observation_size * sizeof(float))
@@ -88,8 +98,7 @@ cdef int _box2d_step(void *state, const float *action, void *observation, double
 
 cdef int _box2d_stepped(Box2DTimestep timestep, const float *action, float *observation, double *reward) noexcept:
     try:
-        if timestep.env is None:
-            raise RuntimeError("no episode has begun: the last reset of the environment failed; reset it again")
+        timestep._check_begun()
         return timestep._step(action, observation, reward)
     except BaseException as error:  # also an interrupt, in a callback of Box2D's step
         timestep.error = error
@@ -152,7 +161,7 @@ cdef class LanderTimestep(Box2DTimestep):
             self.numbers, self.used = <const double *>_in("random", self.drawn, FLOAT64), 0
         pyes_lander_fire(&self.task, action, self.numbers[self.used], self.numbers[self.used + 1])
         self.used += 2
-        self.advance(*self.times)
+        self._advance()
         return pyes_lander_outcome(
             &self.task, self.left.ground_contact, self.right.ground_contact, self.env.game_over, observation, reward
         )
@@ -211,7 +220,7 @@ cdef class WalkerTimestep(Box2DTimestep):
         if not (action[0] == action[0] and action[1] == action[1] and action[2] == action[2] and action[3] == action[3]):
             raise ValueError("action: got NaN, expected numbers; Box2D cannot go on with it")
         pyes_walker_drive(&self.task, action)
-        self.advance(*self.times)
+        self._advance()
         pyes_ray_fractions(rays.rays, rays.offsets, self.task.hull.position[0], self.task.hull.position[1],
                            rays.segment_count, rays.segments, rays.quad_count, rays.quads, observation + 14)
         return pyes_walker_outcome(

@@ -35,8 +35,8 @@ cdef class CompiledEnvironment:
     frame_skip : int
         Steps that an action is held for.
     simulator : object, optional
-        With ``begin(seed)``, which is called before each reset of the environment, for what Python must do, and ``error``,
-        what it has raised in a step that failed; kept as long as this object lives.
+        With ``begin(seed)``, which is called before each reset of the environment, for what Python must do; and, if a step
+        calls Python, ``error``, what it has raised. Kept as long as this object lives.
 
     Raises
     ------
@@ -192,9 +192,9 @@ cdef class CompiledEnvironment:
         if flags == PYES_WRONG_FLAGS:
             raise ValueError(f"{self.name}: step returned a wrong number, expected 0, PYES_TERMINATED, PYES_TRUNCATED "
                              "or both")
-        if flags == PYES_STEP_FAILED and self.simulator is not None:
-            raise self.simulator.error
         if flags == PYES_STEP_FAILED:
+            if (raised := getattr(self.simulator, "error", None)) is not None:
+                raise raised
             raise ValueError(f"{self.name} failed: its step returned PYES_FAILED, as a function compiled by Numba does "
                              "that has raised an exception; to see it: pyes check-environment")
         if flags == PYES_WRONG_REWARD:

@@ -250,8 +250,8 @@ class Checks:
         runner.load(theta)
         compiled, theirs = _speed(NativeRollout(self._task, runner), limit)
         if np.array(results).tobytes() != np.array(theirs).tobytes():  # NaN is equal to itself
-            raise CheckError(f"returns and lengths are {theirs} in C, and {results} stepped by Python: keep no state "
-                             "outside of the struct's own memory")  # fmt: skip
+            raise CheckError(f"returns and lengths are {theirs} in C, and {results} stepped by Python: an episode "
+                             "must follow from its seed, with all state in the struct's own memory")  # fmt: skip
         return f"{compiled:,.0f} timesteps a second in C, {stepped:,.0f} stepped by Python, with equal results"
 
 

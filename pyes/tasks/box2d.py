@@ -88,17 +88,8 @@ class Box2DTask(Family):
         env = super()._make()
         self._stepper = _stepper(env)
         if self._stepper is not None:
-            env.step = self._stepper.step
+            env.step, env.reset = self._stepper.step, self._stepper.reset
         return env
-
-    def reset(self, seed: int) -> Any:
-        """Begin the episode of ``seed``; returns the first observation."""
-        if self._stepper is None:
-            return super().reset(seed)
-        self._stepper.stop()
-        observation = super().reset(seed)
-        self._stepper.begin(observation)
-        return observation
 
 
 class _Simulator:

@@ -42,22 +42,26 @@ class Stepper:
     in_c: Any = None
 
     def __init__(self, env: Any) -> None:
-        self._env, self._own_step = env, env.step
+        self._env, self._own_step, self._own_reset = env, env.step, env.reset
         self._begun = False
 
     def made_in_c(self) -> Any:
         """Return a new `in_c`; errors are those of `ctypes`, where the simulator has no such functions."""
         raise NotImplementedError
 
-    def stop(self) -> None:
-        """Leave timesteps to the environment, whose reset takes one."""
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset the environment by its own reset, which takes a timestep, and take over."""
         self._begun = False
         if self.in_c is not None:
             self.in_c.detach()
-
-    def begin(self, observation: Any) -> None:
-        """Take over after the environment's own reset, which has returned an observation."""
+        observation, info = self._own_reset(**arguments)
+        self._begin(observation)
         self._begun = True
+        return observation, info
+
+    def _begin(self, observation: Any) -> None:
+        """Find the bodies of a new episode, whose first observation is given."""
+        raise NotImplementedError
 
 
 class Lander(Stepper):
@@ -72,9 +76,8 @@ class Lander(Stepper):
         """Return a new `LanderTimestep`."""
         return _core.LanderTimestep(discrete=not self._env.continuous, sine=of_libm("sin"), cosine=of_libm("cos"))
 
-    def begin(self, observation: Any) -> None:
-        """Take over after the environment's own reset, which has returned an observation."""
-        super().begin(observation)
+    def _begin(self, observation: Any) -> None:
+        """Find the bodies of a new episode, whose first observation is given."""
         env = self._env
         self._lander, (self._left, self._right) = env.lander, env.legs
         self._advance = env.world.Step
@@ -174,9 +177,8 @@ class Walker(Stepper):
         speed, torque = (address_of(getattr(library, name)) for name in names)
         return _core.WalkerTimestep(set_speed=speed, set_most_torque=torque)
 
-    def begin(self, observation: Any) -> None:
-        """Take over after the environment's own reset, which has returned an observation."""
-        super().begin(observation)
+    def _begin(self, observation: Any) -> None:
+        """Find the bodies of a new episode, whose first observation is given."""
         env = self._env
         self._hull, self._joints = env.hull, env.joints
         _, self._left, _, self._right = env.legs
@@ -265,4 +267,6 @@ _STEPPERS: dict[str, type[Stepper]] = {
 def stepper_of(env: Any) -> Stepper | None:
     """Return what steps an environment, or None for any other class."""
     kind = _STEPPERS.get(f"{type(env).__module__}.{type(env).__qualname__}")
+    if kind is Walker and np.lib.NumpyVersion(np.__version__) < "2.0.0":
+        return None  # by whose rules of promotion its rewards are doubles
     return None if kind is None else kind(env)

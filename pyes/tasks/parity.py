@@ -114,6 +114,8 @@ def same_in_c(task: Task, native: CompiledEnvironment) -> bool:
         actions = random_actions(task.action_space, seed)
         theirs, ours = (_bits(played, seed, actions) for played in (task, native))
         if theirs != ours:
+            timestep = next(i for i, (their, our) in enumerate(zip(theirs, ours, strict=True)) if their != our)
+            logger.info("Python steps %s: C differs in timestep %d of the episode of seed %d", task, timestep, seed)
             return False
     return True
 

@@ -264,20 +264,21 @@ def _fresh_bipedal_world(walker: Any) -> None:
     """Give BipedalWalker a new Box2D world.
 
     Its own reset only empties the old one, whose order of contacts, and so the last bits of results, would depend on
-    earlier episodes.
+    earlier episodes. The old one is left as it is: after an exception in one of its callbacks it destroys nothing more.
     """
     import Box2D
 
-    walker._destroy()
+    walker.world.contactListener = None
     walker.terrain = []  # tells the walker's own reset that nothing is left to destroy
     walker.world = Box2D.b2World()
 
 
 def _fresh_lander_world(lander: Any) -> None:
-    """Give an old gym's lander a world of its own for each episode, as Gymnasium's has; see `_fresh_bipedal_world`."""
+    """Give the lander a new world, as only Gymnasium's own reset does; see `_fresh_bipedal_world`."""
     import Box2D
 
-    lander._destroy()
+    lander.world.contactListener = None
+    lander.moon, lander.particles = None, []  # nothing is left to destroy
     lander.world = Box2D.b2World(gravity=(0, lander.gravity))
 
 
@@ -285,6 +286,7 @@ def _fresh_lander_world(lander: Any) -> None:
 #: that removes it.
 _CLEAN_SLATES: dict[str, Callable[[Any], None]] = {
     "gymnasium.envs.box2d.bipedal_walker.BipedalWalker": _fresh_bipedal_world,
+    "gymnasium.envs.box2d.lunar_lander.LunarLander": _fresh_lander_world,
     "gym.envs.box2d.bipedal_walker.BipedalWalker": _fresh_bipedal_world,
     "gym.envs.box2d.lunar_lander.LunarLander": _fresh_lander_world,
 }
