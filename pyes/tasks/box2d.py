@@ -20,9 +20,9 @@ from pyes.tasks.box2d_steps import Stepper, stepper_of
 from pyes.tasks.gymnasium import Family, GymnasiumConfig
 from pyes.tasks.parity import same_in_c
 
-_LANDERS, _WALKERS = ("LunarLander-v3", "LunarLanderContinuous-v3"), ("BipedalWalker-v3", "BipedalWalkerHardcore-v3")
 _log = logging.getLogger(__name__)
 
+_LANDERS, _WALKERS = ("LunarLander-v3", "LunarLanderContinuous-v3"), ("BipedalWalker-v3", "BipedalWalkerHardcore-v3")
 _OTHERS = "; without it: task=cart_pole, or any other task that is not of Box2D"
 
 
