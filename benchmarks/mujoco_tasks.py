@@ -3,10 +3,9 @@
     python benchmarks/mujoco_tasks.py
 
 The environment is stepped bare with the actions of an untrained policy, and a worker's rollout takes the same episodes
-with the policy and normalised observations; once more with MuJoCo's clock, which its package has running and a
-rollout stops, as it were without that. The engine alone takes random actions until the environment ends an
-episode; what Python's calls of it and resets take is measured with no timesteps at all and subtracted. A ratio is the
-median over rounds of one run.
+with the policy and normalised observations, and once more with MuJoCo's clock running, which a rollout stops. The
+engine alone takes random actions until the environment ends an episode; what Python's calls of it and resets take is
+measured with no timesteps at all and subtracted. A ratio is the median over rounds of one run.
 """
 
 import statistics
@@ -42,20 +41,15 @@ def main() -> None:
     for env_id, (hidden, wanted) in CASES.items():
         network = MLPConfig(hidden=hidden)
         ours, bare = rollouts.compare(env_id, network, normalize=True)
-        ratio = ratio_of(ours, bare)
         asked = "" if wanted is None else f" (aim {wanted})"
         print(
             f"{env_id}: {statistics.median(ours):,.0f} steps/s with a policy {'-'.join(map(str, hidden))}, "
-            f"bare environment {statistics.median(bare):,.0f}: {ratio:.2f}{asked}"
+            f"bare environment {statistics.median(bare):,.0f}: {rollouts.ratio(ours, bare):.2f}{asked}"
         )
         with mock.patch.object(mujoco_timestep, "_clock", return_value=(0, 0)):
-            timed = ratio_of(*rollouts.compare(env_id, network, normalize=True))
+            timed = rollouts.ratio(*rollouts.compare(env_id, network, normalize=True))
         print(f"{env_id}: with MuJoCo's clock {timed:.2f}")
         print(f"{env_id}: the engine alone would allow {measure_engine(env_id):.2f}", flush=True)
-
-
-def ratio_of(ours: list[float], bare: list[float]) -> float:
-    return statistics.median(first / second for first, second in zip(ours, bare, strict=True))
 
 
 def measure_engine(env_id: str) -> float:

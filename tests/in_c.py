@@ -1,10 +1,15 @@
 """What an environment in C gives beside what its task gives in Python."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+import pyes
 from pyes import networks
+from pyes.config import TaskConfig, to_mapping
+from pyes.episodes import rollout
 from pyes.networks import ActionDecoder
 from pyes.networks.mlp import MLPConfig
 from pyes.tasks import Task
@@ -34,3 +39,18 @@ def played(kind: Any, task: Task, episodes: int, limit: int = 60) -> Any:
         total, length = player.run(seed, limit)
         results.append((float(total).hex(), length, player.behaviour().tobytes()))
     return results, sums.tobytes()
+
+
+def check_journals(config: TaskConfig, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train by C in this process, by C in two workers, and by Python: the journals must be equal."""
+
+    def trained(run: str, **cluster: Any) -> bytes:
+        settings = {"network": {"name": "mlp", "hidden": [16]}, "algorithm": {"population_size": 8}, "cluster": cluster}
+        budget = {"generations": 3, "evaluation": {"every": 2, "episodes": 2}, "noise": {"entries": 100_000}}
+        pyes.train({"task": to_mapping(config), **settings, **budget, "run_dir": str(folder / run)}, display=False)
+        return (folder / run / "journal.bin").read_bytes()
+
+    in_c = trained("c", name="inline")
+    assert trained("two", name="local", workers=2) == in_c
+    monkeypatch.setattr(rollout, "fits", lambda task, runner: False)
+    assert trained("python", name="inline") == in_c

@@ -43,11 +43,10 @@ def measure() -> None:
         except ConfigError as error:  # a package is missing, which the other cases do not need
             print(f"left out: {error}")
             continue
-        ratio = statistics.median(first / second for first, second in zip(ours, bare, strict=True))
         asked = "" if wanted is None else f" (aim {wanted})"
         print(
             f"{name:<52} {statistics.median(ours):>10,.0f} steps/s, bare {statistics.median(bare):>10,.0f}: "
-            f"{ratio:.2f}{asked}"
+            f"{ratio(ours, bare):.2f}{asked}"
         )
 
 
@@ -71,6 +70,11 @@ def compare(env_id: str, network: NetworkConfig, normalize: bool) -> tuple[list[
             bare.append(speed(lambda: step_bare(env, episodes)))
         env.close()
     return ours, bare
+
+
+def ratio(ours: list[float], bare: list[float]) -> float:
+    """Return the median over rounds of how many times as fast ours is."""
+    return statistics.median(first / second for first, second in zip(ours, bare, strict=True))
 
 
 def record(rollout: Rollout, limit: int | None) -> dict[int, list[Any]]:

@@ -5,7 +5,6 @@ equals that of the environment bit for bit.
 """
 
 import importlib
-import logging
 import platform
 import sys
 from collections.abc import Mapping
@@ -18,9 +17,7 @@ from pyes.errors import ConfigError, missing
 from pyes.system import lookup
 from pyes.tasks.box2d_steps import Stepper, stepper_of
 from pyes.tasks.gymnasium import Family, GymnasiumConfig
-from pyes.tasks.parity import same_in_c
-
-_log = logging.getLogger(__name__)
+from pyes.tasks.parity import verified_in_c
 
 _LANDERS, _WALKERS = ("LunarLander-v3", "LunarLanderContinuous-v3"), ("BipedalWalker-v3", "BipedalWalkerHardcore-v3")
 _OTHERS = "; without it: task=cart_pole, or any other task that is not of Box2D"
@@ -57,15 +54,15 @@ class Box2DTask(Family):
         known = all(lookup.version(name) in versions for name, versions in self.VERIFIED.items())
         if not known or sys.maxsize < 2**32:
             return None
-        try:
+
+        def made() -> CompiledEnvironment:
             stepper.in_c = stepper.made_in_c()
-            native = CompiledEnvironment(stepper.in_c.address, self.frame_skip, _Simulator(self, stepper.in_c))
-            if same_in_c(self, native):
-                return native
-        except Exception as error:  # functions elsewhere; what is wrong with the environment shows in Python
-            _log.debug("Python steps %s: %r", self, error)
-        stepper.in_c = None
-        return None
+            return CompiledEnvironment(stepper.in_c.address, self.frame_skip, _Simulator(self, stepper.in_c))
+
+        native = verified_in_c(self, made)
+        if native is None:
+            stepper.in_c = None
+        return native
 
     @classmethod
     def knows(cls, env_id: str) -> bool:

@@ -7,7 +7,6 @@ Must not know when it is used. Invariant: what cannot be described, or differs, 
 """
 
 import ctypes
-import logging
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -18,12 +17,10 @@ from numpy.typing import NDArray
 from pyes._core import CompiledEnvironment, MujocoTimestep
 from pyes.system.libraries import address_of, library_of, of_libm
 from pyes.tasks.base import Task
-from pyes.tasks.parity import same_in_c
+from pyes.tasks.parity import verified_in_c
 
 Array = NDArray[np.float64]
 Description = dict[str, Any]
-
-_log = logging.getLogger(__name__)
 
 _INF = float("inf")
 _MOST = sys.float_info.max
@@ -52,13 +49,7 @@ def timestep_in_c(env: Any, task: Task, frame_skip: int, given: set[str]) -> Com
     given : set of str
         Arguments that the environment was made with; one that is not known here makes the result None.
     """
-    try:
-        native = CompiledEnvironment(*_described(env, given, frame_skip))
-        if same_in_c(task, native):
-            return native
-    except Exception as error:  # other names in another version, functions elsewhere; what is wrong shows in Python
-        _log.debug("Python steps %s: %r", task, error)
-    return None
+    return verified_in_c(task, lambda: CompiledEnvironment(*_described(env, given, frame_skip)))
 
 
 def _described(env: Any, given: set[str], frame_skip: int) -> tuple[int, int, "_Simulator"]:

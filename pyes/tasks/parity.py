@@ -108,7 +108,17 @@ def _difference(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> str | None:
     return next((f"'{name}' ({our!r}, not {their!r})" for name, our, their in pairs if our != their), None)
 
 
-def same_in_c(task: Task, native: CompiledEnvironment) -> bool:
+def verified_in_c(task: Task, made: Callable[[], CompiledEnvironment]) -> CompiledEnvironment | None:
+    """Return an environment in C with the timesteps of a task, or None where it cannot be made, or differs."""
+    try:
+        native = made()
+        return native if _same_in_c(task, native) else None
+    except Exception as error:  # functions elsewhere in another version; what is wrong with the task shows in Python
+        logger.debug("Python steps %s: %r", task, error)
+        return None
+
+
+def _same_in_c(task: Task, native: CompiledEnvironment) -> bool:
     """Whether episodes in C have the bits of those of the task; they go on where the environment would end them."""
     for seed in range(_EPISODES):
         actions = random_actions(task.action_space, seed)

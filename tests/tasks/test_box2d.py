@@ -11,10 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-import pyes
 from pyes import _core, cli, tasks
-from pyes.config import to_mapping
-from pyes.episodes import rollout
 from pyes.episodes.native import NativeRollout
 from pyes.episodes.rollout import Rollout
 from pyes.errors import ConfigError
@@ -23,7 +20,7 @@ from pyes.tasks import Task
 from pyes.tasks.gymnasium import GymnasiumConfig
 from pyes.tasks.parity import first_difference
 from tests.conformance.test_tasks import actions
-from tests.in_c import played, trace
+from tests.in_c import check_journals, played, trace
 
 pytest.importorskip("Box2D")
 
@@ -216,20 +213,9 @@ def test_journal_is_the_same_by_c_and_by_python(
     env_id: str, keys: dict[str, Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ):
     config = GymnasiumConfig(env_id=env_id, normalize_observations=True, max_timesteps=120, **keys)
-    task = to_mapping(config)
     with tasks.make(config) as made:
         in_c(made)
-
-    def trained(run: str, **cluster: Any) -> bytes:
-        settings = {"task": task, "network": {"name": "mlp", "hidden": [16]}, "algorithm": {"population_size": 8}}
-        budget = {"generations": 3, "evaluation": {"every": 2, "episodes": 2}, "noise": {"entries": 100_000}}
-        pyes.train({**settings, **budget, "cluster": cluster, "run_dir": str(tmp_path / run)}, display=False)
-        return (tmp_path / run / "journal.bin").read_bytes()
-
-    by_c = trained("c", name="inline")
-    assert trained("two", name="local", workers=2) == by_c
-    monkeypatch.setattr(rollout, "fits", lambda task, runner: False)
-    assert trained("python", name="inline") == by_c
+    check_journals(config, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
