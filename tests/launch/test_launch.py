@@ -290,6 +290,7 @@ def test_launch_ssh_killed_takes_the_head_and_the_workers_with_it(sshd: Hosts, t
         until(lambda: not sshd.processes(), "the end of the worker")
 
 
+@pytest.mark.slow
 @posix
 def test_launch_ssh_without_any_host_ends_at_once(sshd: Hosts, tmp_path: Path):
     with sshd.launch("closed", tmp_path) as process:
