@@ -31,6 +31,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -107,6 +108,7 @@ def main() -> None:
     if options.untimed and not options.add:
         parser.error("--untimed: got no --add, whose other seeds say how long the recipe takes here")
     seeds = range(options.first_seed, options.first_seed + options.seeds)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # which ends the run that is under way, too
     for recipe in options.recipes:
         try:
             earlier = read(options.results / recipe, recipe) if options.add else Result([], [], [])
