@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms import optimizers
-from pyes.algorithms.base import Algorithm, Optimized, accepts
+from pyes.algorithms.attempts import Attempts
+from pyes.algorithms.base import Optimized, accepts
 from pyes.algorithms.gradient import estimate_gradient
 from pyes.algorithms.population import Population, Vector
 from pyes.config import AlgorithmConfig, NotNegative, OptimizerForm, Positive, RestartConfig, Scheduled
@@ -49,7 +50,7 @@ class _Arguments(OpenAIESConfig, Optimized): ...
 
 
 @ALGORITHMS.register("openai_es")
-class OpenAIES(Algorithm):
+class OpenAIES(Attempts):
     """Evolution strategy with one sigma, shaped returns and a first-order optimiser.
 
     The gradient estimate is ``sum_i weight_i * eps_i / population_size``, where a weight is a member's shaped return
@@ -91,24 +92,12 @@ class OpenAIES(Algorithm):
     ) -> None:
         super().__init__(theta, table, **settings)
         self._optimizer_form = optimizer
-        self._start, self._gradient = self.theta.copy(), np.empty_like(self.theta)
+        self._gradient = np.empty_like(self.theta)
         self._begin()
 
     def _begin(self) -> None:
-        """Begin an attempt: everything is as at the start except the noise, which never repeats."""
-        self.theta[:] = self._start
         self._optimizer = optimizers.make(self._optimizer_form, len(self.theta), self.config.default_optimizer)
         self.gradient_norm = 0.0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that is needed to go on; with restarts also the start that they return to."""
-        start = {} if self.config.restart.after is None else {"start": self._start.copy()}
-        return super().state_dict() | start
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
-        super().load_state_dict(state)
-        self._start[:] = state.get("start", self._start)
 
     def _learned(self) -> Iterator[tuple[str, Vector]]:
         yield from super()._learned()
@@ -118,11 +107,9 @@ class OpenAIES(Algorithm):
         return self.perturbed(self.sigma, mirrored=self.config.mirrored)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
-        config = self.config
-        if config.restart.gives_up(self.progress[0], shaping.mean(returns)):
-            self._begin()
-            self._restarted = True
+        if self._given_up(returns):
             return
+        config = self.config
         weights = shaping.SHAPINGS[config.shaping](returns)
         estimate_gradient(self._table, population.offsets, weights, self._gradient, self._threads, config.mirrored)
         self.gradient_norm = shaping.norm(self._gradient)

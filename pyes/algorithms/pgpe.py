@@ -1,7 +1,7 @@
 """Policy gradients with parameter-based exploration (Sehnke et al. 2010), as Toklu et al. 2020 use it with ClipUp."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from pyes import _core
 from pyes.algorithms import optimizers
+from pyes.algorithms.attempts import Attempts
 from pyes.algorithms.base import Optimized, accepts
 from pyes.algorithms.population import Population, Vector
 from pyes.algorithms.separate_sigmas import SeparateSigmas
-from pyes.config import AlgorithmConfig, NotNegative, OptimizerForm, Positive, Range, Scheduled
+from pyes.config import AlgorithmConfig, NotNegative, OptimizerForm, Positive, Range, RestartConfig, Scheduled
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
@@ -34,11 +35,12 @@ class PGPEConfig(AlgorithmConfig):
     sigma_max_change: Annotated[float, Range(0, 1, open_maximum=True)] = 0.2  # share of sigma, a generation
     learning_rate: Annotated[float | str, Scheduled(Positive, norm=True)] = 0.15
     shaping: Literal["centered_ranks", "z_score", "none"] = "centered_ranks"
+    restart: RestartConfig = field(default_factory=RestartConfig)
 
     @property
     def relative(self) -> bool:
-        """Whether returns are shaped."""
-        return self.shaping != "none"
+        """Whether returns are shaped, and no attempt is given up for them."""
+        return self.shaping != "none" and self.restart.after is None
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class _Arguments(PGPEConfig, Optimized): ...
 
 
 @ALGORITHMS.register("pgpe")
-class PGPE(SeparateSigmas):
+class PGPE(SeparateSigmas, Attempts):
     """Mirrored sampling with a sigma of each parameter, which follows its own gradient.
 
     With the shaped returns ``w+`` and ``w-`` of a pair and their mean ``b`` over all members, the gradient of theta is
@@ -85,7 +87,13 @@ class PGPE(SeparateSigmas):
         **settings: Any,
     ) -> None:
         super().__init__(theta, table, **settings)
-        self._optimizer = optimizers.make(optimizer, len(self.theta), self.config.default_optimizer)
+        self._optimizer_form = optimizer
+        self._begin()
+
+    def _begin(self) -> None:
+        self.deviation[:] = self.config.sigma
+        self._optimizer = optimizers.make(self._optimizer_form, len(self.theta), self.config.default_optimizer)
+        self.gradient_norm = 0.0
 
     def _learned(self) -> Iterator[tuple[str, Vector]]:
         yield from super()._learned()
@@ -95,6 +103,8 @@ class PGPE(SeparateSigmas):
         return self.perturbed(1.0, mirrored=True, deviation=self.deviation)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
+        if self._given_up(returns):
+            return
         config, size = self.config, len(population)
         weights = shaping.SHAPINGS[config.shaping](returns).astype(np.float64)
         plus, minus = weights[::2], weights[1::2]
