@@ -97,7 +97,7 @@ def end_of(folder: Path, task: str, candidate: str, seed: int) -> float:
     """Return the last evaluation of a run, which goes on to its end if it is not there yet; NaN if it fails."""
     setting = (TASKS | HELD_OUT)[task]
     run = folder / f"{task}-{candidate.replace(' ', '_')}-{seed}"
-    if timesteps(run) < setting.timesteps:
+    if not ended(run, setting.timesteps):
         words = [*setting.overrides.split(), *CANDIDATES[candidate].split(), *EVALUATION]
         budget = [f"timesteps={setting.timesteps:.0f}", "generations=null", "cluster.workers=1"]
         begun = (run / "journal.bin").exists()
@@ -107,14 +107,13 @@ def end_of(folder: Path, task: str, candidate: str, seed: int) -> float:
         if done.returncode:
             print(f"{run.name}: {done.stderr.splitlines()[-1]}", file=sys.stderr, flush=True)
             return math.nan
-    evaluated = [row["eval_return_mean"] for row in read_rows(run / "metrics.csv") if row["eval_return_mean"]]
-    return float(evaluated[-1])
+    return float(read_rows(run / "metrics.csv")[-1]["eval_return_mean"])
 
 
-def timesteps(run: Path) -> int:
-    """Return how far a run is."""
+def ended(run: Path, timesteps: float) -> bool:
+    """Return whether a run has had its timesteps, and its last evaluation, without which it may have been stopped."""
     rows = read_rows(run / "metrics.csv") if (run / "metrics.csv").exists() else []
-    return int(rows[-1]["timesteps"]) if rows else 0
+    return bool(rows) and int(rows[-1]["timesteps"]) >= timesteps and rows[-1]["eval_return_mean"] != ""
 
 
 def show(found: dict[tuple[str, str, int], float], tasks: Sequence[str], names: Sequence[str], seeds: range) -> None:

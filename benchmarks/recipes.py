@@ -114,6 +114,8 @@ def main() -> None:
             earlier = read(options.results / recipe, recipe) if options.add else Result([], [], [])
         except (OSError, ValueError) as error:
             parser.exit(1, f"{recipe}: {error}\n")
+        if options.untimed and all(row.seed in seeds or math.isnan(row.seconds) for row in earlier.rows):
+            parser.exit(1, f"{recipe}: --untimed: no other seed of its result says how long the recipe takes\n")
         result = measured(recipe, seeds)
         result = (result.untimed() if options.untimed else result).beside(earlier)
         if not any(row.theta_hash for row in result.rows):
@@ -186,12 +188,13 @@ def trained(recipe: str, seed: int) -> Row:
     begun = (run / "journal.bin").exists()
     train = [f"resume={run}"] if begun else [f"experiment={recipe}", f"seed={seed}", f"run_dir={run}"]
     done = pyes("train", *train)
+    if not done.returncode:
+        done = pyes("evaluate", str(run), *evaluation(), "--json")
     if done.returncode:
         print(f"{recipe}, seed {seed}: {done.stderr.splitlines()[-1]}", file=sys.stderr)
         return Row(seed, math.nan, math.nan, 0, 0, 0, math.nan, "")
     last = read_rows(run / "metrics.csv")[-1]
-    evaluated = pyes("evaluate", str(run), *evaluation(), "--json")
-    found = json.loads(evaluated.stdout)
+    found = json.loads(done.stdout)
     row = Row(
         seed,
         round(found["return_mean"], 3),
@@ -244,7 +247,7 @@ def write(folder: Path, recipe: str, result: Result) -> None:
     if not median.theta_hash:
         raise SystemExit(f"{recipe}, seed {median.seed}: the median of the seeds has failed; nothing is written")
     run = run_of(recipe, median.seed)
-    if not (run / "policy.safetensors").exists() and trained(recipe, median.seed).theta_hash != median.theta_hash:
+    if hash_of(run) != median.theta_hash and trained(recipe, median.seed).theta_hash != median.theta_hash:
         raise SystemExit(f"{recipe}, seed {median.seed}: trained again, it has another theta; nothing is written")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -264,6 +267,12 @@ def write(folder: Path, recipe: str, result: Result) -> None:
         "linear_algebra": linear_algebra(),
     }
     (folder / "result.json").write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
+
+
+def hash_of(run: Path) -> str:
+    """Return the hash of a run's last theta; empty if it has none here."""
+    rows = read_rows(run / "metrics.csv") if (run / "policy.safetensors").exists() else []
+    return str(rows[-1]["theta_hash"]) if rows else ""
 
 
 def curve(recipe: str, seed: int) -> list[Point]:

@@ -46,7 +46,8 @@ def _algorithm(old: RunState, new: RunState) -> dict[str, Any]:
     kept |= {key: starts[key] for key in kept.keys() & starts.keys()}
     if after.algorithm.on_table:  # the search of a library goes on with the seed that it began with
         kept["seed"] = after.seed
-    if after.growth != before.growth or "population_size" in starts:
+    paired = after.algorithm.pairs and not before.algorithm.pairs  # it may have grown to an odd number
+    if after.growth != before.growth or "population_size" in starts or paired:
         kept["population_size"] = new.algorithm.population_size
     if after.optimizer != before.optimizer and "optimizer" in kept:
         kept["optimizer"] = new.algorithm.state_dict()["optimizer"]

@@ -62,7 +62,7 @@ def task_began(recording: Recording, config: TrainConfig | None = None) -> int:
 
 def _evaluated(config: TrainConfig) -> dict[str, Any]:
     """Return what an evaluation of a center depends on."""
-    task = configuration.to_mapping(config)["task"]
+    task = configuration.to_mapping(config)["task"] | {"max_timesteps": config.task.most_timesteps}
     return {key: value for key, value in task.items() if key not in _OF_TRAINING}
 
 

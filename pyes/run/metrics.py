@@ -152,6 +152,7 @@ class MetricsWriter(Closing):
         mean, deviation = row.eval_return_mean, row.eval_return_std
         if mean is None or deviation is None or row.generation < self._task_began:
             return
+        mean, deviation = float(_text(mean)), float(_text(deviation))  # as a run that goes on from the file reads them
         self.last_evaluation = row.generation + 1, mean, deviation
         if math.isfinite(mean) and (self.best_evaluation is None or mean > self.best_evaluation[1]):
             self.best_evaluation = row.generation + 1, mean
@@ -337,8 +338,13 @@ def number(text: str | None) -> float:
 
 
 def _texts(row: MetricsRow | NodeRow) -> list[Any]:
-    """Return the values of a row; nine digits are enough to distinguish all float32 values."""
-    return [f"{value:.9g}" if isinstance(value, float) else value for value in asdict(row).values()]
+    """Return the values of a row."""
+    return [_text(value) if isinstance(value, float) else value for value in asdict(row).values()]
+
+
+def _text(value: float) -> str:
+    """Return a number as the files have it: nine digits are enough to distinguish all float32 values."""
+    return f"{value:.9g}"
 
 
 def _line(values: Iterable[Any]) -> bytes:

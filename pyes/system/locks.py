@@ -19,6 +19,9 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+#: Words of the message that somebody else holds a lock.
+HELD = "another process"
+
 #: Lock files that this process holds. Forked children close them, since a lock must end with the process that took it.
 _held: "weakref.WeakSet[IO[str]]" = weakref.WeakSet()
 if hasattr(os, "register_at_fork"):
@@ -54,7 +57,7 @@ def held(path: Path, name: str) -> Iterator[None]:
                 file.seek(0)
                 holder = f" ({file.read().strip()})" if os.fstat(file.fileno()).st_size else ""
                 raise RunDirectoryError(
-                    f"{name}: another process{holder} is writing to {folder}; wait for it or choose another directory"
+                    f"{name}: {HELD}{holder} is writing to {folder}; wait for it or choose another directory"
                 ) from error
             except OSError as error:
                 raise RunDirectoryError(

@@ -73,7 +73,8 @@ class Advice:
     def of_evaluation(self, mean: float, std: float, limit: int) -> Iterator[str]:
         """Yield what is to be said after an evaluation of the center, in episodes of at most ``limit`` timesteps."""
         self._evaluations.append(mean)
-        if not self._still and _stands_still(self._evaluations[-_STILL:], std, limit):
+        still = self._chance and _stands_still(self._evaluations[-_STILL:], std, limit)  # a function has no bonus
+        if still and not self._still:
             self._still = True
             bonus = round(mean / limit)
             told = (

@@ -74,8 +74,9 @@ def summarize(run: Run, stopped_by: str, failed: int) -> None:
     reached = f"{counted(state.generation, 'generation')} and {counted(state.timesteps, 'timestep')}"
     show(f"stopped by {stopped_by} after {reached}")
     if run.metrics.last_evaluation is not None:
-        _, mean, deviation = run.metrics.last_evaluation
-        show(f"evaluation: {described(mean, deviation)}")
+        center, mean, deviation = run.metrics.last_evaluation
+        which = "" if center == state.generation else f", of the center of generation {center}"
+        show(f"evaluation: {described(mean, deviation)}{which}")
     best = run.metrics.best_evaluation
     if best is not None and best[0] != state.generation:
         where = (

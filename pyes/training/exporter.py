@@ -163,9 +163,10 @@ class Exporter(Closing):
         from prometheus_client.core import InfoMetricFamily
 
         yield InfoMetricFamily("pyes_run", "the run", self._labels)
-        if self._snapshot is not None:
-            yield from _of_run(self._snapshot)
-            yield from _of_nodes(self._snapshot)
+        now = self._snapshot  # the run may publish another one meanwhile
+        if now is not None:
+            yield from _of_run(now)
+            yield from _of_nodes(now)
 
 
 def _of_run(now: _Snapshot) -> "Iterator[Metric]":

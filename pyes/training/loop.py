@@ -152,7 +152,7 @@ class _Loop:
         if stopped_by := self._reached() or self._target_reached():
             return stopped_by
         self._evaluate_start()
-        return None
+        return "interrupt" if self._interrupt else self._reached()
 
     def _evaluate_start(self) -> None:
         """Evaluate the initial center, so that a learning curve begins before any learning.

@@ -60,8 +60,8 @@ _LAST_GENERATION = 60.0  # seconds that a run may take to end after its generati
 _LOWEST = -math.inf  # value of a trial that fails
 #: Signals by which others end a run; SIGHUP is not one of Windows.
 _FROM_OUTSIDE = {getattr(signal, name, None) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")}
-#: What the system says of a disk that takes no more: nothing about the settings of a run.
-_OF_A_DISK = tuple(os.strerror(each) for each in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO))
+#: Words of failures that say nothing about the settings of a run: the disk takes no more, or another process has the run.
+_OF_ELSE = (*(os.strerror(each) for each in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)), locks.HELD)
 _NO_OTHER_END = ("generations=null", "time_limit=null", "target_return=null")  # of a run than its timesteps
 _ERROR = "pyes: error: "
 
@@ -352,9 +352,13 @@ class _Search:
         return found
 
     def _chosen(self, number: int, first: int) -> dict[str, Value]:
-        """Return the values of a new trial, from the trials of earlier brackets and those chosen for this one."""
+        """Return the values of a new trial of the bracket that begins with trial ``first``.
+
+        They are random in the first bracket, later ones from the trials of earlier brackets and those chosen for this.
+        """
+        at_random = _BRACKET if first == DEFAULTS + 1 else 0
         sampler = self._optuna.samplers.TPESampler(
-            seed=number, n_startup_trials=_BRACKET, multivariate=True, constant_liar=True
+            seed=number, n_startup_trials=at_random, multivariate=True, constant_liar=True
         )
         study = self._optuna.create_study(direction="maximize", sampler=sampler)
         study.add_trials(self._study.trials[DEFAULTS + 1 :])
@@ -444,7 +448,7 @@ class _Job:
         KeyboardInterrupt
             The user has stopped it.
         TaskError
-            Another program, or the system, has ended it, or its disk is full.
+            Another program, or the system, has ended it, another process works in its folder, or its disk is full.
         """
         assert self._process is not None
         assert self._errors is not None
@@ -464,7 +468,7 @@ class _Job:
         if status:
             said = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)] or lines
             self.failure = said[-1] if said else f"ended with status {status}"
-            if any(text in self.failure for text in _OF_A_DISK):
+            if any(text in self.failure for text in _OF_ELSE):
                 raise TaskError(f"{self.run}: {self.failure}; then go on with --resume")
             self.refused = status == ConfigError.exit_status and self._recorded() == self._before
         return False

@@ -182,6 +182,17 @@ def test_best_evaluation_is_that_of_all_rows_that_were_there(tmp_path):
         assert writer.best_evaluation == (2, 3.5)
 
 
+def test_of_means_that_are_equal_in_the_file_the_first_is_the_best(tmp_path):
+    first, second = (row(each, eval_return_mean=1000 / 3 + each * 1e-9, eval_return_std=1.0) for each in range(2))
+    with MetricsWriter(tmp_path / "metrics.csv") as writer:
+        writer.write(first)
+        writer.write(second)
+        assert writer.best_evaluation == (1, 333.333333)
+    with MetricsWriter(tmp_path / "metrics.csv", 1) as writer:
+        writer.write(second)
+        assert writer.best_evaluation == (1, 333.333333)
+
+
 def test_last_rows_of_a_long_table_are_read_without_the_rest(tmp_path):
     lines = ["generation,node", *(f"{number},a" for number in range(1000))]
     (tmp_path / "nodes.csv").write_text("\n".join([*lines, "1000"]))

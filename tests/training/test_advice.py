@@ -73,11 +73,16 @@ def test_a_center_that_stands_still_is_told_so_once(means, std, told):
 
 @pytest.mark.parametrize(("offset", "advised"), [(-0.5, "reward_offset_per_step=-1"), (-1.0, "larger algorithm.sigma")])
 def test_what_is_advised_is_not_set_already(offset, advised):
-    advice = Advice(-1000.0, offset=offset, chance=False)
+    advice = Advice(-1000.0, offset=offset)
     (text,) = (text for mean in [1042] * 9 for text in advice.of_evaluation(mean, 2, 1000))
     assert advised in text
     advice = Advice(-0.1, chance=False)
     assert not any("episodes" in text for mean in [-0.3] * 30 for text in advice.of_evaluation(mean, 0.1, 999))
+
+
+def test_a_function_has_no_bonus():
+    advice = Advice(0.1, chance=False)
+    assert not [text for mean in [0.97] * 9 for text in advice.of_evaluation(mean, 0.0, 1)]
 
 
 def test_a_run_without_gain_is_told_so_once():

@@ -277,6 +277,12 @@ def test_no_generation_is_begun_that_would_end_after_the_time_limit(tmp_path, li
     assert float(read_rows(tmp_path / "run" / "metrics.csv")[-1]["seconds"]) == seconds
 
 
+def test_an_evaluation_of_the_start_that_takes_all_the_time_is_the_last_of_the_run(tmp_path, now):
+    result = _train(tmp_path / "run", cluster={"name": "inline"}, time_limit=6.0)
+    assert (result.stopped_by, result.generations, now) == ("time_limit", 0, [4.0])
+    assert (tmp_path / "run" / "policy.safetensors").exists()
+
+
 def test_the_last_center_is_evaluated_if_the_time_limit_passes_while_a_snapshot_is_saved(tmp_path, monkeypatch, now):
     monkeypatch.setattr(loop.ending, "try_to_save", lambda run: now.__setitem__(0, now[0] + 10.0))
     settings = {"evaluation": {"every": 100}, "snapshot": {"every": 1}, "cluster": {"name": "inline"}}

@@ -436,9 +436,11 @@ def test_rows_that_nobody_has_changed_stay_as_they_are(tmp_path):
 
 def test_best_is_of_the_task_of_now(tmp_path):
     """The second one never rewards, so that every evaluation of the first one is above all of it."""
-    settings = {**TINY, "task": {"env_id": "CartPole-v1"}, "evaluation": {"every": 1, "episodes": 2}}
+    task = {"env_id": "CartPole-v1", "max_timesteps": 500}
+    settings = {**TINY, "task": task, "evaluation": {"every": 1, "episodes": 2}}
     run = pyes.train({**settings, "run_dir": str(tmp_path / "run")}, display=False).run_dir
-    _go_on(run, generations=3, force=True, task={"reward_min": -1.0})  # which no evaluation depends on
+    limit = {"max_timesteps": "steps 100 then 500 at 3 generations"}  # evaluations have the larger one
+    _go_on(run, generations=3, force=True, task={"reward_min": -1.0, **limit})  # on which no evaluation depends
     assert best_generation(run) <= 3
     _go_on(run, generations=5, force=True, task={"env_kwargs": {"sutton_barto_reward": True}})
     assert best_generation(run) > 3

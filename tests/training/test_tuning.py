@@ -1,5 +1,6 @@
 """A search for settings: killed and resumed, it ends as one that was not; bad input is one line."""
 
+import dataclasses
 import itertools
 import math
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -233,6 +235,24 @@ def test_brackets_have_all_trials_once(trials: int, sizes: list[int]):
     brackets = tuning._brackets(trials)
     assert [len(each) for each in brackets] == sizes
     assert [number for each in brackets for number in each] == list(range(1, trials + 1))
+
+
+def test_the_values_of_the_first_bracket_alone_are_random(tmp_path: Path):
+    arguments = dataclasses.replace(ARGUMENTS, space={"algorithm.sigma": {"low": 0.02, "high": 1.0, "log": True}})
+    tuning.begin(tmp_path / "found", arguments)
+    search = tuning._Search(tmp_path / "found", arguments, print, Interrupt())
+
+    def at_random(number: int) -> dict[str, Any]:
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(number))
+        return dict(study.ask(search._distributions()).params)
+
+    for number in range(6):
+        values = search._chosen(number, 1) if number else {}
+        assert not number or values == at_random(number)
+        search._add(values)
+        search._report(number, ARGUMENTS.timesteps, -float(number))
+        search._end(number)
+    assert search._chosen(6, 6) != at_random(6)
 
 
 def test_the_plan_counts_all_timesteps():
