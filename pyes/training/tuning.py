@@ -60,7 +60,7 @@ _LAST_GENERATION = 60.0  # seconds that a run may take to end after its generati
 _LOWEST = -math.inf  # value of a trial that fails
 #: Signals by which others end a run; SIGHUP is not one of Windows.
 _FROM_OUTSIDE = {getattr(signal, name, None) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")}
-#: Words of failures that say nothing about the settings of a run: the disk takes no more, or another process has the run.
+#: Words of failures that say nothing of the settings of a run: the disk is full, or another process has the run.
 _OF_ELSE = (*(os.strerror(each) for each in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)), locks.HELD)
 _NO_OTHER_END = ("generations=null", "time_limit=null", "target_return=null")  # of a run than its timesteps
 _ERROR = "pyes: error: "
