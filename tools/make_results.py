@@ -97,7 +97,7 @@ def page(results: Sequence[Result], published: dict[str, Any]) -> str:
     """Return the text of the page."""
     parts = [INTRODUCTION, "\n".join(main_table(results, published)), f"![{CAPTION}](results.png)"]
     notes = [f"- `{each.recipe}`: {note}" for each in results for note in published[each.recipe].get("notes", ())]
-    parts += ["## What to know about these scores", published["about"] + "\n".join(notes)]
+    parts += ["## What to know about these scores", published["about"] + "\n" + "\n".join(notes)]
     parts += [
         "## The same numbers again",
         REPEAT,
