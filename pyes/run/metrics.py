@@ -152,8 +152,8 @@ class MetricsWriter(Closing):
         mean, deviation = row.eval_return_mean, row.eval_return_std
         if mean is None or deviation is None or row.generation < self._task_began:
             return
-        mean, deviation = float(_text(mean)), float(_text(deviation))  # as a run that goes on from the file reads them
         self.last_evaluation = row.generation + 1, mean, deviation
+        mean = float(_text(mean))  # as a run that goes on from the file reads it: which is the best must not change
         if math.isfinite(mean) and (self.best_evaluation is None or mean > self.best_evaluation[1]):
             self.best_evaluation = row.generation + 1, mean
 
