@@ -98,7 +98,7 @@ def test_an_attempt_that_has_come_to_nothing_begins_again_with_its_first_sigma_a
         pgpe.tell(np.arange(8.0) ** 2 - 100)
     assert (pgpe.theta == 1).all()
     assert (pgpe.deviation == 0.5).all()
-    assert not pgpe.state_dict()["optimizer"]["velocity"].any()
+    assert not pgpe.state_dict()["optimizer"]["clipped_velocity"].any()
     assert (pgpe.generation, pgpe.progress, pgpe.gradient_norm) == (4, (0, 0), 0.0)
     assert not np.isin(pgpe.ask().offsets, first).any()
     for _ in range(5):  # the second attempt is good enough at its third generation, and goes on
