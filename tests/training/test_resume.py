@@ -166,6 +166,19 @@ def test_force_cannot_change_the_centers_of_novelty_search(tmp_path):
     assert (tmp_path / "run" / "journal.bin").read_bytes() == before
 
 
+def test_force_makes_members_pairs_where_the_run_has_grown_to_an_odd_number(tmp_path):
+    settings = {
+        **TINY,
+        "task": {"env_id": "Pendulum-v1", "max_timesteps": 20},
+        "algorithm": {"name": "openai_es", "population_size": 4, "mirrored": False},
+        "growth": {"timesteps": 100, "population_max": 8},
+    }
+    run = pyes.train({**settings, "run_dir": str(tmp_path / "run")}, display=False).run_dir
+    assert _go_on(run, generations=4, force=True, algorithm={"mirrored": True}).generations == 4
+    episodes = [int(row["episodes"]) for row in read_rows(run / "metrics.csv")]
+    assert episodes == [4, 9, 13, 19]
+
+
 def test_force_can_change_the_parents_of_the_genetic_algorithm(tmp_path):
     config = {**TINY, "algorithm": {"name": "ga", "population_size": 4, "parents": 2}, "run_dir": str(tmp_path / "run")}
     pyes.train(config, display=False)

@@ -332,6 +332,15 @@ def test_the_study_is_in_the_folder_whatever_its_name(tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_a_run_that_another_process_has_says_nothing_of_a_setting(tmp_path: Path):
+    words = ["task=cart_pole", "evaluation.episodes=1"]
+    ended(tuning._Job(tmp_path / "run", 1, 0, 100, words))
+    another = re.escape(f"another process ({os.getpid()}@")
+    with locks.held(tmp_path / "run" / "lock", "tune"), pytest.raises(TaskError, match=f"{another}.*--resume"):
+        ended(tuning._Job(tmp_path / "run", 1, 0, 10_000, words))
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounting needs Linux and root")
 def test_a_full_disk_says_nothing_of_a_setting(tmp_path: Path):
