@@ -1,7 +1,7 @@
 """Separable natural evolution strategies (Schaul, Glasmachers & Schmidhuber 2011; Wierstra et al. 2014)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from typing import Annotated, Any, Literal
 
@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import _core
+from pyes.algorithms.attempts import Attempts
 from pyes.algorithms.base import Common, accepts
 from pyes.algorithms.population import Population, Vector
 from pyes.algorithms.separate_sigmas import SeparateSigmas
-from pyes.config import AlgorithmConfig, NotNegative, Positive, Scheduled
+from pyes.config import AlgorithmConfig, NotNegative, Positive, RestartConfig, Scheduled
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
@@ -22,13 +23,18 @@ from pyes.numerics.noise import NoiseTable
 class SNESConfig(AlgorithmConfig):
     """Settings of SNES."""
 
-    relative = True
     scaled = True
 
     name: Literal["snes"] = "snes"
     sigma: Annotated[float, Positive] = 0.3  # of every parameter, at first
     learning_rate: Annotated[float | str, Scheduled(Positive, norm=True)] = 1.0  # of theta, in units of sigma
     sigma_learning_rate: Annotated[float, NotNegative] | None = None  # None: (3 + ln dim) / (5 sqrt dim)
+    restart: RestartConfig = field(default_factory=RestartConfig)
+
+    @property
+    def relative(self) -> bool:
+        """Whether only the order of the returns counts: no attempt is given up for them."""
+        return self.restart.after is None
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class _Arguments(SNESConfig, Common): ...
 
 
 @ALGORITHMS.register("snes")
-class SNES(SeparateSigmas):
+class SNES(SeparateSigmas, Attempts):
     """Natural gradient ascent on mean and sigma of a normal distribution with independent parameters.
 
     With the utilities ``u`` of the members' ranks, ``theta += learning_rate * sigma * sum u * eps`` and
@@ -67,10 +73,16 @@ class SNES(SeparateSigmas):
         rate = self.config.sigma_learning_rate
         self._sigma_learning_rate = default_sigma_learning_rate(len(self.theta)) if rate is None else rate
 
+    def _begin(self) -> None:
+        self.deviation[:] = self.config.sigma
+        self.gradient_norm = 0.0
+
     def _draw(self) -> Population:
         return self.perturbed(1.0, deviation=self.deviation)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
+        if self._given_up(returns):
+            return
         if len(self._utilities) != len(returns):  # at first, and after a state with another population
             self._utilities = utilities(len(returns))
         weights = shaping.by_rank(returns, self._utilities)
