@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from pyes import _core
 from pyes.algorithms import optimizers
-from pyes.algorithms.attempts import Attempts
 from pyes.algorithms.base import Optimized, accepts
 from pyes.algorithms.population import Population, Vector
 from pyes.algorithms.separate_sigmas import SeparateSigmas
@@ -48,7 +47,7 @@ class _Arguments(PGPEConfig, Optimized): ...
 
 
 @ALGORITHMS.register("pgpe")
-class PGPE(SeparateSigmas, Attempts):
+class PGPE(SeparateSigmas):
     """Mirrored sampling with a sigma of each parameter, which follows its own gradient.
 
     With the shaped returns ``w+`` and ``w-`` of a pair and their mean ``b`` over all members, the gradient of theta is
@@ -86,14 +85,12 @@ class PGPE(SeparateSigmas, Attempts):
         optimizer: OptimizerForm | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(theta, table, **settings)
         self._optimizer_form = optimizer
-        self._begin()
+        super().__init__(theta, table, **settings)
 
     def _begin(self) -> None:
-        self.deviation[:] = self.config.sigma
+        super()._begin()
         self._optimizer = optimizers.make(self._optimizer_form, len(self.theta), self.config.default_optimizer)
-        self.gradient_norm = 0.0
 
     def _learned(self) -> Iterator[tuple[str, Vector]]:
         yield from super()._learned()

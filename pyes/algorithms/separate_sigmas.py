@@ -8,22 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from pyes.algorithms.base import Algorithm
+from pyes.algorithms.attempts import Attempts
 from pyes.algorithms.population import Vector
 from pyes.numerics import shaping
 from pyes.numerics.noise import NoiseTable
 
 
-class SeparateSigmas(Algorithm):
+class SeparateSigmas(Attempts):
     """Base of the algorithms with ``deviation``, float32 (dim,): the sigma of each parameter, ``sigma`` at first."""
 
-    config: Any  # with ``sigma``
+    config: Any  # with ``sigma`` and ``restart``
 
     def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
         super().__init__(theta, table, **settings)
-        self.gradient_norm = 0.0
-        self.deviation = np.full_like(self.theta, self.config.sigma)
+        self.deviation = np.empty_like(self.theta)
         self._gradient, self._deviation_gradient = np.empty_like(self.theta), np.empty_like(self.theta)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.deviation[:] = self.config.sigma
+        self.gradient_norm = 0.0
 
     @property
     def sigma(self) -> float:  # type: ignore[override]

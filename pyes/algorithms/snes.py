@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import _core
-from pyes.algorithms.attempts import Attempts
 from pyes.algorithms.base import Common, accepts
 from pyes.algorithms.population import Population, Vector
 from pyes.algorithms.separate_sigmas import SeparateSigmas
@@ -42,7 +41,7 @@ class _Arguments(SNESConfig, Common): ...
 
 
 @ALGORITHMS.register("snes")
-class SNES(SeparateSigmas, Attempts):
+class SNES(SeparateSigmas):
     """Natural gradient ascent on mean and sigma of a normal distribution with independent parameters.
 
     With the utilities ``u`` of the members' ranks, ``theta += learning_rate * sigma * sum u * eps`` and
@@ -72,10 +71,6 @@ class SNES(SeparateSigmas, Attempts):
         self._utilities = np.empty(0)
         rate = self.config.sigma_learning_rate
         self._sigma_learning_rate = default_sigma_learning_rate(len(self.theta)) if rate is None else rate
-
-    def _begin(self) -> None:
-        self.deviation[:] = self.config.sigma
-        self.gradient_norm = 0.0
 
     def _draw(self) -> Population:
         return self.perturbed(1.0, deviation=self.deviation)

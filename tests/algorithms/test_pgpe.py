@@ -86,26 +86,6 @@ def test_a_single_sigma_in_a_state_is_that_of_every_parameter(table):
     np.testing.assert_allclose(pgpe.member(0) - pgpe.theta, 0.7 * table.slice(offset, 3), rtol=1e-5)
 
 
-def test_an_attempt_that_has_come_to_nothing_begins_again_with_its_first_sigma_and_other_noise(table):
-    settings = {"population_size": 8, "sigma": 0.5, "restart": {"after": 3, "below": -1.0}}
-    pgpe, resumed = (pyes.PGPE(np.full(6, start), table, **settings) for start in (1.0, 0.0))
-    first = pgpe.ask().offsets
-    for generation in range(4):
-        if generation == 2:
-            resumed.load_state_dict(pgpe.state_dict())
-            pgpe = resumed
-        assert (pgpe.theta != 1).any() == (pgpe.deviation != 0.5).any() == (generation > 0)
-        pgpe.tell(np.arange(8.0) ** 2 - 100)
-    assert (pgpe.theta == 1).all()
-    assert (pgpe.deviation == 0.5).all()
-    assert not pgpe.state_dict()["optimizer"]["clipped_velocity"].any()
-    assert (pgpe.generation, pgpe.progress, pgpe.gradient_norm) == (4, (0, 0), 0.0)
-    assert not np.isin(pgpe.ask().offsets, first).any()
-    for _ in range(5):  # the second attempt is good enough at its third generation, and goes on
-        pgpe.tell(np.arange(8.0))
-    assert pgpe.progress == (5, 5 * 8)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

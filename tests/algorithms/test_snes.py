@@ -64,25 +64,6 @@ def test_learning_rates_can_be_set(table):
     assert (same.deviation != np.float32(0.3)).all()
 
 
-def test_an_attempt_that_has_come_to_nothing_begins_again_with_its_first_sigma_and_other_noise(table):
-    settings = {"population_size": 8, "sigma": 0.5, "restart": {"after": 3, "below": -1.0}}
-    es, resumed = (pyes.SNES(np.full(6, start), table, **settings) for start in (1.0, 0.0))
-    first = es.ask().offsets
-    for generation in range(4):
-        if generation == 2:
-            resumed.load_state_dict(es.state_dict())
-            es = resumed
-        assert (es.theta != 1).all() == (es.deviation != 0.5).all() == (generation > 0)
-        es.tell(np.arange(8.0) - 100)
-    assert (es.theta == 1).all()
-    assert (es.deviation == 0.5).all()
-    assert (es.generation, es.progress, es.gradient_norm) == (4, (0, 0), 0.0)
-    assert not np.isin(es.ask().offsets, first).any()
-    for _ in range(5):  # the second attempt is good enough at its third generation, and goes on
-        es.tell(np.arange(8.0))
-    assert es.progress == (5, 5 * 8)
-
-
 def test_utilities_are_those_of_the_paper():
     utilities = snes.utilities(4)
     raw = np.array([math.log(3), math.log(1.5), 0, 0])
