@@ -52,7 +52,7 @@ def missing(what: str, packages: str, extra: str, error: Exception, advice: str 
         Further advice after the command.
     """
     noun = "packages" if " and " in packages else "package"
-    return ConfigError(f"{what} needs the {noun} {packages}: pip install 'pyes-rl[{extra}]'{advice} ({error})")
+    return ConfigError(f'{what} needs the {noun} {packages}: pip install "pyes-rl[{extra}]"{advice} ({error})')
 
 
 class TaskError(PyesError):

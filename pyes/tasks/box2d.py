@@ -73,7 +73,7 @@ class Box2DTask(Family):
         if self._config.env_id not in gymnasium.registry:
             raise ConfigError(
                 f"{self._label()} is not in gymnasium {gymnasium.__version__} any more; "
-                f"pip install 'gymnasium<=1.4'{_OTHERS}"
+                f'pip install "gymnasium<=1.4"{_OTHERS}'
             )
         try:
             importlib.import_module("Box2D")

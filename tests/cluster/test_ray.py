@@ -71,7 +71,7 @@ def test_agent_returns_how_its_worker_ended_and_what_it_said_last():
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("ip"), reason="makes a network")
 def test_a_run_whose_ray_loses_a_node_and_gets_another_equals_one_in_one_process(tmp_path, server):
     if importlib.util.find_spec("ray") is None:
-        pytest.fail("Ray is missing: pip install 'pyes-rl[ray]'")
+        pytest.fail('Ray is missing: pip install "pyes-rl[ray]"')
     run = tmp_path / "run"
     with tempfile.TemporaryDirectory(prefix="pyes-ray-", dir="/tmp") as short:  # paths of sockets have 107 bytes
         environment = {"FAULTY": '{"sleep": 0.006}', **environment_of(short)}  # a member takes 60 ms

@@ -51,5 +51,5 @@ def test_what_torch_does_is_refused_in_one_line(arguments: list[str], message: s
     done = pyes(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith(
-        f"pyes: error: {message} package torch: pip install 'pyes-rl[torch]'"
+        f'pyes: error: {message} package torch: pip install "pyes-rl[torch]"'
     )

@@ -268,7 +268,7 @@ def test_bad_arguments_are_one_line(run, tmp_path):
 
 def test_umap_says_what_to_install(run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "umap", None)
-    assert "pip install 'pyes-rl[umap]'" in _error(run, tmp_path / "map.png", "umap")
+    assert 'pip install "pyes-rl[umap]"' in _error(run, tmp_path / "map.png", "umap")
 
 
 @pytest.mark.slow
