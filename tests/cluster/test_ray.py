@@ -42,7 +42,7 @@ def server():
 
 def test_ray_without_its_package_is_refused_with_the_extra_that_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"cluster=ray needs the package ray: pip install .pyes-rl\[ray\]."):
+    with pytest.raises(ConfigError, match=r"cluster=ray needs the package ray: pip install \"pyes-rl\[ray\]\""):
         open_cluster(RayConfig(), TaskConfig()).__enter__()
 
 

@@ -144,7 +144,7 @@ def test_frames_show_the_robot_and_change_nothing(name: str):
 
 def test_missing_package_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pybullet_envs_gymnasium", None)
-    with pytest.raises(ConfigError, match=r"AntBulletEnv-v0' needs the package .*pip install .pyes-rl\[bullet\]."):
+    with pytest.raises(ConfigError, match=r"AntBulletEnv-v0' needs the package .*pip install \"pyes-rl\[bullet\]\""):
         tasks.make(option("ant_bullet"))
 
 

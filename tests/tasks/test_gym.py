@@ -70,6 +70,6 @@ def test_command_line_trains_and_keeps_the_screen_clean(python: Path, tmp_path: 
 
 def test_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "gym", None)  # as Python has it for what cannot be imported
-    expected = r"^task.env_id: 'X-v0' needs the packages gym and shimmy: pip install .pyes-rl\[gym\]. \(.*\)$"
+    expected = r"^task.env_id: 'X-v0' needs the packages gym and shimmy: pip install \"pyes-rl\[gym\]\" \(.*\)$"
     with pytest.raises(ConfigError, match=expected):
         tasks.make(GymConfig(env_id="X-v0"))

@@ -392,7 +392,7 @@ def test_what_cannot_draw_is_named(backend: str):
 
 def test_missing_package_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
-    with pytest.raises(ConfigError, match=r"Ant-v5' needs the package mujoco: pip install .pyes-rl\[mujoco\]."):
+    with pytest.raises(ConfigError, match=r"Ant-v5' needs the package mujoco: pip install \"pyes-rl\[mujoco\]\""):
         tasks.make(option("ant_mujoco"))
 
 

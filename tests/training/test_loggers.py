@@ -306,7 +306,7 @@ def test_a_logger_without_its_library_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"logger=wandb needs the package wandb: pip install .pyes-rl\[wandb\]."):
+    with pytest.raises(ConfigError, match=r"logger=wandb needs the package wandb: pip install \"pyes-rl\[wandb\]\""):
         train(tmp_path / "run", logger={"wandb": True})
     with pytest.raises(ConfigError, match=r"logger\.factory=nothing_there:It cannot be imported"):
         train(tmp_path / "run", logger={"factory": "nothing_there:It"})
