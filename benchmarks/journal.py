@@ -11,13 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from parts import run_parts
 
 import pyes
 from pyes.reports import replay
@@ -61,9 +61,7 @@ if __name__ == "journal":  # as "journal:Cheap-v0" imports it
 
 def main() -> None:
     """Run the parts that the command line names, or all."""
-    parts: dict[str, Callable[[], None]] = {"size": size, "rebuild": rebuild, "resume": resume, "cost": cost}
-    for name in sys.argv[1:] or parts:
-        parts[name]()
+    run_parts(__doc__, {"size": size, "rebuild": rebuild, "resume": resume, "cost": cost})
 
 
 def size() -> None:

@@ -12,10 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from parts import run_parts
 
 from pyes import networks, tasks
 from pyes.algorithms.population import Population
@@ -33,15 +33,14 @@ LANDER = GymnasiumConfig()
 
 def main() -> None:
     """Run the parts that the command line names, or all."""
-    parts: dict[str, Callable[[], None]] = {
+    parts = {
         "scaling": scaling,
         "generation": generation,
         "startup": startup,
         "memory": memory,
         "recovery": recovery,
     }
-    for name in sys.argv[1:] or parts:
-        parts[name]()
+    run_parts(__doc__, parts)
 
 
 def scaling() -> None:

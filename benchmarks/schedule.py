@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from parts import run_parts
 
 # The virtual nodes are those of the tests.
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
@@ -31,9 +32,7 @@ BATCHES = 2
 
 def main() -> None:
     """Run the parts that the command line names, or all."""
-    parts: dict[str, Callable[[], None]] = {"workers": workers, "cases": cases}
-    for name in sys.argv[1:] or parts:
-        parts[name]()
+    run_parts(__doc__, {"workers": workers, "cases": cases})
 
 
 def workers() -> None:

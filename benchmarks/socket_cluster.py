@@ -1,6 +1,6 @@
 """The socket cluster on one machine: bytes and milliseconds of a generation, results and timesteps a second.
 
-    python benchmarks/socket_cluster.py [bytes | sync | costless | speed ...]
+    python benchmarks/socket_cluster.py [bytes] [sync] [costless] [speed]
 
 Head and nodes are real processes that talk over the loopback interface. Figures are medians over the generations of one
 run, the first ones left out. Where members cost nothing, what is measured is the head, the wire and the nodes' hands.
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from parts import run_parts
 
 import pyes
 
@@ -37,10 +38,9 @@ def costless(theta: np.ndarray) -> float:
     return float(theta[0])
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
     """Print one table a benchmark."""
-    for name in names or BENCHMARKS:
-        BENCHMARKS[name]()
+    run_parts(__doc__, BENCHMARKS)
 
 
 def measure_bytes() -> None:
@@ -187,4 +187,4 @@ def speed(rows: list[dict[str, str]]) -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
