@@ -13,9 +13,9 @@ result.json    the recipe, how to repeat it, machine, versions and commit
 policy.*       the policy of the seed with the median return (the lower one of two); journal.bin too if it is small
 
 and the recipe's line ``# Measured:`` is written anew. Runs are kept in ``runs/recipes``; one that is there, of
-the recipe as it is now, goes on where it is. Nothing else should run on the machine: minutes are wall clock. A run that
-was begun on another machine and copied here has the same policy, under the conditions that determinism.md names, but
-says nothing about this one's minutes (``--untimed``).
+the recipe as it is now, goes on where it is, and counts as of the commit at which it was begun. Nothing else should
+run on the machine: minutes are wall clock. A run that was begun on another machine and copied here has the same
+policy, under the conditions that determinism.md names, but says nothing about this one's minutes (``--untimed``).
 
 What takes a day can be measured in parts: with ``--add`` a result keeps its other seeds, if it was made with the same
 settings, kind of machine and versions. Where the median then is a seed whose run is not here, that is trained again.
@@ -49,6 +49,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS, RUNS = ROOT / "results", Path("runs/recipes")
 FIRST_SEED, EPISODES, EVALUATION_SEED = 100, 100, 1_000_000
 SMALL = 100_000  # bytes of a journal that is kept
+COMMIT = "commit.txt"  # in a run directory: the commit at which its run was begun
 PACKAGES = ("pyes-rl", "numpy", "gymnasium", "mujoco", "pybullet", "box2d", "cma")
 
 
@@ -110,8 +111,11 @@ def main() -> None:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # which ends the run that is under way, too
     for recipe in options.recipes:
+        folder = options.results / recipe
+        if folder.exists() and any(folder.iterdir()) and not (folder / "result.json").exists():
+            parser.exit(1, f"{recipe}: {folder} is no result and would be replaced; choose another --results\n")
         try:
-            earlier = read(options.results / recipe, recipe) if options.add else Result([], [], [])
+            earlier = read(folder, recipe) if options.add else Result([], [], [])
         except (OSError, ValueError) as error:
             parser.exit(1, f"{recipe}: {error}\n")
         if options.untimed and all(row.seed in seeds or math.isnan(row.seconds) for row in earlier.rows):
@@ -121,7 +125,7 @@ def main() -> None:
         if not any(row.theta_hash for row in result.rows):
             parser.exit(1, f"{recipe}: every seed failed, so nothing is written; their messages are above\n")
         print(f"{recipe}: {summary(result)}", flush=True)
-        write(options.results / recipe, recipe, result)
+        write(folder, recipe, result)
         if options.results == RESULTS:
             write_header(ROOT / "conf" / "experiment" / f"{recipe}.yaml", result)
 
@@ -164,7 +168,7 @@ def write_table(file: Path, kind: type[Row | Point], lines: Sequence[Row | Point
 
 
 def settings(recipe: str) -> str:
-    """Return a digest of all that a recipe sets."""
+    """Return a digest of what a recipe's file sets."""
     lines = (ROOT / "conf" / "experiment" / f"{recipe}.yaml").read_text(encoding="utf-8").splitlines()
     text = "\n".join(line for line in lines if not line.startswith("#"))
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
@@ -179,13 +183,19 @@ def measured(recipe: str, seeds: Iterable[int]) -> Result:
     """Train seeds to the end of their budget, and evaluate their centers."""
     rows = [trained(recipe, seed) for seed in seeds]
     curves = [point for row in rows if row.theta_hash for point in curve(recipe, row.seed)]
-    return Result(rows, curves, [commit()])
+    commits = dict.fromkeys(commit_of(run_of(recipe, row.seed)) for row in rows)
+    return Result(rows, curves, list(commits))
 
 
 def trained(recipe: str, seed: int) -> Row:
     """Train one seed to the end of its budget, and evaluate its center."""
     run = run_of(recipe, seed)
     begun = (run / "journal.bin").exists()
+    if begun:
+        commit_of(run)
+    else:
+        run.mkdir(parents=True, exist_ok=True)
+        (run / COMMIT).write_text(commit(), encoding="utf-8")
     train = [f"resume={run}"] if begun else [f"experiment={recipe}", f"seed={seed}", f"run_dir={run}"]
     done = pyes("train", *train)
     if not done.returncode:
@@ -249,13 +259,14 @@ def write(folder: Path, recipe: str, result: Result) -> None:
     run = run_of(recipe, median.seed)
     if hash_of(run) != median.theta_hash and trained(recipe, median.seed).theta_hash != median.theta_hash:
         raise SystemExit(f"{recipe}, seed {median.seed}: trained again, it has another theta; nothing is written")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    write_table(folder / "rows.csv", Row, result.rows)
-    write_table(folder / "curves.csv", Point, result.curves)
+    made = folder.with_name(f".{folder.name}")  # the old result stays until this one is whole
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
+    write_table(made / "rows.csv", Row, result.rows)
+    write_table(made / "curves.csv", Point, result.curves)
     for name in ("policy.safetensors", "policy.json", "journal.bin"):
         if name != "journal.bin" or (run / name).stat().st_size <= SMALL:
-            shutil.copy(run / name, folder / name)
+            shutil.copy(run / name, made / name)
     about = {
         "recipe": recipe,
         "train": f"pyes train experiment={recipe} seed={median.seed} run_dir=runs/{recipe}",
@@ -266,7 +277,9 @@ def write(folder: Path, recipe: str, result: Result) -> None:
         **conditions(recipe),
         "linear_algebra": linear_algebra(),
     }
-    (folder / "result.json").write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
+    (made / "result.json").write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    made.rename(folder)
 
 
 def hash_of(run: Path) -> str:
@@ -303,6 +316,14 @@ def commit() -> str:
     found = git("rev-parse", "--short", "HEAD")
     changed = git("diff", "HEAD", f"-I{MEASURED.pattern}", "--", ".", ":(exclude)results", ":(exclude)docs")
     return f"{found}-dirty" if changed else found
+
+
+def commit_of(run: Path) -> str:
+    """Return the commit at which this program began a run."""
+    try:
+        return (run / COMMIT).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SystemExit(f"{run}: a run that this program did not begin (it has no {COMMIT}); move it away") from None
 
 
 def git(*arguments: str) -> str:

@@ -61,6 +61,24 @@ def test_a_median_seed_that_failed_leaves_the_result_as_it_was(tmp_path: Path, m
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+def test_what_is_no_result_is_not_replaced_and_a_run_of_others_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    digest = importlib.import_module("recipes").settings("cart_pole")
+    recipe = [str(ROOT / "benchmarks" / "recipes.py"), "cart_pole", "--seeds", "1", "--results", "results"]
+    (tmp_path / "results" / "cart_pole").mkdir(parents=True)
+    (tmp_path / "results" / "cart_pole" / "notes.txt").write_text("mine")
+    with pytest.raises(AssertionError, match=r"results/cart_pole is no result and would be replaced"):
+        run(*recipe, cwd=tmp_path)
+    (tmp_path / "results" / "cart_pole" / "notes.txt").unlink()
+    other = tmp_path / "runs" / "recipes" / "cart_pole" / digest / "100"
+    other.mkdir(parents=True)
+    (other / "journal.bin").touch()
+    with pytest.raises(AssertionError, match=r"100: a run that this program did not begin .*; move it away"):
+        run(*recipe, cwd=tmp_path)
+
+
 @pytest.mark.slow
 def test_policy_of_a_result_has_its_return(tmp_path: Path):
     about = json.loads((RESULTS / "cart_pole" / "result.json").read_text())

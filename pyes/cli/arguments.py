@@ -91,17 +91,26 @@ def add_run(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
 
 
 def check_runs(options: argparse.Namespace) -> None:
-    """Refuse a RUN that is not there, and say which one may be meant.
+    """Refuse a RUN that is not there, or is something else, and say which one may be meant.
 
     Raises
     ------
     ConfigError
         There is no such folder or file.
+    RunDirectoryError
+        It is another file than a policy, or a folder of runs where one is expected.
     """
-    runs = getattr(options, "run", [])
-    for run in runs if isinstance(runs, list) else [runs]:
+    runs: Any = getattr(options, "run", [])
+    several = isinstance(runs, list)
+    given = [(run, several) for run in (runs if several else [runs])]
+    given += [(getattr(options, name), False) for name in ("first", "second") if hasattr(options, name)]
+    for run, several in given:
         if not run.exists():
             raise ConfigError(f"no run directory at {run}{instead_of(run)}")
+        if run.suffix != ".safetensors" and not (run / "journal.bin").exists():
+            from pyes.run.directory import RunDirectory  # takes long
+
+            RunDirectory(run).check_folder(several=several)
 
 
 def add_output(parser: argparse.ArgumentParser, text: str) -> None:

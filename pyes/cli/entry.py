@@ -5,12 +5,12 @@ Owns exit statuses, ``--debug``, and the choice of the command.
 
 import io
 import os
+import signal
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 from pyes.cli.output import describe, unwritten
 from pyes.errors import PyesError
@@ -55,7 +55,7 @@ def _status(argv: Sequence[str] | None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal lacks costs no result
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with raising_stop() if _runs_environments(arguments) else nullcontext():
+        with raising_stop(*_stopping(arguments)):
             status = _exit_status([each for each in arguments if each != "--debug"], training)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -93,11 +93,17 @@ def _exit_status(arguments: list[str], training: list[str]) -> int:
     return 0
 
 
-def _runs_environments(arguments: list[str]) -> bool:
-    return any(
-        each in arguments[:2]  # --debug may come first
-        for each in ("train", "tune", "evaluate", "replay", "video", "map", "report", "check-environment")
-    )
+def _stopping(arguments: list[str]) -> tuple[signal.Signals, ...]:
+    """Return the signals that stop a command which runs environments, so that it leaves nothing half-made.
+
+    A run answers SIGTERM itself, from when there is something to save; before that, it ends at once.
+    """
+    given = set(arguments[:2])  # --debug may come first
+    if given & {"train", "tune"}:
+        return (signal.SIGINT,)
+    if given & {"evaluate", "replay", "video", "map", "report", "check-environment"}:
+        return signal.SIGINT, signal.SIGTERM
+    return ()
 
 
 def _one_thread_per_process() -> None:

@@ -19,6 +19,7 @@ from pyes.errors import ConfigError
 from pyes.launch import head_arguments
 
 GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
+_NONE = tuple(f"{group}=null" for group in GROUPS_WITHOUT_KEYS)  # as if they were not given
 #: Mappings for which Hydra accepts any key; the class of the kind checks the keys.
 _FREE = ("task.env_kwargs", "network.", "algorithm.", "logger.kwargs", "cluster.resources")
 #: Keys whose mappings are values as a whole.
@@ -39,8 +40,9 @@ def directed(arguments: list[str]) -> list[str]:
         Hydra does not have a flag, or a directory cannot be used.
     """
     flags, overrides, several = _parsed(arguments)
+    overrides = [text for text in overrides if text not in _NONE]
     _check_form(overrides)
-    several = several or any(text.startswith("sweep=") and text != "sweep=null" for text in overrides)
+    several = several or any(text.startswith("sweep=") for text in overrides)
     if path_of(overrides, "algorithm.factory") and path_of(overrides, "algorithm") is None:
         overrides = ["algorithm=plugin", *overrides]
     if path_of(overrides, "network.name") and path_of(overrides, "network") is None:

@@ -71,5 +71,5 @@ def _replay(options: argparse.Namespace) -> None:
     if not playback.exact:
         raise PyesError(
             f"the journal has return {playback.recorded_return!r} and length {playback.recorded_length}, "
-            f"got {playback.return_!r} and {playback.length}: is the environment deterministic and the same?"
+            f"got {playback.return_!r} and {playback.length}; {playback.suspects}"
         )

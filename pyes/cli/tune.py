@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -93,22 +93,54 @@ def _arguments(options: argparse.Namespace) -> Any:
     space = space.without(keys)
     if not space.parameters:
         raise ConfigError(f"{path}: all of its parameters are given on the command line; leave one of them out")
-    for values in space.samples():
-        try:
-            made = train.settings([*options.overrides, *space.overrides(values)])
-        except ConfigError as error:
-            raise ConfigError(f"{path}: {error}") from error
-        _check_evaluated(made, f"{path}: ")
+    problem = _problem(space, options.overrides)
+    if problem and options.space is None:
+        space = _fitting(space, options.overrides)
+        problem = _problem(space, options.overrides)
+    if problem:
+        raise ConfigError(f"{path}: {problem}")
     numbers = {name: getattr(options, name) or default for name, default in options.standard.items()}
+    if numbers["seeds"] > tuning.FIRST_CONFIRMING_SEED:
+        most = f"at most {tuning.FIRST_CONFIRMING_SEED}: seeds from there on confirm the best setting"
+        raise ConfigError(f"--seeds: got {numbers['seeds']}, expected {most}")
     overrides = tuple(word for word in options.overrides if not word.startswith("timesteps="))
     there = str(Path.cwd())
     return tuning.Arguments(overrides, config.timesteps, space=space.to_mapping(), started_in=there, **numbers)
 
 
-def _check_evaluated(config: TrainConfig, where: str = "") -> None:
+def _fitting(space: Space, overrides: Sequence[str]) -> Space:
+    """Return an algorithm's standard parameters without those that a task or a network does not have.
+
+    Raises
+    ------
+    ConfigError
+        None is left.
+    """
+    alone = {name: _problem(Space({name: each}), overrides) for name, each in space.parameters.items()}
+    for name, problem in alone.items():
+        if problem:
+            tell(f"not searched: {name}, which does not fit what is given ({problem})")
+    kept = Space({name: each for name, each in space.parameters.items() if not alone[name]})
+    if not kept.parameters:
+        raise ConfigError("none of the standard parameters fits; name a file of your own with --space")
+    return kept
+
+
+def _problem(space: Space, overrides: Sequence[str]) -> str:
+    """Return why not all of a space's values make a valid configuration; empty if they do."""
+    from pyes.cli import train
+
+    for values in space.samples():
+        try:
+            _check_evaluated(train.settings([*overrides, *space.overrides(values)]))
+        except ConfigError as error:
+            return str(error)
+    return ""
+
+
+def _check_evaluated(config: TrainConfig) -> None:
     if not config.evaluation.every:
-        text = "evaluation.every: got 0, expected an integer >= 1: a search goes by the last evaluations"
-        raise ConfigError(where + text)
+        raise ConfigError("evaluation.every: got 0, expected an integer >= 1: a search goes by the last evaluations")
 
 
 def _check_own(keys: Iterable[str]) -> None:

@@ -76,7 +76,14 @@ class Space:
         if not isinstance(values, dict) or not values:
             expected = "a mapping of parameters, as algorithm.sigma: {low: 0.02, high: 0.5, log: true}"
             raise ConfigError(f"{source}: got {values!r}, expected {expected}")
-        return cls({str(name): _parameter(f"{source}: {name}", str(name), value) for name, value in values.items()})
+        space = cls({str(name): _parameter(f"{source}: {name}", str(name), value) for name, value in values.items()})
+        setting: dict[str, str] = {}
+        for name in space.parameters:
+            for key in sorted(space.keys(name)):
+                if key in setting:
+                    raise ConfigError(f"{source}: {key} is set by {setting[key]} and by {name}; leave one of them out")
+                setting[key] = name
+        return space
 
     def without(self, given: Iterable[str]) -> "Space":
         """Return the space without the parameters that set a key, or its group, that is given."""

@@ -15,6 +15,7 @@ from pyes import config as configuration
 from pyes.config import TrainConfig
 from pyes.errors import ConfigError
 from pyes.networks import Policy
+from pyes.networks.policy import WEIGHTS_FILE
 from pyes.reports.runs import recording_of
 from pyes.run.directory import RunDirectory
 from pyes.run.history import task_began
@@ -44,15 +45,15 @@ def write(policy: Policy, run: Path, folder: Path, chosen: bool) -> None:
     Raises
     ------
     ConfigError
-        The folder holds a run, or a README.md or config.json of something else, or cannot be written.
+        The folder holds a run, or files of these names that are of something else, or cannot be written.
     RunDirectoryError
         The run's settings are damaged.
     """
     if RunDirectory(folder).journal.exists():
         raise ConfigError(f"{folder} holds a run, whose policy would be replaced; export to another folder")
-    readme, settings = folder / "README.md", folder / _SETTINGS
+    readme, settings, weights = folder / "README.md", folder / _SETTINGS, folder / WEIGHTS_FILE
     if not (readme.exists() and _OURS in readme.read_bytes()):
-        for file in (readme, settings):
+        for file in (readme, settings, weights, weights.with_suffix(".json")):
             if file.exists():
                 raise ConfigError(
                     f"{file} is not of an exported policy, and would be replaced; export to another folder"
@@ -61,7 +62,8 @@ def write(policy: Policy, run: Path, folder: Path, chosen: bool) -> None:
     config = source.read_config() if source.config.exists() else None
     recording = recording_of(source.journal)
     evaluation = _evaluation(policy, recording, source.metrics, config)
-    card = _card(policy, config, evaluation, chosen, changed=bool(recording.branches)).encode()
+    known = source.journal.exists() or source.metrics.exists()
+    card = _card(policy, config, evaluation, known=known, chosen=chosen, changed=bool(recording.branches)).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -86,13 +88,13 @@ def _evaluation(
     """Return the mean, the standard deviation and the episodes of the run's evaluation of this policy, as a text.
 
     None if there was none, it was of another task than that of the settings, or all of its episodes failed. The last
-    evaluation may be in the metrics alone.
+    evaluation of a part of the run may be in the metrics alone; of how many episodes, only the last part is known.
     """
     if 0 < policy.generation <= task_began(recording):
         return None
     for index, entry in enumerate(recording.entries):
         if entry.generation == policy.generation and isinstance(record := recording[index], Evaluation):
-            over = counted(int(np.isfinite(record.returns).sum()), "episode")
+            over = f" over {counted(int(np.isfinite(record.returns).sum()), 'episode')}"
             return (*record.summary, over) if math.isfinite(record.summary[0]) else None
     rows = read_rows(metrics) if metrics.exists() else []
     row = next((row for row in rows if number(row["generation"]) + 1 == policy.generation), None)
@@ -100,13 +102,16 @@ def _evaluation(
     if row is None or config is None or not math.isfinite(mean):
         return None
     episodes = config.evaluation.episodes - int(row.get("eval_failed_episodes") or 0)
-    return mean, number(row["eval_return_std"]), counted(episodes, "episode")
+    over = f" over {counted(episodes, 'episode')}" if row is rows[-1] else ""
+    return mean, number(row["eval_return_std"]), over
 
 
 def _card(
     policy: Policy,
     config: TrainConfig | None,
     evaluation: tuple[float, float, str] | None,
+    *,
+    known: bool,
     chosen: bool,
     changed: bool,
 ) -> str:
@@ -118,7 +123,8 @@ def _card(
         "pipeline_tag": "reinforcement-learning",
         "tags": [task, "reinforcement-learning", "evolution-strategies", "pyes", network],
     }
-    result = "It has not been evaluated in its run; `pyes evaluate` does that."
+    result = "It has not been evaluated in its run" if known else "What it came to in its run is not known here"
+    result += "; `pyes evaluate` says what it comes to."
     if evaluation is not None:
         mean, deviation, over = evaluation
         seeds = "on seeds that training does not use"
@@ -142,15 +148,18 @@ def _card(
                     ],
                 }
             ]
-        result = f"Mean return **{rounded(mean, deviation)}** +/- {rounded(deviation, mean)} over {over}, {seeds}."
+        result = f"Mean return **{rounded(mean, deviation)}** +/- {rounded(deviation, mean)}{over}, {seeds}."
     made = (_CHANGED if changed else _MADE).format(settings=_SETTINGS)
     if config is None:
         made = "The settings of the training are not here.\n"
+    function = policy.task.get("name") == "function"
     return _CARD.format(
         front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
         task=task,
         network=network,
         result=result,
+        film="" if function else _FILM,
+        use=_VALUE if function else _EPISODE,
         handling=f"\n{told} `pyes.make_env` does it.\n" if (told := policy.handling) else "",
         made=made,
         seed=policy.seed,
@@ -176,6 +185,19 @@ if __name__ == "__main__":
 ```
 """
 
+_FILM = "pyes video . -o video.mp4\n"
+
+_EPISODE = """\
+policy, env = pyes.load("."), pyes.make_env(".")
+observation, _ = env.reset(seed=0)
+policy.reset()
+action = policy(observation)
+"""
+
+_VALUE = """\
+theta = pyes.load(".").theta
+"""
+
 _CARD = """\
 ---
 {front}---
@@ -189,19 +211,14 @@ _CARD = """\
 ```sh
 pip install pyes-rl
 pyes evaluate .
-pyes video . -o video.mp4
-```
+{film}```
 
 In this folder; `.` may be any path to it. In Python:
 
 ```python
 import pyes
 
-policy, env = pyes.load("."), pyes.make_env(".")
-observation, _ = env.reset(seed=0)
-policy.reset()
-action = policy(observation)
-```
+{use}```
 {handling}
 ## Training
 

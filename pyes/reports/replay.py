@@ -7,7 +7,7 @@ return that the run itself reported.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ from pyes.run.directory import RunDirectory
 from pyes.run.history import History, setup_of, task_began
 from pyes.run.journal import Generation
 from pyes.run.metrics import best_evaluation, read_rows
-from pyes.system.lifetime import Closing
+from pyes.system.lifetime import Closing, how_to_go_on
 from pyes.system.text import reason
 from pyes.system.user_code import let_through, witnessed
 from pyes.tasks import Task
@@ -158,7 +158,11 @@ def load(run: str | Path, generation: int | Literal["best"] | None = None) -> Po
     """
     if generation is None:
         if _has_saved(run):
-            return Policy.load(run)
+            try:
+                return Policy.load(run)
+            except RunDirectoryError:
+                if not _has_generations(run):
+                    raise
         with open(run) as replay:
             return replay.policy(replay.generations)
     if generation is not None and generation != "best" and not hasattr(generation, "__index__"):
@@ -178,7 +182,11 @@ def _has_saved(run: str | Path) -> bool:
     directory = RunDirectory(run)
     if all(directory.path.joinpath(WEIGHTS_FILE).with_suffix(each).exists() for each in (".safetensors", ".json")):
         return True
-    return not (directory.journal.exists() and recording_of(run).generations)
+    return not _has_generations(run)
+
+
+def _has_generations(run: str | Path) -> bool:
+    return RunDirectory(run).journal.exists() and recording_of(run).generations > 0
 
 
 def best_generation(run: str | Path) -> int:
@@ -196,7 +204,7 @@ def best_generation(run: str | Path) -> int:
     directory = RunDirectory(run)
     path = directory.metrics
     if not path.exists():
-        raise RunDirectoryError(f"no metrics at {path}; give the run directory that pyes train has printed")
+        raise RunDirectoryError(f"no metrics at {path}; {_how_to_get_metrics(directory)}")
     since = 0
     with suppress(JournalError):
         since = task_began(journal.read(directory.journal))
@@ -204,6 +212,12 @@ def best_generation(run: str | Path) -> int:
     if best is None:
         raise ConfigError(f"{run} has no evaluation to choose the best center by; take one by its generation")
     return best[0]
+
+
+def _how_to_get_metrics(directory: RunDirectory) -> str:
+    if directory.journal.exists():
+        return f"{how_to_go_on(directory.path)} writes them anew"
+    return "give the run directory that pyes train has printed"
 
 
 def make_env(run: str | Path, render_mode: str | None = None) -> TaskEnvironment:
@@ -323,6 +337,8 @@ class Playback:
         Return in the journal; NaN where the member failed.
     recorded_length : int
         Length in the journal.
+    suspects : str
+        What may be the reason; empty unless the results differ.
     """
 
     return_: float
@@ -330,6 +346,7 @@ class Playback:
     seeds: tuple[int, ...]
     recorded_return: float
     recorded_length: int
+    suspects: str = ""
 
     @property
     def exact(self) -> bool:
@@ -516,7 +533,8 @@ class Replay(Closing):
         finally:
             evaluator.close()
         recorded = float(record.returns[index]), int(record.lengths[index])
-        return Playback(total / len(seeds), length, seeds, *recorded)
+        played = Playback(total / len(seeds), length, seeds, *recorded)
+        return played if played.exact else replace(played, suspects=state.suspects())
 
     def check_member(self, generation: int, index: int) -> Generation:
         """Return the record of a generation, before anything is rebuilt.

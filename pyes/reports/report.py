@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from pyes.config import TrainConfig, from_mapping
-from pyes.errors import ConfigError, JournalError, PyesError
+from pyes.errors import ConfigError, JournalError, PyesError, RunDirectoryError
 from pyes.reports import figures, hub, maps, plots, replay, tables, video, wording
 from pyes.reports.runs import Run, read, title
 from pyes.run.directory import RunDirectory
@@ -165,8 +165,12 @@ def _configuration(run: Run, runs: Sequence[Run]) -> str:
 def _commands(run: Run) -> Iterator[str]:
     directory = RunDirectory(run.path)
     branched = wording.CHANGED in run.settings
-    if directory.config.exists():
-        config = directory.read_config()
+    config = None
+    try:
+        config = directory.read_config() if directory.config.exists() else None
+    except RunDirectoryError as error:
+        yield _note(f"No settings: {error}")
+    if config is not None:
         if not branched and (overrides := _overrides(run.path, config)) is not None:
             yield f"<p>Training:</p>{_code(shlex.join(['pyes', 'train', *overrides]))}"
         settings = hub.shareable(config).encode()

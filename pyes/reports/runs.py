@@ -24,7 +24,9 @@ from pyes import config as configuration
 from pyes.errors import JournalError, RunDirectoryError
 from pyes.reports import wording
 from pyes.run import evaluations, journal
+from pyes.run.history import task_began
 from pyes.run.metrics import COLUMNS, read_rows
+from pyes.system.lifetime import how_to_go_on
 from pyes.system.text import literal
 
 XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
@@ -55,6 +57,8 @@ class Run:
         The finite numbers of each generation; at least one.
     initial : float or None
         Mean return in the evaluation of the initial center; None if there was none.
+    task_began : int
+        Generation from which on the task is that of now, which evaluations of another one cannot be compared with.
     """
 
     path: Path
@@ -63,6 +67,7 @@ class Run:
     conditions: Mapping[str, Any]
     rows: Sequence[Mapping[str, float]]
     initial: float | None = None
+    task_began: int = 0
 
     def __getitem__(self, name: str) -> Float64Array:
         """Return a column of metrics.csv."""
@@ -81,6 +86,14 @@ class Run:
     def evaluations(self) -> list[Mapping[str, float]]:
         """The rows that have an evaluation of the center, of which some episode did not fail."""
         return [row for row in self.rows if math.isfinite(row.get("eval_return_mean", math.nan))]
+
+    @property
+    def comparable(self) -> list[Mapping[str, float]]:
+        """The evaluations in the task of now, with columns of costs; that of the initial center has cost nothing."""
+        first: list[Mapping[str, float]] = []
+        if self.initial is not None and not self.task_began:
+            first = [{"eval_return_mean": self.initial, "timesteps": 0.0, "episodes": 0.0, "seconds": 0.0}]
+        return [*first, *(row for row in self.evaluations if row["generation"] >= self.task_began)]
 
     @property
     def ends_in_failure(self) -> bool:
@@ -192,7 +205,10 @@ def _read_below(path: Path) -> list[Run]:
         return [_run(path, rows)]
     found = sorted(folders_with(path, "metrics.csv"), key=natural)
     if not found:
-        raise RunDirectoryError(f"no metrics.csv in or below {path}; name a directory that pyes train has printed")
+        how = "name a directory that pyes train has printed"
+        if (path / "journal.bin").exists():
+            how = f"{how_to_go_on(path)} writes it anew"
+        raise RunDirectoryError(f"no metrics.csv in or below {path}; {how}")
     # In a sweep that is still in progress, some runs have no generation yet.
     begun = [_run(run, rows) for run in found if (rows := _rows(run))]
     if not begun:
@@ -206,15 +222,18 @@ def natural(path: Path) -> list[tuple[int, str]]:
 
 
 def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
-    config = _config(path)
-    told = {key: value for key, value in config.items() if key not in ("seed", *_SILENT)}
     recording = recording_of(path / "journal.bin")
+    config = _config(path)
+    if recording.starts and not (path / "config.json").exists():
+        config |= recording.starts[-1].settings  # what decides the run, where ``auto`` is resolved
+    told = {key: value for key, value in config.items() if key not in ("seed", *_SILENT)}
     settings = _given({key: value for key, value in told.items() if key not in configuration.FREE})
     if settings and recording.branches:
         settings[wording.CHANGED] = _changed(recording)
     conditions = _given({key: value for key, value in told.items() if key in configuration.FREE})
     mean, _ = evaluations.initial(recording) or (math.nan, math.nan)
-    return Run(path, config.get("seed"), settings, conditions, rows, mean if math.isfinite(mean) else None)
+    initial = mean if math.isfinite(mean) else None
+    return Run(path, config.get("seed"), settings, conditions, rows, initial, task_began(recording))
 
 
 def _changed(recording: journal.Recording) -> str:

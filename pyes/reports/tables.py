@@ -160,7 +160,7 @@ def table(runs: str | Path | Sequence[str | Path], targets: Iterable[float] | fl
 
 
 def _row(group: Group, first: Group, targets: Sequence[float]) -> TableRow:
-    evaluated = [[row["eval_return_mean"] for row in run.evaluations] for run in group.runs]
+    evaluated = [[row["eval_return_mean"] for row in run.comparable] for run in group.runs]
     finals = [run.final for run in group.runs if run.final is not None]
     return TableRow(
         label=group.label,
@@ -199,7 +199,7 @@ def _finals(group: Group) -> Mapping[int, float]:
 
 
 def _reached(runs: Iterable[Run], target: float) -> Reached:
-    firsts = [next((row for row in run.evaluations if row["eval_return_mean"] >= target), None) for run in runs]
+    firsts = [next((row for row in run.comparable if row["eval_return_mean"] >= target), None) for run in runs]
     rows = [row for row in firsts if row is not None]
     timesteps, episodes, seconds = (
         statistics.median(row[key] for row in rows) if rows else None for key in ("timesteps", "episodes", "seconds")

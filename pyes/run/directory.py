@@ -125,16 +125,22 @@ class RunDirectory:
                     f"run_dir: {path}: got a directory, expected a file; move it away or choose another run_dir"
                 )
 
-    def check_begun(self) -> None:
-        """Check that there is a run to resume; RunDirectoryError otherwise."""
+    def check_folder(self, *, several: bool = False) -> None:
+        """Refuse a file and, unless there may be ``several`` runs, a folder of runs: a RunDirectoryError."""
         if self.path.is_file():
             run = next((each for each in self.path.parents if (each / "journal.bin").exists()), None)
             raise RunDirectoryError(f"{self.path} is a file, expected a run directory{f': {run}' if run else ''}")
+        if several or self.config.exists() or self.journal.exists() or self.policy_files():
+            return
+        if runs := runs_below(self.path):
+            names = f"{', '.join(map(str, runs[:_RUNS_NAMED]))}{', ...' if runs[_RUNS_NAMED:] else ''}"
+            raise RunDirectoryError(f"{self.path} is a folder of runs; name one of them: {names}")
+
+    def check_begun(self) -> None:
+        """Check that there is a run to resume; RunDirectoryError otherwise."""
+        self.check_folder()
         self._check_files()
         if not self.config.exists() and not self.journal.exists():
-            if runs := runs_below(self.path):
-                names = f"{', '.join(map(str, runs[:_RUNS_NAMED]))}{', ...' if runs[_RUNS_NAMED:] else ''}"
-                raise RunDirectoryError(f"{self.path} is a folder of runs; name one of them: {names}")
             missing = "" if self.path.exists() else instead_of(self.path)
             raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it{missing}")
         if not self.journal.exists() and not self.has_results() and self.policy_files():
@@ -197,10 +203,7 @@ class RunDirectory:
             raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it") from error
         except (OSError, ValueError, RecursionError, ConfigError) as error:
             why = "its lists or mappings are nested too deeply" if isinstance(error, RecursionError) else error
-            raise RunDirectoryError(
-                f"{self.config} cannot be used: {why}; correct it, or go on without it with force=true: what decides "
-                "the run is in its journal, and budgets, cluster, evaluation, snapshot and logger take their defaults"
-            ) from error
+            raise RunDirectoryError(f"{self.config} cannot be used: {why}; correct it") from error
 
     def save_snapshot(self, generation: int, state: dict[str, Any]) -> None:
         """Write a snapshot, and delete all but the newest few; later ones are of a journal that the run had before.

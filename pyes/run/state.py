@@ -330,7 +330,7 @@ class RunState:
         if (record.generation, record.theta_hash) != (self.generation, self.theta_hash):
             raise JournalError(
                 f"generation {record.generation}: theta is {self.theta_hash} here, the journal was written with "
-                f"{record.theta_hash}; {self._suspects()}"
+                f"{record.theta_hash}; {self.suspects()}"
             )
         if isinstance(record, Generation):
             self._learn(record)
@@ -400,17 +400,21 @@ class RunState:
         if record.reference != digest:
             raise JournalError(
                 f"generation {record.generation}: the reference batch of the task is {digest} here, the run began with "
-                f"{record.reference}; {self._suspects()}"
+                f"{record.reference}; {self.suspects()}"
             )
 
-    def _suspects(self) -> str:
+    def suspects(self) -> str:
+        """Return what may be the reason if something does not come out as the journal has it."""
         here = self.setup.versions()
         pairs = ((name, made, here.get(name, "none")) for name, made in self._made_with.items())
         others = [f"{name} {made} ({own} here)" for name, made, own in pairs if own != made]
         if others:
-            return f"it was made with {', '.join(others)}: take those to go on"
+            return f"it was made with {', '.join(others)}: take those"
         same = ", ".join(map(" ".join, here.items()))
-        return f"the versions are the same ({same}): is it another kind of processor, or another environment?"
+        return (
+            f"the versions are the same ({same}): is it another kind of processor, another environment, or one that is "
+            "not deterministic?"
+        )
 
     # The state as values
 

@@ -72,6 +72,10 @@ class Stopping:
         raise Stop
 
 
+#: What Python does by itself: raise KeyboardInterrupt, or end at once.
+_DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
+
+
 def _end_at_once() -> None:
     """End the process, with what is shown so far and a visible cursor; the kernel ends the workers."""
     with contextlib.suppress(OSError):
@@ -82,17 +86,19 @@ def _end_at_once() -> None:
 
 
 @contextmanager
-def raising_stop() -> Iterator[None]:
-    """Have `Stopping` handle Ctrl-C in the block where Python's own handler would raise KeyboardInterrupt."""
-    main = threading.current_thread() is threading.main_thread()  # other threads cannot set handlers
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, Stopping())
+def raising_stop(*numbers: signal.Signals) -> Iterator[None]:
+    """Have one `Stopping` handle these signals in the block, each where Python's default would."""
+    if threading.current_thread() is not threading.main_thread():  # other threads cannot set handlers
+        numbers = ()
+    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) in _DEFAULTS}
+    stopping = Stopping()
+    for number in before:
+        signal.signal(number, stopping)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def how_to_go_on(run: Path) -> str:

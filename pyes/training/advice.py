@@ -16,6 +16,8 @@ _STILL = 5  # evaluations
 _WITHOUT_GAIN = 10  # evaluations
 #: What simulators give for a timestep of not having fallen.
 _BONUSES = (1, 2, 5)
+_EARLY = 0.9  # of the limit: episodes of which a generation's mean length is shorter end early
+_MUCH_LESS = 0.8  # of what the bonus alone is worth
 
 
 class Advice:
@@ -29,10 +31,24 @@ class Advice:
         Added to every reward in training; whoever has a schedule for it sets it anew.
     chance : bool
         Whether episodes of one policy may differ.
+    zero : bool
+        Whether theta, or that of the last layer, is zero at the start.
+    episodes : int
+        Of each member.
     """
 
-    def __init__(self, initial: float | None = None, *, offset: float = 0.0, chance: bool = True) -> None:
-        self._initial, self.offset, self._chance = initial, offset, chance
+    def __init__(
+        self,
+        initial: float | None = None,
+        *,
+        offset: float = 0.0,
+        chance: bool = True,
+        zero: bool = False,
+        episodes: int = 1,
+    ) -> None:
+        self._initial, self.offset, self._chance, self._zero, self._episodes = initial, offset, chance, zero, episodes
+        self._shortest = math.inf  # mean length of a generation's episodes, as a share of their limit
+        self._rate = math.nan  # mean return of a timestep in the last generation
         self._differed = self._failing = self._still = self._idle = self._infinite = False
         self._rows = 0
         self._evaluations: list[float] = []
@@ -41,11 +57,15 @@ class Advice:
         """Yield what is to be said after a generation of so many members, evaluated by so many workers."""
         self._differed = self._differed or row.return_std > 0
         self._rows += 1
+        self._shortest = min(self._shortest, row.length_mean / row.episode_limit)
+        self._rate = row.return_mean / max(row.length_mean, 1.0)
         from_the_start = row.generation + 1 == self._rows  # a policy that has learned all may have equal returns, too
         if self._rows == _EQUAL and from_the_start and not self._differed:
             yield (
-                f"all members of {_EQUAL} generations had the same return, {rounded(row.return_mean)}: there is "
-                "nothing to learn from; try a larger algorithm.sigma, network.init=uniform or a denser reward"
+                f"in each of {_EQUAL} generations all members had the same return, {rounded(row.return_mean)} in the "
+                "last: there is nothing to learn from; try a larger algorithm.sigma"
+                + ", network.init=uniform" * self._zero
+                + " or a denser reward"
             )
         if row.failed_members > _FAILING * members and not self._failing:
             self._failing = True
@@ -74,7 +94,7 @@ class Advice:
         """Yield what is to be said after an evaluation of the center, in episodes of at most ``limit`` timesteps."""
         self._evaluations.append(mean)
         still = self._chance and _stands_still(self._evaluations[-_STILL:], std, limit)  # a function has no bonus
-        if still and not self._still:
+        if still and not self._still and self._may_be_for_a_bonus(mean, limit):
             self._still = True
             bonus = round(mean / limit)
             told = (
@@ -92,9 +112,21 @@ class Advice:
             yield (
                 f"none of {_WITHOUT_GAIN} evaluations was better than {rounded(initial)}, that of the untrained "
                 "center; try a larger algorithm.sigma"
-                + ", or task.episodes=8 if returns differ by their starts alone"
+                + f", or task.episodes={max(8, 2 * self._episodes)} if returns differ by their starts alone"
                 * self._chance
             )
+
+    def _may_be_for_a_bonus(self, mean: float, limit: int) -> bool:
+        """Whether a return near a bonus of every timestep may be for staying alive, rather than for what was learned.
+
+        Not where the bonus is the whole reward; nor where episodes have never ended early, but the untrained center
+        earned much less.
+        """
+        bonus = round(mean / limit)
+        if math.isclose(self._rate, bonus, rel_tol=1e-9):
+            return False
+        initial = -math.inf if self._initial is None else self._initial
+        return self._shortest < _EARLY or initial > _MUCH_LESS * bonus * limit
 
 
 def _stands_still(means: list[float], std: float, limit: int) -> bool:

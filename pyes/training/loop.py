@@ -194,11 +194,20 @@ class _Loop:
         nodes = self._cluster.nodes(record.generation, self._evaluating)
         self._evaluating = 0.0
         self._run.nodes.write(nodes)
+        if state.algorithm.progress[0] == 0:
+            self._advise([f"generation {record.generation}: the attempt is given up, and another one begins"])
         self._advise(self._advice.of(row, len(record.returns), self._cluster.workers))
         return self._conclude(row, nodes)
 
     def _adviser(self, initial: float | None) -> Advice:
-        return Advice(initial, offset=self._state.reward_offset or 0.0, chance=self._config.task.name != "function")
+        network = self._config.network
+        return Advice(
+            initial,
+            offset=self._state.reward_offset or 0.0,
+            chance=self._config.task.name != "function",
+            zero=network.init in ("zero", "zero_output") and network.name != "torch",
+            episodes=self._state.averaging.episodes,
+        )
 
     def _advise(self, texts: Iterable[str]) -> None:
         for text in texts:

@@ -22,6 +22,10 @@ logger = logging.getLogger(__name__)
 
 #: Sections whose keys depend on their kind.
 _OF_SEVERAL_KINDS = ("task", "algorithm", "optimizer", "network", "cluster")
+_WITHOUT = (
+    "go on without it with force=true: what decides the run is in its journal, and budgets, cluster, evaluation, "
+    "snapshot and logger take their defaults"
+)
 
 
 def _is_fixed(key: str, config: TrainConfig) -> bool:
@@ -94,8 +98,9 @@ def kept(directory: RunDirectory, *, force: bool) -> dict[str, Any]:
     try:
         config = configuration.to_mapping(directory.read_config())
     except RunDirectoryError:
-        if start is None or (directory.config.exists() and not force):
+        if start is None:
             raise
+        unusable_configuration(directory, force=force)
         return start.settings
     return config if start is None else config | start.settings
 
@@ -114,7 +119,7 @@ def unusable_configuration(directory: RunDirectory, *, force: bool) -> RunDirect
         if force:
             return error
         if directory.config.exists():
-            raise
+            raise RunDirectoryError(f"{error}, or {_WITHOUT}") from error
     return None
 
 

@@ -21,6 +21,7 @@ import itertools
 import json
 import math
 import os
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -104,7 +105,8 @@ def begin(folder: Path, arguments: Arguments) -> None:
         It holds something already, or cannot be written.
     """
     if folder.is_dir() and (folder / "tune.json").exists():
-        raise ConfigError(f"{folder} holds a search; go on with: pyes tune --resume {folder}")
+        how = f"go on with: pyes tune --resume {shlex.quote(str(folder))}"
+        raise ConfigError(f"{folder} holds a search; {how}, or choose another folder")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} holds something else; choose another folder")
     try:
@@ -125,7 +127,11 @@ def read(folder: Path) -> Arguments:
     path = folder / "tune.json"
     try:
         values = json.loads(path.read_bytes())
-        return Arguments(**values | {"overrides": tuple(values["overrides"])})
+        arguments = Arguments(**values | {"overrides": tuple(values["overrides"])})
+        for name in ("timesteps", "trials", "seeds", "confirm"):
+            if not isinstance(got := getattr(arguments, name), int):
+                raise ValueError(f"{name}: got {got!r}, expected an integer")
+        return arguments
     except OSError as error:
         raise RunDirectoryError(f"{folder} holds no search ({error.strerror}: {path.name})") from error
     except (ValueError, TypeError, KeyError) as error:
@@ -206,6 +212,13 @@ class _Search:
         self._optuna = _optuna()
         self._study = self._open()
         self._rungs = [max(1, arguments.timesteps // _KEPT**left) for left in range(_RUNGS)][::-1]
+        for trial in self._trials():
+            names = self._space.parameters.keys() if trial.number != DEFAULTS else ()
+            if trial.values.keys() != set(names) or not trial.means.keys() <= set(self._rungs):
+                raise RunDirectoryError(
+                    f"{folder / 'tune.json'} was changed after the search had begun; restore it, or begin again in "
+                    "another folder"
+                )
 
     def go(self) -> Found:
         if not self._study.trials:
@@ -253,6 +266,9 @@ class _Search:
 
         def ended(job: "_Job") -> None:
             of_trial = returns[job.trial]
+            if job.failure and job.trial == DEFAULTS:
+                why = f"the defaults cannot be trained: {job.failure}"
+                raise TaskError(f"{why}; begin again in another folder, with settings that can be")
             of_trial.append(self._result(job))
             if len(of_trial) == len(seeds):
                 mean, trial = statistics.mean(of_trial), trials[job.trial]
@@ -270,9 +286,7 @@ class _Search:
             self._report(number, steps, means[number])
 
     def _result(self, job: "_Job") -> float:
-        """Return the return of a run that has ended, or fail if not even the defaults can be trained."""
-        if job.failure and job.trial == DEFAULTS:
-            raise TaskError(f"the defaults cannot be trained: {job.failure}")
+        """Return the return of a run that has ended."""
         if job.failure:
             self._tell(f"trial {job.trial}, seed {job.seed} failed: {job.failure}")
             return _LOWEST

@@ -17,7 +17,7 @@ from commands import pyes, running, started
 
 from pyes import cli
 from pyes.cli import this_machine
-from pyes.cli.entry import _runs_environments
+from pyes.cli.entry import _stopping
 from pyes.reports.replay import EvaluationResult
 from pyes.run.directory import RunDirectory
 
@@ -126,6 +126,15 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         (["algorithm.population_size=7"], "algorithm.population_size: got 7, expected an even number"),
         (["algorithm.sigma=-1"], "algorithm.sigma: got -1, expected a finite number > 0"),
         (["algorithm.sigma=much"], "algorithm.sigma: got 'much', expected a finite number > 0"),
+        (
+            ["algorithm.restart.after=9"],
+            "unknown key 'algorithm.restart': it is a key of algorithm=cma_es, openai_es, pgpe, snes; allowed: ",
+        ),
+        (
+            ["algorithm=pgpe", "algorithm.restart.below=9"],
+            "algorithm.restart.after: got null, expected a number of generations with algorithm.restart.below",
+        ),
+        (["experiment=null", "sweep=null", "debug=null", "seed=-1"], "seed: got -1, expected an integer"),
         (["cart_pole"], "got 'cart_pole', expected KEY=VALUE; did you mean experiment=cart_pole or task=cart_pole?"),
         (["cartpole"], "got 'cartpole', expected KEY=VALUE; did you mean experiment=cart_pole?"),
         (["."], "got '.', expected KEY=VALUE; did you mean resume=.?"),
@@ -850,6 +859,25 @@ def test_command_bad_input_is_refused_in_one_line(arguments: list[str], expected
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["evaluate", "sweep"], "sweep is a folder of runs; name one of them: sweep/0, sweep/1"),
+        (["diff", "sweep/0", "sweep"], "sweep is a folder of runs; name one of them: sweep/0, sweep/1"),
+        (["diff", "sweep/0", "sweeps"], "no run directory at sweeps; did you mean sweep?"),
+        (["evaluate", "sweep/0/metrics.csv"], "sweep/0/metrics.csv is a file, expected a run directory: sweep/0"),
+        (["table", "sweep/0/metrics.csv"], "sweep/0/metrics.csv is a file, expected a run directory: sweep/0"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_command_says_what_is_no_run_directory(arguments: list[str], expected: str, tmp_path: Path):
+    for name in "01":
+        (tmp_path / "sweep" / name).mkdir(parents=True)
+        for file in ("journal.bin", "metrics.csv"):
+            (tmp_path / "sweep" / name / file).touch()
+    assert expected in error_line(pyes(*arguments, cwd=tmp_path), 2).replace("\\", "/")
+
+
 @pytest.mark.parametrize("arguments", [["--debug", "evaluate", "nope"], ["evaluate", "nope", "--debug"]])
 def test_debug_shows_the_traceback_wherever_it_stands(arguments: list[str], tmp_path: Path):
     done = pyes(*arguments, cwd=tmp_path)
@@ -912,8 +940,8 @@ def test_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch):
     "command", ["train", "tune", "evaluate", "replay", "video", "map", "report", "check-environment"]
 )
 def test_a_command_that_runs_environments_tells_their_interrupts_from_the_users(command: str):
-    assert _runs_environments([command, "run"])
-    assert _runs_environments(["--debug", command])
+    assert signal.SIGINT in _stopping([command, "run"])
+    assert signal.SIGINT in _stopping(["--debug", command])
 
 
 def test_info_names_versions_machine_and_table(tmp_path: Path):

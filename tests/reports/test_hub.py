@@ -120,15 +120,40 @@ def test_folder_of_a_file_has_no_settings(run, tmp_path):
     folder = export(export(run, tmp_path / "policy.safetensors"), tmp_path / "v1.0")
     assert not (folder / "config.json").exists()
     assert "settings of the training are not here" in _front(folder)[1]
+    assert "What it came to in its run is not known here" in _front(folder)[1]
+
+
+def test_episodes_of_an_evaluation_before_the_last_part_of_the_run_are_not_told(run, tmp_path):
+    """The last evaluation of each part is in the metrics alone."""
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "journal.bin").unlink()
+    rows = (tmp_path / "run" / "metrics.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "run" / "metrics.csv").write_text("".join([*rows, rows[-1].replace("1,", "2,", 1)]))
+    text = _front(export(tmp_path / "run", tmp_path / "policy"))[1]
+    assert "episodes" not in text.split("## Use")[0].replace("on seeds", "")
+    assert ", on seeds that training does not use." in text
+
+
+def test_a_function_has_neither_videos_nor_episodes(tmp_path):
+    config = {
+        "generations": 1,
+        "run_dir": str(tmp_path / "run"),
+        "task": {"name": "function", "factory": "user_functions:sphere", "dim": 5},
+        "cluster": {"name": "inline"},
+    }
+    text = _front(export(pyes.train(config, display=False).run_dir, tmp_path / "policy"))[1]
+    assert not {"pyes video", "make_env"} & {name for name in ("pyes video", "make_env") if name in text}
+    assert 'pyes.load(".").theta' in text
 
 
 def test_folder_that_cannot_take_it_is_one_line(run, tmp_path):
     (tmp_path / "file").write_text("")
-    for name in ("README.md", "config.json"):
+    for name in ("README.md", "config.json", "policy.json"):
         (tmp_path / name[:3]).mkdir()
         (tmp_path / name[:3] / name).write_text("mine")
     refused = {run: "holds a run", tmp_path / "file": "cannot make the folder"}
     refused |= {tmp_path / "REA": "README.md is not of an", tmp_path / "con": "config.json is not of an"}
+    refused |= {tmp_path / "pol": "policy.json is not of an"}
     for folder, message in refused.items():
         with pytest.raises(ConfigError, match=message) as error:
             export(run, folder)

@@ -191,6 +191,14 @@ def test_a_best_center_whose_file_is_damaged_is_rebuilt(declining, tmp_path):
     np.testing.assert_array_equal(pyes.load(copy, "best").theta, pyes.load(run, best).theta)
 
 
+def test_a_last_center_whose_file_is_damaged_is_rebuilt(declining, tmp_path):
+    copy = shutil.copytree(declining[0], tmp_path / "run")
+    (copy / "policy.safetensors").write_bytes(b"damaged")
+    np.testing.assert_array_equal(pyes.load(copy).theta, pyes.load(declining[0]).theta)
+    (copy / "journal.bin").unlink()
+    assert "policy.safetensors is damaged" in _error(RunDirectoryError, copy)
+
+
 @pytest.mark.parametrize("rows", [0, 8])
 def test_a_best_center_that_a_kill_left_unsaved_is_found_again(declining, tmp_path, rows):
     run, best = declining
@@ -226,7 +234,11 @@ def test_a_run_without_evaluations_has_no_best_center(tmp_path):
     pyes.train({**_config(tmp_path / "run", env_id="CartPole-v1"), "evaluation": {"every": 0}}, display=False)
     assert "no evaluation to choose the best center by" in _error(ConfigError, tmp_path / "run", generation="best")
     (tmp_path / "run" / "metrics.csv").unlink()
-    assert "no metrics at" in _error(RunDirectoryError, tmp_path / "run", generation="best")
+    message = _error(RunDirectoryError, tmp_path / "run", generation="best")
+    assert message.startswith("no metrics at")
+    assert f"pyes train resume={tmp_path / 'run'} writes them anew" in message
+    pyes.train({"resume": str(tmp_path / "run")}, display=False)
+    assert len(read_rows(tmp_path / "run" / "metrics.csv")) == 2
 
 
 def _error(kind, *arguments, **options):
@@ -383,7 +395,7 @@ def test_a_replay_that_comes_out_differently_is_said(run, tmp_path, capfd):
     assert cli.main(["replay", str(tmp_path), "--generation", "3", "--member", "0", "--json"]) == 0
     assert json.loads(capfd.readouterr().out).keys() == {"return", "length", "seed"}
     assert cli.main(["replay", str(tmp_path), "--generation", "3", "--member", "1"]) == 1
-    assert "is the environment deterministic and the same?" in capfd.readouterr().err
+    assert "another environment, or one that is not deterministic?" in capfd.readouterr().err
 
 
 def test_replay_follows_a_run_that_goes_on(tmp_path):

@@ -29,6 +29,14 @@ def page(runs) -> str:
     return report.write([runs], runs.parent / "report.html").read_text(encoding="utf-8")
 
 
+def test_settings_that_cannot_be_used_are_a_line_of_it(runs: Path, tmp_path: Path):
+    run = shutil.copytree(runs / "seed-1", tmp_path / "run")
+    settings = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(settings | {"patience": 3}))
+    text = html.unescape(report.write([run], tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert re.search(r"No settings: .*config.json cannot be used: .*'patience'.*; correct it<", text)
+
+
 def _embedded(page: str, kind: str) -> list[bytes]:
     return [base64.b64decode(data) for data in re.findall(rf"data:{kind};base64,([\w+/=]+)", page)]
 

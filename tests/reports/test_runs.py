@@ -113,6 +113,17 @@ def test_read_configuration_is_hydras_where_nothing_better_is(tmp_path):
     assert runs.title([run]) == "CartPole-v1"
 
 
+def test_read_configuration_is_the_journals_where_its_file_is_lost(tmp_path):
+    config = {
+        "task": {"name": "function", "factory": "user_functions:sphere", "dim": 5}, "noise": {"entries": 1000},
+        "cluster": {"name": "inline"}, "generations": 1, "run_dir": str(tmp_path / "run"),
+    }  # fmt: skip
+    pyes.train(config, display=False)
+    whole = _one(tmp_path / "run")
+    (tmp_path / "run" / "config.json").unlink()
+    assert (_one(tmp_path / "run").seed, _one(tmp_path / "run").settings) == (whole.seed, whole.settings)
+
+
 def test_read_folder_of_runs_in_natural_order_without_those_that_have_not_begun(tmp_path):
     for i in (10, 9, 1):
         make_run(tmp_path / "multirun" / "day" / f"{i}")

@@ -1,10 +1,14 @@
 import json
 
+import numpy as np
 import pytest
 from made_runs import make_run, write_metrics
 
+import pyes
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.reports import tables
+from pyes.run import journal
+from pyes.run.journal import Evaluation, Journal, Start
 
 
 @pytest.fixture
@@ -40,6 +44,31 @@ def test_a_last_evaluation_that_failed_is_named_and_no_older_one_stands_for_it(t
     assert made.rows[0].failed == 1
     assert "sigma" not in made.notes()[0]
     assert "the last evaluation failed in 1 of 4 runs" in made.to_markdown().replace("\n", " ")
+
+
+def test_the_initial_center_counts_and_has_cost_nothing(tmp_path):
+    run = make_run(tmp_path / "run", evaluations=[(1, -120), (3, -110)])
+    with Journal(journal.read(run / "journal.bin")) as written:
+        written.append(Start(0, {}, "table", "hash", {}))
+        written.append(Evaluation(0, "hash", np.full(2, -100.0), np.zeros(2, np.uint8)))
+    (row,) = tables.table([run], [-115, -105]).rows
+    assert row.final_evaluation == tables.Spread(-110, -110, -110)
+    assert row.best_evaluation == tables.Spread(-100, -100, -100)
+    assert row.targets == [tables.Reached(target, 1, 0, 0, 0) for target in (-115, -105)]
+
+
+def test_evaluations_in_a_task_that_the_run_has_no_more_do_not_count(tmp_path):
+    def settings(center):
+        task = {"name": "function", "factory": "user_functions:sphere", "dim": 5, "env_kwargs": {"center": center}}
+        return {"task": task, "cluster": {"name": "inline"}, "network": {"init": "zero"}, "evaluation": {"every": 1}}
+
+    run = str(tmp_path / "run")
+    pyes.train({**settings(0.1), "noise": {"entries": 1000}, "generations": 2, "run_dir": run}, display=False)
+    assert tables.table([run], [-1]).rows[0].targets[0].reached == 1
+    pyes.train({"resume": run, "force": True, "task": settings(9.0)["task"], "generations": 4}, display=False)
+    row = tables.table([run], [-1]).rows[0]
+    assert row.targets == [tables.Reached(-1, 0, None, None, None)]
+    assert row.best_evaluation.max < -300
 
 
 def test_targets_are_numbers_or_one(two):

@@ -3,6 +3,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import leftovers
 import numpy as np
@@ -155,6 +156,24 @@ def test_interrupted_film_ends_its_encoder(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         _film(tmp_path / "film.mp4", interrupted())
     assert "ffmpeg" not in "".join(leftovers.processes()) if sys.platform == "linux" else True
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
+def test_terminated_film_leaves_nothing(run, tmp_path):
+    command = [sys.executable, "-m", "pyes", "video", "run", "-o", "film.mp4", "--episodes", "1000"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 60
+        while len(os.listdir(tmp_path)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(os.listdir(tmp_path)) == 2  # the run and what is there of the film
+        process.terminate()
+        assert b"Traceback" not in process.communicate(timeout=60)[1]
+        assert process.returncode == 130
+    finally:
+        process.kill()
+        process.wait()
+    assert os.listdir(tmp_path) == ["run"]
 
 
 def _error(kind, *arguments, **options):

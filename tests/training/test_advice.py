@@ -19,7 +19,7 @@ def _said(stds, failed=(), first=0):
 
 def test_a_run_whose_returns_never_differ_is_told_so_once():
     (text,) = _said([0.0] * 30)
-    assert text.startswith("all members of 10 generations had the same return")
+    assert text.startswith("in each of 10 generations all members had the same return")
 
 
 def test_returns_that_have_differed_or_are_those_of_a_resumed_run_may_be_equal():
@@ -66,18 +66,44 @@ def test_a_run_with_more_workers_than_members_is_told_so_once():
     ],
 )
 def test_a_center_that_stands_still_is_told_so_once(means, std, told):
-    advice = Advice(-1000.0)
+    advice = _of_a_robot(-1000.0, lengths=[30, 1000])
     said = [text for mean in means for text in advice.of_evaluation(mean, std, 1000)]
     assert [text.startswith("the center's return stays near 1 a timestep") for text in said] == [True] * told
 
 
 @pytest.mark.parametrize(("offset", "advised"), [(-0.5, "reward_offset_per_step=-1"), (-1.0, "larger algorithm.sigma")])
 def test_what_is_advised_is_not_set_already(offset, advised):
-    advice = Advice(-1000.0, offset=offset)
+    advice = _of_a_robot(-1000.0, lengths=[30, 1000], offset=offset)
     (text,) = (text for mean in [1042] * 9 for text in advice.of_evaluation(mean, 2, 1000))
     assert advised in text
     advice = Advice(-0.1, chance=False)
     assert not any("episodes" in text for mean in [-0.3] * 30 for text in advice.of_evaluation(mean, 0.1, 999))
+    advice = Advice(-0.1, episodes=16)
+    assert any("task.episodes=32" in text for mean in [-0.3] * 30 for text in advice.of_evaluation(mean, 0.1, 999))
+
+
+@pytest.mark.parametrize(
+    ("initial", "lengths", "return_mean", "told"),
+    [
+        (-1000.0, [30, 1000], 990.0, True),  # it fell, and stands
+        (980.0, [1000, 1000], 990.0, True),  # it has stood from the start
+        (190.0, [1000, 1000], 990.0, False),  # a pole that swung up: its episodes never end early
+        (9.0, [9, 990], 990.0, False),  # CartPole's kind: the bonus is the whole reward
+        (None, [1000, 1000], 990.0, False),  # it goes on, and had become better
+    ],
+)
+def test_a_center_that_has_learned_to_stay_is_not_taken_for_one_that_stands_still(initial, lengths, return_mean, told):
+    advice = _of_a_robot(initial, lengths, return_mean)
+    assert bool([text for mean in [991.0] * 9 for text in advice.of_evaluation(mean, 2, 1000)]) is told
+
+
+def _of_a_robot(initial, lengths, return_mean=990.0, offset=0.0):
+    """Return the advice after generations with episodes of these mean lengths, of at most 1,000."""
+    advice = Advice(initial, offset=offset)
+    for generation, length in enumerate(lengths):
+        values = row(generation, return_mean=return_mean, length_mean=length, episode_limit=1000, failed_members=0)
+        assert not list(advice.of(values, members=20, workers=2))
+    return advice
 
 
 def test_a_function_has_no_bonus():
@@ -106,6 +132,21 @@ def test_verdict_compares_with_the_untrained_center(initial, best, wrong):
     assert bool(verdict(initial, best)) is wrong
 
 
+def test_a_run_says_that_it_begins_again(tmp_path, capsys):
+    config = {
+        "task": {"name": "function", "factory": "user_functions:sphere", "dim": 5}, "noise": {"entries": 1000},
+        "algorithm": {"name": "openai_es", "population_size": 4, "restart": {"after": 2, "below": 1e9}},
+        "cluster": {"name": "inline"}, "generations": 7, "run_dir": str(tmp_path / "run"),
+    }  # fmt: skip
+    pyes.train(config)
+    shown, log = capsys.readouterr().err, (tmp_path / "run" / "train.log").read_text()
+    for generation in (2, 5):
+        text = f"generation {generation}: the attempt is given up, and another one begins"
+        assert text in shown
+        assert text in log
+    assert log.count("given up") == 2
+
+
 def test_a_run_says_what_it_sees(tmp_path, capsys):
     config = {
         "task": {"name": "function", "factory": "user_functions:constant", "dim": 5}, "noise": {"entries": 1000},
@@ -116,6 +157,7 @@ def test_a_run_says_what_it_sees(tmp_path, capsys):
     shown = capsys.readouterr().err
     log = (tmp_path / "run" / "train.log").read_text()
     assert "before training: evaluation 3.000 ± 0.000" in shown
-    assert "all members of 10 generations had the same return, 3.000" in shown
-    assert "all members of 10 generations had the same return, 3.000" in log
+    said = "in each of 10 generations all members had the same return, 3.000 in the last: "
+    assert said in shown
+    assert said in log
     assert "no evaluation was better than 3.000, that of the untrained center" in shown

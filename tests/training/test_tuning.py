@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import math
 import os
 import re
@@ -17,6 +18,8 @@ import optuna
 import pytest
 from commands import pyes
 
+from pyes.cli import commands as program
+from pyes.cli import tune
 from pyes.errors import ConfigError, RunDirectoryError, TaskError
 from pyes.system import locks
 from pyes.system.lifetime import Interrupt
@@ -97,6 +100,24 @@ def test_runs_that_fail_cost_their_trial_and_those_of_the_defaults_the_search(tm
     broken = pyes("tune", *TASK, *more, cwd=tmp_path)
     assert broken.returncode == 1
     assert broken.stderr.splitlines()[-1].startswith("pyes: error: the defaults cannot be trained: ")
+    assert broken.stderr.endswith("; begin again in another folder, with settings that can be\n")
+
+
+@pytest.mark.slow
+def test_a_run_of_the_defaults_that_fails_in_the_confirmation_costs_no_search(tmp_path: Path):
+    (tmp_path / "space.yaml").write_text("algorithm.sigma: [0.1, 0.2]\n")
+    module = (
+        "import sys\nimport gymnasium\n\n\ndef make(**_):\n"
+        "    assert not any(word.endswith('runs/0/100') for word in sys.argv)\n"
+        "    return gymnasium.make('CartPole-v1')\n"
+    )
+    (tmp_path / "mine.py").write_text(module)
+    words = ("task=python", "task.factory=mine:make", "timesteps=900", "evaluation.episodes=2", "-o", "found")
+    options = ("--trials", "2", "--seeds", "1", "--confirm", "1", "--space", "space.yaml")
+    done = pyes("tune", *words, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "trial 0, seed 100 failed: " in done.stderr
+    assert "median failed" in (tmp_path / "found" / "experiment" / "recipe.yaml").read_text()
 
 
 @pytest.mark.slow
@@ -174,6 +195,8 @@ def test_a_signal_ends_the_runs_and_says_how_to_go_on(tmp_path: Path, number: si
             "odd.yaml: algorithm.population_size: got 5, expected",
         ),
         ([*TASK, "--space", "idle.yaml"], "idle.yaml: evaluation.every: got 0, expected an integer >= 1"),
+        ([*TASK, "--space", "two.yaml"], "two.yaml: algorithm.sigma is set by which and by algorithm.sigma; leave one"),
+        ([*TASK, "--seeds", "101"], "--seeds: got 101, expected at most 100: seeds from there on confirm"),
         ([*TASK, "--trials", "0"], "argument --trials: got '0', expected an integer >= 1"),
         ([*TASK, "--resume", "x"], "argument -o/--output: not allowed with argument --resume"),
     ],
@@ -185,11 +208,31 @@ def test_wrong_arguments_are_one_line_and_no_folder(tmp_path: Path, words: list[
     (tmp_path / "odd.yaml").write_text("algorithm.population_size: {low: 4, high: 10}\n")
     (tmp_path / "idle.yaml").write_text("evaluation.every: [5, 0, 10]\n")
     (tmp_path / "end.yaml").write_text("timesteps: {low: 100, high: 900}\n")
+    which = "which: {a: algorithm.sigma=0.1, b: algorithm.sigma=0.2}"
+    (tmp_path / "two.yaml").write_text(which + "\nalgorithm.sigma: {low: 0.01, high: 1, log: true}\n")
     done = pyes("tune", *words, "-o", "found", cwd=tmp_path)
     (line,) = done.stderr.splitlines()
     assert done.returncode == 2
     assert says in line
     assert not (tmp_path / "found").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "left_out"),
+    [
+        (["experiment=pendulum"], {"policy"}),
+        (["algorithm=pgpe", "optimizer=adam", *TASK[:2]], {"speed"}),
+        (TASK[:2], set()),
+    ],
+    ids=["network", "optimizer", "fits"],
+)
+def test_standard_parameters_that_do_not_fit_are_left_out_and_named(words, left_out, capsys):
+    parser = program.make_parser()
+    made = tune._arguments(parser.parse_args(["tune", *words, "timesteps=900", "-o", "found"]))
+    said = capsys.readouterr().err
+    assert set(re.findall("not searched: (.*), which does not fit", said)) == left_out
+    assert "algorithm.sigma" in made.space
+    assert not left_out & made.space.keys()
 
 
 def test_a_folder_with_something_else_is_refused(tmp_path: Path):
@@ -207,6 +250,11 @@ def test_a_folder_with_something_else_is_refused(tmp_path: Path):
         ("tune.json", None, r"holds no search \(No such file or directory: tune.json\)"),
         ("tune.json", b"{", r"tune.json is damaged \(.*\); begin again in another folder"),
         ("tune.json", b"{}", r"tune.json is damaged \('overrides'\); begin again in another folder"),
+        (
+            "tune.json",
+            json.dumps(dataclasses.asdict(ARGUMENTS) | {"timesteps": "many"}).encode(),
+            r"tune.json is damaged \(timesteps: got 'many', expected an integer\); begin again in another folder",
+        ),
         ("study.db", b"no database" * 99, r"study.db cannot be used \(.*\); mend that, and go on with --resume, or"),
     ],
 )
@@ -253,6 +301,18 @@ def test_the_values_of_the_first_bracket_alone_are_random(tmp_path: Path):
         search._report(number, ARGUMENTS.timesteps, -float(number))
         search._end(number)
     assert search._chosen(6, 6) != at_random(6)
+
+
+@pytest.mark.parametrize("changed", [{"space": {"algorithm.sigma": [0.1, 0.2]}}, {"timesteps": 1000}])
+def test_arguments_that_are_not_those_of_the_study_are_one_line(tmp_path: Path, changed: dict[str, Any]):
+    tuning.begin(tmp_path / "found", ARGUMENTS)
+    search = tuning._Search(tmp_path / "found", ARGUMENTS, print, Interrupt())
+    search._add({})
+    search._report(0, ARGUMENTS.timesteps, 1.0)
+    search._add({"network.init": "zero"})
+    tuning._Search(tmp_path / "found", ARGUMENTS, print, Interrupt())
+    with pytest.raises(RunDirectoryError, match=r"tune\.json was changed after the search had begun"):
+        tuning._Search(tmp_path / "found", dataclasses.replace(ARGUMENTS, **changed), print, Interrupt())
 
 
 def test_the_plan_counts_all_timesteps():
