@@ -127,7 +127,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         (["algorithm.sigma=-1"], "algorithm.sigma: got -1, expected a finite number > 0"),
         (["algorithm.sigma=much"], "algorithm.sigma: got 'much', expected a finite number > 0"),
         (
-            ["algorithm.restart.after=9"],
+            ["algorithm=ars", "algorithm.restart.after=9"],
             "unknown key 'algorithm.restart': it is a key of algorithm=cma_es, openai_es, pgpe, snes; allowed: ",
         ),
         (
