@@ -1,5 +1,6 @@
 """Maximise any function of a vector with the algorithms of pyes."""
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from pyes.system.limits import usable_cores
 
 #: Parameters whose covariances the default algorithm learns: their number and its time grow with the square.
 _MOST_CORRELATED = 500
+_FAILING = 10  # generations in which all members fail, one after the other, that end a search
+_ENDLESS = 1e9  # seconds that a call may take: as in this process, it ends when it ends
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Maximum:
     value : float
         Value of the function at theta.
     history : float64 (generations,)
-        Mean value of the members of each generation.
+        Mean value of the members of each generation; NaN if all have failed.
     """
 
     theta: NDArray[np.float32]
@@ -82,7 +85,7 @@ def maximize(
     ConfigError
         A setting is invalid.
     TaskError
-        The function failed for every member of a generation.
+        The function failed for every member of the first generation, or of ten one after the other.
     """
     if not callable(function):
         raise refusal("function", function, "a function of theta that returns a number")
@@ -96,7 +99,9 @@ def maximize(
             error.add_note(f"(no algorithm is named, so it is {_default(len(start))})")
         raise
     generations = parse(Annotated[int, NotNegative], generations, "generations")
-    cluster_config = ClusterConfig(name="inline") if workers == 1 else ClusterConfig(workers=workers)
+    cluster_config = (
+        ClusterConfig(name="inline") if workers == 1 else ClusterConfig(workers=workers, episode_time_limit=_ENDLESS)
+    )
     with ExitStack() as outer, ExitStack() as stack:
         cluster = stack.enter_context(open_cluster(cluster_config, function))
         # Made after the workers' parent, since it uses threads; freed after the workers, which read it.
@@ -105,14 +110,16 @@ def maximize(
         cluster.start(_plan(seed, len(start), config), table)
         search = algorithms.make(config, rule, start, table, seed=seed, threads=usable_cores())
         history = np.empty(generations)
+        failing = 0  # generations
         for generation in range(generations):
             population = search.ask()
             results = cluster.evaluate(_batch(population))
-            if results.failed == len(population):
+            failing = failing + 1 if results.failed == len(population) else 0
+            if failing == _FAILING or (failing and generation == 0):
                 reason = results.errors[0] if results.errors else "their workers were killed or hung"
                 raise TaskError(f"the function failed for all {results.failed} members: {reason}")
             search.tell(results.returns)
-            history[generation] = np.nanmean(results.returns)
+            history[generation] = math.nan if failing else np.nanmean(results.returns)
         center = cluster.evaluate(_batch(Population.center(generations, search.theta, 1)))
         return Maximum(search.theta, float(center.returns[0]), history)
 

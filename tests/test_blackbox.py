@@ -1,4 +1,6 @@
+import random
 import re
+import time
 
 import numpy as np
 import pytest
@@ -67,6 +69,43 @@ def test_maximize_survives_a_function_that_fails_now_and_then():
 def test_maximize_says_why_when_everything_fails():
     with pytest.raises(TaskError, match=r"failed for all 4 members: ZeroDivisionError"):
         pyes.maximize(lambda theta: 1 / 0, np.zeros(3), population_size=4)
+
+
+def test_a_generation_that_fails_as_a_whole_ends_no_search():
+    """The maximum lies on the edge of where the function is defined."""
+
+    def edge(theta):
+        if theta[0] < 1.2:
+            raise ValueError("infeasible")
+        return 5.0 - float(theta[0])
+
+    found = pyes.maximize(edge, [1.2, 1.0], generations=60, population_size=6)
+    assert found.history.shape == (60,)
+    assert np.nanmax(found.history) > 3.7
+    calls = iter(range(6 * 100))
+
+    def breaking(theta):
+        assert next(calls) < 12
+        return 0.0
+
+    with pytest.raises(TaskError, match=r"failed for all 6 members: AssertionError.* \(generation 11, "):
+        pyes.maximize(breaking, [1.2, 1.0], "snes", generations=60, population_size=6)
+
+
+def test_processes_draw_numbers_of_their_own(tmp_path):
+    """From the global generators, whose state forked processes share."""
+
+    def noisy(theta):
+        time.sleep(0.01)
+        with (tmp_path / "drawn").open("a") as file:
+            file.write(f"{np.random.rand()} {random.random()}\n")
+        return 0.0
+
+    pyes.maximize(noisy, np.zeros(3), "snes", generations=2, population_size=8, workers=2)
+    lines = (tmp_path / "drawn").read_text().splitlines()
+    assert len(lines) == 17
+    for drawn in zip(*map(str.split, lines), strict=True):
+        assert len(set(drawn)) == 17
 
 
 def test_what_is_no_function_of_numbers_is_named():

@@ -1,6 +1,7 @@
 """Torch modules as users write them; ``network.module`` is "user_modules:NAME", with this folder on the path."""
 
 import os
+import sys
 import time
 from typing import Any
 
@@ -108,6 +109,19 @@ def fixed(observation_size: int, outputs: int) -> nn.Sequential:
     del features.weight
     features.register_buffer("weight", weight)
     return nn.Sequential(features, nn.Tanh(), nn.Linear(8, outputs))
+
+
+class Quitting(nn.Module):
+    def __init__(self, observation_size: int, outputs: int) -> None:
+        super().__init__()
+        sys.exit()
+
+
+class Pair(nn.Linear):
+    """Returns its outputs and a state, as layers with memory do."""
+
+    def forward(self, observation: torch.Tensor) -> Any:
+        return super().forward(observation), None
 
 
 class Unforgetting(nn.Module):

@@ -9,6 +9,25 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import PendulumEnv
 
 
+class Unclosable(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Raise when closed, but for the last one, which its task closes."""
+
+    action_space = spaces.Box(-1, 1, (1,))
+    observation_space = spaces.Box(-1, 1, (1,))
+    made = 0
+
+    def __init__(self) -> None:
+        type(self).made += 1
+        self._number = type(self).made
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        return np.zeros(1, np.float32), {}
+
+    def close(self) -> None:
+        if self._number < 3:
+            raise RuntimeError("it cannot be closed")
+
+
 class Point(gymnasium.Env[np.ndarray, np.ndarray]):
     """Bring a point to the origin within ten timesteps."""
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from pyes.algorithms.population import Population, Vector
 from pyes.config import AlgorithmConfig, OptimizerForm, refusal, schedules
-from pyes.config.section import Range, Seed, parse
+from pyes.config.section import AtLeastOne, Range, Seed, parse
 from pyes.errors import ConfigError, DivergedError
 from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable, few_entries
@@ -127,7 +127,8 @@ class Algorithm(ABC):
         self.theta = checked_theta(theta)
         self.generation = 0
         self._population_size: int = self.config.population_min
-        self._seed, self._threads = parse(Annotated[int, Seed], seed, "seed"), threads
+        self._seed = parse(Annotated[int, Seed], seed, "seed")
+        self._threads = parse(Annotated[int, AtLeastOne], threads, "threads")
         self.timesteps = 0
         self._attempt = (0, 0)  # generation and timesteps at which the schedules began
         self._schedules = schedules(self.config)
@@ -199,20 +200,25 @@ class Algorithm(ABC):
         Raises
         ------
         ValueError
-            The number of returns is not the number of members, or timesteps are negative.
+            The returns are not one number a member, or timesteps are negative.
         DivergedError
-            Theta, or what the algorithm needs to go on from it, is not finite any more.
+            Theta, or what the algorithm needs to go on from it, would not be finite any more; theta stays as it was.
         """
         population = self.ask()
-        returns = np.asarray(returns, np.float64)
+        returns = _as_numbers(returns, len(population))
         if returns.shape != (len(population),):
             raise ValueError(f"returns: got shape {returns.shape}, expected ({len(population)},), one a member")
         took = len(population) if timesteps is None else operator.index(timesteps)
         if took < 0:
             raise ValueError(f"timesteps: got {timesteps}, expected an integer >= 0")
+        before = self.theta.copy()
         with np.errstate(all="ignore"):  # what comes of it is looked at below
             self._learn(population, shaping.failed_as_nan(returns))
-            self._check_finite()
+            try:
+                self._check_finite()
+            except DivergedError:
+                self.theta[:] = before
+                raise
         self._population = None
         self.generation += 1
         self.timesteps += took
@@ -241,10 +247,13 @@ class Algorithm(ABC):
         for name, numbers in self._learned():
             known = np.isfinite(numbers)
             if not known.all():
+                what = (
+                    "unless returns rise without end" if self.config.relative else "or with returns of a smaller scale"
+                )
                 raise DivergedError(
                     f"generation {self.generation}: its update was too large, {name} has a value of "
-                    f"{numbers[~known][0]}; start again with smaller steps, or with returns of a smaller scale (to "
-                    "resume a run repeats the update); the centers up to this one can be evaluated"
+                    f"{numbers[~known][0]}; start again with smaller steps, {what} (to resume a run repeats the "
+                    "update); the centers up to this one can be evaluated"
                 )
 
     @abstractmethod
@@ -360,6 +369,19 @@ def checked_theta(theta: Any) -> Vector:
         raise ConfigError(f"theta: got shape {found.shape}, expected (dim,) with dim >= 1")
     if not np.isfinite(found).all():
         raise ConfigError(f"theta: got {found[~np.isfinite(found)][0]} in it, expected finite numbers")
+    return found
+
+
+def _as_numbers(returns: Any, count: int) -> NDArray[np.float64]:
+    """Return the returns of ``count`` members as float64; ValueError unless they are real numbers."""
+    try:
+        given = np.asarray(returns)
+        if np.iscomplexobj(given):
+            raise TypeError("complex numbers")
+        found: NDArray[np.float64] = given.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = type(returns).__name__
+        raise ValueError(f"returns: got a {kind} ({error}), expected {count} numbers, one a member") from error
     return found
 
 

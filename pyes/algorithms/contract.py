@@ -140,7 +140,9 @@ class Rehearsal:
             self._refuse("asking twice gave different members", "override _draw, not ask")
 
     def _check_theta(self, algorithm: Algorithm) -> None:
-        theta: Any = algorithm.theta
+        theta: Any = getattr(algorithm, "theta", None)
+        if theta is None:
+            self._refuse("it has no theta", "call super().__init__(theta, table, seed=seed, ...) in its constructor")
         if not (isinstance(theta, np.ndarray) and theta.dtype == np.float32 and theta.shape == (self._dim,)):
             got = f"{theta.dtype} {theta.shape}" if isinstance(theta, np.ndarray) else type(theta).__name__
             self._refuse(f"theta is {got}, expected float32 ({self._dim},)", "change it in place: self.theta[:] = ...")

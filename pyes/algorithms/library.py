@@ -6,7 +6,9 @@ search follows from the start, the seed and the returns told in this attempt; so
 asks and tells again.
 """
 
+import math
 import random
+import sys
 import textwrap
 import warnings
 from abc import abstractmethod
@@ -26,6 +28,9 @@ from pyes.errors import ConfigError
 from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable
 from pyes.system.text import reason
+
+#: Loss of a member that fails before any has not. Nevergrad takes all losses from 5e20 on for the same.
+_WORSE_THAN_ALL = 1e20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +79,7 @@ class LibraryAlgorithm(Algorithm):
         start = self._start
         self.theta[:] = start
         self._told: list[NDArray[np.float64]] = []
+        self._worst = -math.inf  # loss so far
         self._failure: Exception | None = None
         number = streams.library_seed(self._seed, generation)
         self._generators = _Generators(number)
@@ -126,10 +132,20 @@ class LibraryAlgorithm(Algorithm):
         self._told.append(returns.copy())
         try:
             with self._calling():
-                self.theta[:] = self._minimize(_losses(returns))
+                self.theta[:] = self._minimize(self._losses(returns))
         except Exception as error:
             # Raised by the next ask: theta after these returns is then well defined, as it was before them.
             self._failure = error
+
+    def _losses(self, returns: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what is minimised: float64, all finite; a failed member is worse than any that did not fail so far."""
+        known = np.isfinite(returns)
+        self._worst = max([self._worst, *(-returns[known]).tolist()])
+        if math.isfinite(self._worst):
+            failed = min(math.nextafter(self._worst, math.inf), sys.float_info.max)
+        else:
+            failed = _WORSE_THAN_ALL
+        return np.where(known, -returns, failed)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the start and all returns that it was told in this attempt, as arrays and numbers; a copy."""
@@ -208,12 +224,3 @@ class _Generators:
     def _install(states: tuple[Any, Any]) -> None:
         random.setstate(states[0])
         np.random.set_state(states[1])
-
-
-def _losses(returns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return what is minimised: float64, all finite; a failed member counts as the worst of the others."""
-    known = returns[np.isfinite(returns)]
-    if not len(known):
-        return np.zeros(len(returns))
-    losses: NDArray[np.float64] = -np.nan_to_num(np.clip(returns, known.min(), known.max()), nan=known.min())
-    return losses

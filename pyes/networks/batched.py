@@ -36,12 +36,18 @@ def count(observation: Any, encoder: ObservationEncoder | None, size: int) -> in
     return int(found[0]) if found and found[1:] == shape and len(found) == len(shape) + 1 else None
 
 
-def item(observations: Any, index: int) -> Any:
+def item(observations: Any, index: int, encoder: ObservationEncoder | None) -> Any:
     """Return one of several observations, but for parts that are texts, which no policy reads."""
+    if encoder is None or not any(part.keys for part in encoder.parts):  # a tuple is a list of observations then
+        return observations[index]
+    return _part(observations, index)
+
+
+def _part(observations: Any, index: int) -> Any:
     if isinstance(observations, Mapping):
-        return {key: item(part, index) for key, part in observations.items()}
+        return {key: _part(part, index) for key, part in observations.items()}
     if isinstance(observations, tuple):
-        return tuple(item(part, index) for part in observations)
+        return tuple(_part(part, index) for part in observations)
     return observations if isinstance(observations, str) else observations[index]
 
 

@@ -115,7 +115,12 @@ class ObservationPart:
                 raise ValueError(f"it has the value {wrong}, which its type {self.dtype} does not have")
             return values
         chosen = np.ravel(value) - np.array(self.start)
-        if chosen.shape != (len(self.choices),) or (chosen < 0).any() or (chosen >= self.choices).any():
+        if (
+            chosen.shape != (len(self.choices),)
+            or (chosen < 0).any()
+            or (chosen >= self.choices).any()
+            or (chosen % 1).any()
+        ):
             raise ValueError(f"it is {value!r}, which is none of its values")
         numbers = np.zeros(self.size, self.dtype)
         first = 0

@@ -140,7 +140,9 @@ class Policy:
         if not deterministic:
             raise ValueError("deterministic is False, but a loaded policy has no action noise; leave it True")
         several = batched.count(observation, self.encoder, self.spec.program.observation_size)
-        observations = [observation] if several is None else [batched.item(observation, i) for i in range(several)]
+        observations = (
+            [observation] if several is None else [batched.item(observation, i, self.encoder) for i in range(several)]
+        )
         if not observations:
             raise ValueError("got 0 observations, expected at least one")
         actions, states = self._predict(observations, state, episode_start)

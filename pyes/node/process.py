@@ -6,12 +6,15 @@ Owns their signals, their end with their parent and their standard output. Knows
 import contextlib
 import io
 import os
+import random
 import signal
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+
+import numpy as np
 
 from pyes.system.user_code import signal_with_parent
 
@@ -32,6 +35,15 @@ def holding_signals(start_method: str) -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def draw_apart(number: int) -> None:
+    """Let this process draw other numbers from Python's and NumPy's global generators than its siblings.
+
+    Forked processes begin with one state of these, and what draws from them would draw the same everywhere.
+    """
+    random.seed(f"{random.random()} {number}")
+    np.random.seed([np.random.randint(2**31), number])
 
 
 def prepare(parent: int) -> None:

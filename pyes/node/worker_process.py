@@ -19,7 +19,7 @@ from pyes.episodes.batch import Plan
 from pyes.episodes.rollout import Workload
 from pyes.node.board import Board
 from pyes.node.pipes import WAKE, receive, send
-from pyes.node.process import prepare
+from pyes.node.process import draw_apart, prepare
 from pyes.node.vector_worker import VectorWorker
 from pyes.node.worker import BaseWorker, Worker, serve
 from pyes.numerics.noise import DtypeName, NoiseTable
@@ -62,6 +62,7 @@ def run_worker(
 ) -> None:
     """Run one worker process from start to end."""
     prepare(parent)
+    draw_apart(slot)
     if log is not None:
         log()
     try:

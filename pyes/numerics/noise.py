@@ -54,8 +54,9 @@ class NoiseTable(Closing):
     ) -> None:
         if dtype not in STORAGE:
             raise ConfigError(f"noise.dtype: got {dtype!r}, expected one of {', '.join(STORAGE)}")
-        if not isinstance(entries, int | np.integer) or entries < 1:
-            raise ConfigError(f"noise.entries: got {entries!r}, expected an integer >= 1")
+        for name, got in (("noise.entries", entries), ("threads", threads)):
+            if not isinstance(got, int | np.integer) or isinstance(got, bool) or got < 1:
+                raise ConfigError(f"{name}: got {got!r}, expected an integer >= 1")
         self.seed = seed
         self.dtype = dtype
         self._block: memory.SharedBlock | None = None

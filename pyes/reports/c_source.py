@@ -186,7 +186,7 @@ class _Source:
                 value = self._component(part.mode, at, width, low[index], high[index])
                 if part.mode == "argmax":
                     value = f"(float)({part.start[component]} + {value})"
-                elif np.issubdtype(part.dtype, np.integer) and part.mode != "sign":
+                elif not np.issubdtype(part.dtype, np.floating) and part.mode != "sign":
                     value = self._call(
                         "clip", self._call("rounded", value), *map(self._bound, (low[index], high[index]))
                     )

@@ -364,7 +364,7 @@ class _Graph:
         if part.mode != "argmax":
             low, high = rounded_inside(*part.bounds)
             boxed = self._boxed(x, part.mode, low, high, part.bins)
-            if not np.issubdtype(part.dtype, np.integer):
+            if np.issubdtype(part.dtype, np.floating):
                 return boxed
             return self._clipped(self._node("Round", boxed), low, high)
         best, start = [], 0

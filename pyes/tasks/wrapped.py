@@ -23,7 +23,7 @@ from pyes.errors import ConfigError, PyesError, TaskError
 from pyes.networks import ObservationEncoder
 from pyes.system import lookup
 from pyes.system.text import message, reason
-from pyes.system.user_code import let_through
+from pyes.system.user_code import close_within, let_through
 from pyes.tasks.base import Step, Task
 from pyes.tasks.bullet_output import quiet_worlds
 from pyes.tasks.encoded import covers, unread
@@ -201,7 +201,7 @@ class WrappedTask(Task):
     def reset(self, seed: int) -> Any:
         """Begin the episode of ``seed``, independent of earlier ones; returns the first observation."""
         if self._config.remake:
-            self._env.close()
+            close_within(f"the environment of {self._label()}", self._env.close)
             self._env = self._make()
             self._shorten_step()
         elif self._refresh is not None:

@@ -51,6 +51,11 @@ class NoConfig(pyes.Algorithm):
     _learn = Good._learn
 
 
+class ForgetsItsBase(Good):
+    def __init__(self, theta, *arguments, **settings):
+        self._count = 0
+
+
 class ConfigOfAnotherKind(Good):
     Config = dict
 
@@ -169,6 +174,7 @@ def test_what_keeps_the_contract_is_taken(kind: str):
         ("ConfigUndecorated", r": its Config is not a dataclass of its own; put @dataclass\(frozen=True\) before it"),
         ("ConfigOfAnotherSection", r": its Config must derive from pyes.AlgorithmConfig, the keys of every algorithm"),
         ("FailsAtOnce", r": the constructor failed with RuntimeError: no way \(.*test_contract\.py:\d+ in __init__\)$"),
+        ("ForgetsItsBase", r": it has no theta; call super\(\).__init__\(theta, table, seed=seed, ...\) in its constr"),
         ("FailsInDraw", r": ask failed with AttributeError: sgima \(.*test_contract\.py:\d+ in _draw\)$"),
         ("FailsInLearn", r": tell failed with IndexError: too far \(.*test_contract\.py:\d+ in _learn\)$"),
         ("DrawsVectors", r": ask returned ndarray, expected a pyes.Population; return self.perturbed\(sigma\)"),

@@ -82,6 +82,21 @@ def test_nevergrad_starts_from_theta_or_at_its_own_place():
     assert (own.mean(), own.std()) == (pytest.approx(0, abs=0.1), pytest.approx(1, rel=0.1))
 
 
+@pytest.mark.parametrize("optimizer", ["TwoPointsDE", "PSO", "DE", "ES", "OldCMA"])
+def test_a_failed_member_is_never_the_center_of_nevergrad(optimizer):
+    for at in range(6):
+        search = Nevergrad(np.ones(2, np.float32), optimizer=optimizer, population_size=6)
+        search.tell([np.nan] * 6)
+        for _ in range(3):
+            search.tell(-10.0 - (search.ask().bases ** 2).sum(axis=1))
+        returns = np.full(6, np.nan)
+        returns[at] = 100.0
+        members = search.members()
+        search.tell(returns)
+        failed = [k for k in range(6) if not np.array_equal(members[k], members[at])]
+        assert not any(np.array_equal(search.theta, members[k]) for k in failed)
+
+
 def test_nevergrad_that_breaks_is_said_in_one_line():
     """Its elitist CMA asks pycma twice before it tells, which pycma does not bear with 300 parameters and more."""
     search = Nevergrad(np.zeros(300, np.float32), optimizer="CMApara", population_size=8, seed=3)

@@ -151,6 +151,38 @@ def test_an_optimizer_that_can_learn_no_more_ends_the_search(table):
         es.tell(np.arange(8.0) * 1e22)
 
 
+def test_a_center_that_diverges_stays_as_it_was(table):
+    search = OpenAIES(
+        np.ones(5, np.float32), table, population_size=4, optimizer="sgd", shaping="none", learning_rate=1e30
+    )
+    with pytest.raises(DivergedError, match=r"theta has a value of -?inf; start again with smaller steps"):
+        search.tell([1e10, 0, 3e10, -1])
+    np.testing.assert_array_equal(search.theta, np.ones(5))
+
+
+@pytest.mark.parametrize(
+    ("returns", "message"),
+    [
+        ([1j, 0, 0, 0], r"returns: got a list \(complex numbers\), expected 4 numbers, one a member"),
+        ((each for each in "abcd"), r"returns: got a generator \(.*\), expected 4 numbers"),
+        ([10**400, 0, 0, 0], r"returns: got a list \(.*\), expected 4 numbers"),
+        ([[1, 2], 0, 0, 0], r"returns: got a list \(.*\), expected 4 numbers"),
+        ([1, 0, 0], r"returns: got shape \(3,\), expected \(4,\), one a member"),
+    ],
+)
+def test_returns_that_are_no_numbers_are_one_line(table, returns, message):
+    with pytest.raises(ValueError, match=message):
+        OpenAIES(np.ones(5, np.float32), table, population_size=4).tell(returns)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "auto", None])
+def test_threads_are_a_number(table, threads):
+    with pytest.raises(ConfigError, match=r"threads: got .*, expected an integer >= 1"):
+        OpenAIES(np.ones(5, np.float32), table, threads=threads)
+    with pytest.raises(ConfigError, match=r"threads: got .*, expected an integer >= 1"):
+        NoiseTable(1000, seed=1, threads=threads)
+
+
 @pytest.mark.parametrize("algorithm", [OpenAIES, PGPE])
 def test_a_constant_in_all_returns_cancels_in_mirrored_pairs(table, algorithm):
     """Though it is so large that float32 would lose the differences."""

@@ -42,6 +42,7 @@ def test_numbers_are_those_of_gymnasium_before_and_after_a_round_trip(space):
         ({"a": ([0.25, 1], 0.5), "b": 1}, "part 'a.0' .* it has the value 0.25, which its type int8 does not have"),
         ({"a": ([0, 300], 0.5), "b": 1}, "part 'a.0' .* it has the value 300, which its type int8 does not have"),
         ({"a": (np.zeros(2), 0.5), "b": 0}, "part 'b' .* it is 0, which is none of its values"),
+        ({"a": (np.zeros(2), 0.5), "b": 1.5}, "part 'b' .* it is 1.5, which is none of its values"),
         ({"a": (np.zeros(2), 0.5), "b": [1, 2]}, r"part 'b' .* it is \[1, 2\], which is none of its values"),
     ],
 )

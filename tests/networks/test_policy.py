@@ -266,6 +266,12 @@ def test_predict_acts_as_a_call_does():
     assert state is None
 
 
+def test_predict_takes_a_tuple_of_observations_for_a_list():
+    policy, observations = _policy(), np.random.default_rng(2).normal(size=(4, 4))
+    for given in (tuple(observations), list(observations), tuple(map(tuple, observations))):
+        np.testing.assert_array_equal(policy.predict(given)[0], policy.predict(observations)[0])
+
+
 def test_predict_passes_the_memory_of_each_episode():
     policy, twin = _recurrent(), _recurrent()
     observations = np.random.default_rng(2).normal(size=(3, 9, 4)).astype(np.float32)

@@ -33,6 +33,7 @@ HEADS = {
     },
     **{f"parts {name}": ActionDecoder.for_space(space) for name, space in Parts.ACTIONS.items()},
     "parts in bins": ActionDecoder.for_space(Parts.ACTIONS["integers"], "bins", bins=3),
+    "truth": ActionDecoder.for_space(spaces.Box(0, 1, (3,), bool)),
     "integers as they are": ActionDecoder.for_space(spaces.Box(-1, 2, (3,), np.int8), "identity"),
 }
 

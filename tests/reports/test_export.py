@@ -34,6 +34,7 @@ CONFIG = MLPConfig(hidden=(16, 8))
 MIXED = {name: ActionDecoder.for_space(space) for name, space in Parts.ACTIONS.items() if name != "start"}
 MIXED["bins"] = ActionDecoder.for_space(Parts.ACTIONS["integers"], "bins", bins=3)
 MIXED["integers as they are"] = ActionDecoder.for_space(Parts.ACTIONS["integers"], "identity")
+MIXED["truth"] = ActionDecoder.for_space(spaces.Box(0, 1, (2,), bool))
 MIXED["tanh"] = ActionDecoder.for_space(Parts.ACTIONS["tuple"], "tanh")
 
 

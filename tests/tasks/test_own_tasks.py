@@ -72,6 +72,12 @@ def test_remake_calls_the_function_for_every_episode():
         assert task.reset(0) == task.reset(0)
 
 
+def test_an_environment_that_cannot_be_closed_is_remade_all_the_same(caplog):
+    with _task("Unclosable", remake=True) as task:
+        assert task.reset(0).shape == task.reset(1).shape == (1,)
+    assert "closing the environment of task.factory=user_tasks:Unclosable failed: RuntimeError" in caplog.text
+
+
 def test_render_mode_is_passed_when_frames_are_wanted():
     with _task("rendered", "rgb_array") as task:
         task.reset(0)

@@ -21,6 +21,7 @@ from pyes.networks.torch.compiler import compile_module, flatten
 from pyes.networks.torch.layers import Recurrent, VirtualBatchNorm
 from pyes.system.lookup import find
 from pyes.system.text import reason
+from pyes.system.user_code import let_through
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,8 @@ def make_module(name: str, kwargs: Mapping[str, Any], observation_size: int, out
         raise _refusal(name, f"is {made}, expected a torch.nn.Module")
     try:
         module = made(observation_size, outputs, **kwargs)
-    except Exception as error:
+    except BaseException as error:
+        let_through(error)
         raise _refusal(name, f"could not be made: {reason(error)}") from error
     if not isinstance(module, nn.Module):
         raise _refusal(name, f"made a {type(module).__name__}, expected a torch.nn.Module")
@@ -137,7 +139,8 @@ def _check_outputs(name: str, module: nn.Module, observation_size: int, outputs:
     try:
         shape = _observation_shape(module, observation_size)
         first, second = (_first_outputs(module, np.zeros(observation_size), shape) for _ in range(2))
-    except Exception as error:
+    except BaseException as error:
+        let_through(error)
         raise _refusal(name, f"fails on an observation of {observation_size} zeros: {reason(error)}") from error
     module.train(training)
     if not np.array_equal(first, second, equal_nan=True):
@@ -171,7 +174,9 @@ def _reset(module: nn.Module) -> None:
 def _outputs(module: nn.Module, observation: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Run the module on a copy of the observation that torch allocates, so that its alignment is always the same."""
     with torch.inference_mode():
-        values: torch.Tensor = module(torch.tensor(observation, dtype=torch.float32).reshape(shape))
+        values = module(torch.tensor(observation, dtype=torch.float32).reshape(shape))
+    if not isinstance(values, torch.Tensor):
+        raise TypeError(f"it returned a {type(values).__name__}, expected a tensor of its outputs")
     return np.ascontiguousarray(values.numpy(), np.float32).reshape(-1)
 
 

@@ -265,6 +265,8 @@ def test_loading_a_network_that_torch_runs_imports_torch(saved):
         ("user_modules:too_many", ["gives 3 outputs, expected 2"]),
         ("user_modules:blind", ["fails on an observation of 6 zeros", "RuntimeError"]),
         ("user_modules:empty", ["has no parameters"]),
+        ("user_modules:Quitting", ["could not be made: SystemExit"]),
+        ("user_modules:Pair", ["fails on an observation of 6 zeros", "it returned a tuple, expected a tensor"]),
         ("user_modules:Unforgetting", ["gives other outputs in a second episode", "let its reset() empty its memory"]),
     ],
 )
