@@ -110,10 +110,16 @@ def main() -> None:
         parser.error("--untimed: got no --add, whose other seeds say how long the recipe takes here")
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # which ends the run that is under way, too
+    for recipe in options.recipes:  # before anything trains for hours
+        folder = options.results / recipe
+        free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+        if not free and not (folder / "result.json").exists():
+            parser.exit(1, f"{recipe}: {folder} is no result and would be replaced; choose another --results\n")
+        for seed in seeds:
+            if (run_of(recipe, seed) / "journal.bin").exists():
+                commit_of(run_of(recipe, seed))
     for recipe in options.recipes:
         folder = options.results / recipe
-        if folder.exists() and any(folder.iterdir()) and not (folder / "result.json").exists():
-            parser.exit(1, f"{recipe}: {folder} is no result and would be replaced; choose another --results\n")
         try:
             earlier = read(folder, recipe) if options.add else Result([], [], [])
         except (OSError, ValueError) as error:
@@ -191,9 +197,7 @@ def trained(recipe: str, seed: int) -> Row:
     """Train one seed to the end of its budget, and evaluate its center."""
     run = run_of(recipe, seed)
     begun = (run / "journal.bin").exists()
-    if begun:
-        commit_of(run)
-    else:
+    if not begun:
         run.mkdir(parents=True, exist_ok=True)
         (run / COMMIT).write_text(commit(), encoding="utf-8")
     train = [f"resume={run}"] if begun else [f"experiment={recipe}", f"seed={seed}", f"run_dir={run}"]

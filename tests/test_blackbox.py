@@ -103,7 +103,6 @@ def test_processes_draw_numbers_of_their_own(tmp_path):
 
     pyes.maximize(noisy, np.zeros(3), "snes", generations=2, population_size=8, workers=2)
     lines = (tmp_path / "drawn").read_text().splitlines()
-    assert len(lines) == 17
     for drawn in zip(*map(str.split, lines), strict=True):
         assert len(set(drawn)) == 17
 

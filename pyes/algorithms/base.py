@@ -202,7 +202,8 @@ class Algorithm(ABC):
         ValueError
             The returns are not one number a member, or timesteps are negative.
         DivergedError
-            Theta, or what the algorithm needs to go on from it, would not be finite any more; theta stays as it was.
+            Theta, or what the algorithm needs to go on from it, is not finite any more. Theta is as it was before; what
+            else was learned is not, so a search ends here.
         """
         population = self.ask()
         returns = _as_numbers(returns, len(population))
@@ -247,13 +248,11 @@ class Algorithm(ABC):
         for name, numbers in self._learned():
             known = np.isfinite(numbers)
             if not known.all():
-                what = (
-                    "unless returns rise without end" if self.config.relative else "or with returns of a smaller scale"
-                )
+                what = "that have a maximum" if self.config.relative else "of a smaller scale"
                 raise DivergedError(
                     f"generation {self.generation}: its update was too large, {name} has a value of "
-                    f"{numbers[~known][0]}; start again with smaller steps, {what} (to resume a run repeats the "
-                    "update); the centers up to this one can be evaluated"
+                    f"{numbers[~known][0]}; start again with smaller steps, or with returns {what} (to resume a run "
+                    "repeats the update); the centers up to this one can be evaluated"
                 )
 
     @abstractmethod
@@ -373,7 +372,7 @@ def checked_theta(theta: Any) -> Vector:
 
 
 def _as_numbers(returns: Any, count: int) -> NDArray[np.float64]:
-    """Return the returns of ``count`` members as float64; ValueError unless they are real numbers."""
+    """Return the returns of ``count`` members as float64; ValueError if they cannot be."""
     try:
         given = np.asarray(returns)
         if np.iscomplexobj(given):

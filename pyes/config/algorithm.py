@@ -28,11 +28,6 @@ class RestartConfig(Section):
     after: Annotated[int, AtLeastOne] | None = None  # generations of an attempt; None: never
     below: float = 0.0  # mean return of that generation, reward offset included
 
-    def check(self) -> None:
-        """Refuse a threshold that nothing is compared with."""
-        if self.below and self.after is None:
-            raise refusal("algorithm.restart.after", None, "a number of generations with algorithm.restart.below")
-
     def gives_up(self, generation: int, mean: float) -> bool:
         """Return whether an attempt is given up in this generation of its own, which has this mean return."""
         return generation == self.after and mean < self.below

@@ -37,13 +37,13 @@ def holding_signals(start_method: str) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def draw_apart(number: int) -> None:
+def draw_apart() -> None:
     """Let this process draw other numbers from Python's and NumPy's global generators than its siblings.
 
     Forked processes begin with one state of these, and what draws from them would draw the same everywhere.
     """
-    random.seed(f"{random.random()} {number}")
-    np.random.seed([np.random.randint(2**31), number])
+    random.seed()
+    np.random.seed()
 
 
 def prepare(parent: int) -> None:

@@ -68,12 +68,12 @@ def write(policy: Policy, run: Path, folder: Path, chosen: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot make the folder {folder} ({error.strerror}); choose another place") from error
+    write_file(readme, card)  # which marks the folder as ours, should an export end half-way
     policy.save(folder)
     if config is not None:
         write_file(settings, shareable(config).encode())
     else:
         settings.unlink(missing_ok=True)  # those of another policy that was exported there before
-    write_file(readme, card)
 
 
 def shareable(config: TrainConfig) -> str:

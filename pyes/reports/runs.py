@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import config as configuration
-from pyes.errors import JournalError, RunDirectoryError
+from pyes.errors import ConfigError, JournalError, RunDirectoryError
 from pyes.reports import wording
 from pyes.run import evaluations, journal
 from pyes.run.history import task_began
@@ -233,7 +233,10 @@ def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
     conditions = _given({key: value for key, value in told.items() if key in configuration.FREE})
     mean, _ = evaluations.initial(recording) or (math.nan, math.nan)
     initial = mean if math.isfinite(mean) else None
-    return Run(path, config.get("seed"), settings, conditions, rows, initial, task_began(recording))
+    began = 0
+    with contextlib.suppress(ConfigError):  # settings that are not valid here
+        began = task_began(recording)
+    return Run(path, config.get("seed"), settings, conditions, rows, initial, began)
 
 
 def _changed(recording: journal.Recording) -> str:

@@ -53,6 +53,8 @@ def task_began(recording: Recording, config: TrainConfig | None = None) -> int:
 
     0 if it was the same all along; else their returns cannot be compared with those before.
     """
+    if len(recording.starts) + (config is not None) < 2:
+        return 0
     made = [(each.generation, configuration.from_mapping(each.settings)) for each in recording.starts]
     if config is not None:
         made.append((recording.generations, config))

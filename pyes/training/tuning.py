@@ -268,7 +268,7 @@ class _Search:
             of_trial = returns[job.trial]
             if job.failure and job.trial == DEFAULTS:
                 why = f"the defaults cannot be trained: {job.failure}"
-                raise TaskError(f"{why}; begin again in another folder, with settings that can be")
+                raise TaskError(f"{why}; mend that and go on with --resume, or begin again in another folder")
             of_trial.append(self._result(job))
             if len(of_trial) == len(seeds):
                 mean, trial = statistics.mean(of_trial), trials[job.trial]

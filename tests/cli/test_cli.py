@@ -130,10 +130,6 @@ def test_train_leaves_the_files_of_a_run(run: Path):
             ["algorithm=ars", "algorithm.restart.after=9"],
             "unknown key 'algorithm.restart': it is a key of algorithm=cma_es, openai_es, pgpe, snes; allowed: ",
         ),
-        (
-            ["algorithm=pgpe", "algorithm.restart.below=9"],
-            "algorithm.restart.after: got null, expected a number of generations with algorithm.restart.below",
-        ),
         (["experiment=null", "sweep=null", "debug=null", "seed=-1"], "seed: got -1, expected an integer"),
         (["cart_pole"], "got 'cart_pole', expected KEY=VALUE; did you mean experiment=cart_pole or task=cart_pole?"),
         (["cartpole"], "got 'cartpole', expected KEY=VALUE; did you mean experiment=cart_pole?"),

@@ -130,7 +130,7 @@ def test_episodes_of_an_evaluation_before_the_last_part_of_the_run_are_not_told(
     rows = (tmp_path / "run" / "metrics.csv").read_text().splitlines(keepends=True)
     (tmp_path / "run" / "metrics.csv").write_text("".join([*rows, rows[-1].replace("1,", "2,", 1)]))
     text = _front(export(tmp_path / "run", tmp_path / "policy"))[1]
-    assert "episodes" not in text.split("## Use")[0].replace("on seeds", "")
+    assert "episodes" not in text.split("## Use")[0]
     assert ", on seeds that training does not use." in text
 
 
@@ -142,7 +142,8 @@ def test_a_function_has_neither_videos_nor_episodes(tmp_path):
         "cluster": {"name": "inline"},
     }
     text = _front(export(pyes.train(config, display=False).run_dir, tmp_path / "policy"))[1]
-    assert not {"pyes video", "make_env"} & {name for name in ("pyes video", "make_env") if name in text}
+    assert "pyes video" not in text
+    assert "make_env" not in text
     assert 'pyes.load(".").theta' in text
 
 

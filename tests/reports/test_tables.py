@@ -49,7 +49,7 @@ def test_a_last_evaluation_that_failed_is_named_and_no_older_one_stands_for_it(t
 def test_the_initial_center_counts_and_has_cost_nothing(tmp_path):
     run = make_run(tmp_path / "run", evaluations=[(1, -120), (3, -110)])
     with Journal(journal.read(run / "journal.bin")) as written:
-        written.append(Start(0, {}, "table", "hash", {}))
+        written.append(Start(0, {"algorithm": {"factory": "not_here:Mine"}}, "table", "hash", {}))
         written.append(Evaluation(0, "hash", np.full(2, -100.0), np.zeros(2, np.uint8)))
     (row,) = tables.table([run], [-115, -105]).rows
     assert row.final_evaluation == tables.Spread(-110, -110, -110)

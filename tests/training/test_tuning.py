@@ -100,7 +100,7 @@ def test_runs_that_fail_cost_their_trial_and_those_of_the_defaults_the_search(tm
     broken = pyes("tune", *TASK, *more, cwd=tmp_path)
     assert broken.returncode == 1
     assert broken.stderr.splitlines()[-1].startswith("pyes: error: the defaults cannot be trained: ")
-    assert broken.stderr.endswith("; begin again in another folder, with settings that can be\n")
+    assert broken.stderr.endswith("; mend that and go on with --resume, or begin again in another folder\n")
 
 
 @pytest.mark.slow
