@@ -29,7 +29,7 @@ from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable
 from pyes.system.text import reason
 
-#: Loss of a member that fails before any has not. Nevergrad takes all losses from 5e20 on for the same.
+#: Loss of a member that fails before any has not: large, but below what libraries cut losses off at (5e20).
 _WORSE_THAN_ALL = 1e20
 
 
