@@ -111,13 +111,7 @@ def main() -> None:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # which ends the run that is under way, too
     for recipe in options.recipes:  # before anything trains for hours
-        folder = options.results / recipe
-        free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-        if not free and not (folder / "result.json").exists():
-            parser.exit(1, f"{recipe}: {folder} is no result and would be replaced; choose another --results\n")
-        for seed in seeds:
-            if (run_of(recipe, seed) / "journal.bin").exists():
-                commit_of(run_of(recipe, seed))
+        check(options.results / recipe, [run_of(recipe, seed) for seed in seeds])
     for recipe in options.recipes:
         folder = options.results / recipe
         try:
@@ -134,6 +128,16 @@ def main() -> None:
         write(folder, recipe, result)
         if options.results == RESULTS:
             write_header(ROOT / "conf" / "experiment" / f"{recipe}.yaml", result)
+
+
+def check(folder: Path, runs: Iterable[Path]) -> None:
+    """Exit if a folder holds something else than a result, or one of the runs was not begun by this program."""
+    free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not free and not (folder / "result.json").exists():
+        raise SystemExit(f"{folder} is no result and would be replaced; choose another --results")
+    for run in runs:
+        if (run / "journal.bin").exists():
+            commit_of(run)
 
 
 def names() -> list[str]:

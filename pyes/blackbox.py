@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pyes import algorithms
-from pyes.algorithms import Population
+from pyes.algorithms import Algorithm, Population
 from pyes.algorithms.base import checked_theta
-from pyes.cluster import open_cluster
+from pyes.cluster import Cluster, open_cluster
 from pyes.config import AlgorithmConfig, ClusterConfig, OptimizerConfig, OptimizerForm, algorithm_config, refusal
 from pyes.config.section import NotNegative, Seed, parse
 from pyes.episodes.batch import Batch, Plan
@@ -109,19 +109,25 @@ def maximize(
         algorithms.check_contract(config, rule, start, table, seed=seed)
         cluster.start(_plan(seed, len(start), config), table)
         search = algorithms.make(config, rule, start, table, seed=seed, threads=usable_cores())
-        history = np.empty(generations)
-        failing = 0  # generations
-        for generation in range(generations):
-            population = search.ask()
-            results = cluster.evaluate(_batch(population))
-            failing = failing + 1 if results.failed == len(population) else 0
-            if failing == _FAILING or (failing and generation == 0):
-                reason = results.errors[0] if results.errors else "their workers were killed or hung"
-                raise TaskError(f"the function failed for all {results.failed} members: {reason}")
-            search.tell(results.returns)
-            history[generation] = math.nan if failing else np.nanmean(results.returns)
+        history = _run(search, cluster, generations)
         center = cluster.evaluate(_batch(Population.center(generations, search.theta, 1)))
         return Maximum(search.theta, float(center.returns[0]), history)
+
+
+def _run(search: Algorithm, cluster: Cluster, generations: int) -> NDArray[np.float64]:
+    """Run all generations of a search; return the mean value of the members of each."""
+    history = np.empty(generations)
+    failing = 0  # generations
+    for generation in range(generations):
+        population = search.ask()
+        results = cluster.evaluate(_batch(population))
+        failing = failing + 1 if results.failed == len(population) else 0
+        if failing == _FAILING or (failing and generation == 0):
+            reason = results.errors[0] if results.errors else "their workers were killed or hung"
+            raise TaskError(f"the function failed for all {results.failed} members: {reason}")
+        search.tell(results.returns)
+        history[generation] = math.nan if failing else np.nanmean(results.returns)
+    return history
 
 
 def _default(dim: int) -> str:

@@ -1,6 +1,7 @@
 """Initialises the processes of a node, and reads their state from the kernel.
 
-Owns their signals, their end with their parent and their standard output. Knows nothing of members or boards.
+Owns their signals, their end with their parent, their standard output and their global random numbers. Knows nothing
+of members or boards.
 """
 
 import contextlib

@@ -123,32 +123,8 @@ def _card(
         "pipeline_tag": "reinforcement-learning",
         "tags": [task, "reinforcement-learning", "evolution-strategies", "pyes", network],
     }
-    result = "It has not been evaluated in its run" if known else "What it came to in its run is not known here"
-    result += "; `pyes evaluate` says what it comes to."
-    if evaluation is not None:
-        mean, deviation, over = evaluation
-        seeds = "on seeds that training does not use"
-        if chosen:
-            seeds = "by which it was chosen, so some of it is luck; `pyes evaluate . --seed 1` has other episodes"
-        else:
-            metric = {
-                "type": "mean_reward",
-                "name": "mean_reward",
-                "value": spread(mean, deviation).replace("±", "+/-"),
-            }
-            front["model-index"] = [
-                {
-                    "name": f"{network} by evolution strategies",
-                    "results": [
-                        {
-                            "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
-                            "dataset": {"name": task, "type": task},
-                            "metrics": [{**metric, "verified": False}],
-                        }
-                    ],
-                }
-            ]
-        result = f"Mean return **{rounded(mean, deviation)}** +/- {rounded(deviation, mean)}{over}, {seeds}."
+    if evaluation is not None and not chosen:
+        front["model-index"] = _model_index(task, network, evaluation)
     made = (_CHANGED if changed else _MADE).format(settings=_SETTINGS)
     if config is None:
         made = "The settings of the training are not here.\n"
@@ -157,7 +133,7 @@ def _card(
         front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
         task=task,
         network=network,
-        result=result,
+        result=_result(evaluation, known=known, chosen=chosen),
         film="" if function else _FILM,
         use=_VALUE if function else _EPISODE,
         handling=f"\n{told} `pyes.make_env` does it.\n" if (told := policy.handling) else "",
@@ -167,6 +143,30 @@ def _card(
         version=description["pyes"],
         digest=description["theta_hash"],
     )
+
+
+def _model_index(task: str, network: str, evaluation: tuple[float, float, str]) -> list[dict[str, Any]]:
+    """Return a result in the form that a model hub reads."""
+    mean, deviation, _ = evaluation
+    value = spread(mean, deviation).replace("±", "+/-")
+    result = {
+        "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
+        "dataset": {"name": task, "type": task},
+        "metrics": [{"type": "mean_reward", "name": "mean_reward", "value": value, "verified": False}],
+    }
+    return [{"name": f"{network} by evolution strategies", "results": [result]}]
+
+
+def _result(evaluation: tuple[float, float, str] | None, *, known: bool, chosen: bool) -> str:
+    """Return what is known of an evaluation, in a sentence."""
+    if evaluation is None:
+        why = "It has not been evaluated in its run" if known else "What it came to in its run is not known here"
+        return f"{why}; `pyes evaluate` says what it comes to."
+    mean, deviation, over = evaluation
+    seeds = "on seeds that training does not use"
+    if chosen:
+        seeds = "by which it was chosen, so some of it is luck; `pyes evaluate . --seed 1` has other episodes"
+    return f"Mean return **{rounded(mean, deviation)}** +/- {rounded(deviation, mean)}{over}, {seeds}."
 
 
 _CHANGED = """\

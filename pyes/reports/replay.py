@@ -29,7 +29,7 @@ from pyes.run.directory import RunDirectory
 from pyes.run.history import History, setup_of, task_began
 from pyes.run.journal import Generation
 from pyes.run.metrics import best_evaluation, read_rows
-from pyes.system.lifetime import Closing, how_to_go_on
+from pyes.system.lifetime import Closing
 from pyes.system.text import reason
 from pyes.system.user_code import let_through, witnessed
 from pyes.tasks import Task
@@ -204,7 +204,7 @@ def best_generation(run: str | Path) -> int:
     directory = RunDirectory(run)
     path = directory.metrics
     if not path.exists():
-        raise RunDirectoryError(f"no metrics at {path}; {_how_to_get_metrics(directory)}")
+        raise RunDirectoryError(f"no metrics.csv in {run}; {directory.how_to_get_metrics()}")
     since = 0
     with suppress(JournalError):
         since = task_began(journal.read(directory.journal))
@@ -212,12 +212,6 @@ def best_generation(run: str | Path) -> int:
     if best is None:
         raise ConfigError(f"{run} has no evaluation to choose the best center by; take one by its generation")
     return best[0]
-
-
-def _how_to_get_metrics(directory: RunDirectory) -> str:
-    if directory.journal.exists():
-        return f"{how_to_go_on(directory.path)} writes them anew"
-    return "give the run directory that pyes train has printed"
 
 
 def make_env(run: str | Path, render_mode: str | None = None) -> TaskEnvironment:

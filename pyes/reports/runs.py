@@ -24,9 +24,9 @@ from pyes import config as configuration
 from pyes.errors import ConfigError, JournalError, RunDirectoryError
 from pyes.reports import wording
 from pyes.run import evaluations, journal
+from pyes.run.directory import RunDirectory
 from pyes.run.history import task_began
 from pyes.run.metrics import COLUMNS, read_rows
-from pyes.system.lifetime import how_to_go_on
 from pyes.system.text import literal
 
 XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
@@ -205,10 +205,7 @@ def _read_below(path: Path) -> list[Run]:
         return [_run(path, rows)]
     found = sorted(folders_with(path, "metrics.csv"), key=natural)
     if not found:
-        how = "name a directory that pyes train has printed"
-        if (path / "journal.bin").exists():
-            how = f"{how_to_go_on(path)} writes it anew"
-        raise RunDirectoryError(f"no metrics.csv in or below {path}; {how}")
+        raise RunDirectoryError(f"no metrics.csv in or below {path}; {RunDirectory(path).how_to_get_metrics()}")
     # In a sweep that is still in progress, some runs have no generation yet.
     begun = [_run(run, rows) for run in found if (rows := _rows(run))]
     if not begun:

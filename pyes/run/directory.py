@@ -14,6 +14,7 @@ from pyes.config import TrainConfig
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.system import locks, packing
 from pyes.system.files import new_folder, remove_leftovers, write_file
+from pyes.system.lifetime import how_to_go_on
 from pyes.system.text import instead_of
 
 logger = logging.getLogger(__name__)
@@ -124,6 +125,12 @@ class RunDirectory:
                 raise RunDirectoryError(
                     f"run_dir: {path}: got a directory, expected a file; move it away or choose another run_dir"
                 )
+
+    def how_to_get_metrics(self) -> str:
+        """Return what to do where metrics.csv is missing: the journal has what is in it."""
+        if self.journal.exists():
+            return f"{how_to_go_on(self.path)} writes it anew"
+        return "give a directory that pyes train has printed"
 
     def check_folder(self, *, several: bool = False) -> None:
         """Refuse a file and, unless there may be ``several`` runs, a folder of runs: a RunDirectoryError."""

@@ -100,7 +100,7 @@ def kept(directory: RunDirectory, *, force: bool) -> dict[str, Any]:
     except RunDirectoryError:
         if start is None:
             raise
-        unusable_configuration(directory, force=force)
+        unusable_configuration(directory, force=force)  # raises, unless it may be left out
         return start.settings
     return config if start is None else config | start.settings
 

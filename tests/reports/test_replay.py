@@ -235,8 +235,8 @@ def test_a_run_without_evaluations_has_no_best_center(tmp_path):
     assert "no evaluation to choose the best center by" in _error(ConfigError, tmp_path / "run", generation="best")
     (tmp_path / "run" / "metrics.csv").unlink()
     message = _error(RunDirectoryError, tmp_path / "run", generation="best")
-    assert message.startswith("no metrics at")
-    assert f"pyes train resume={tmp_path / 'run'} writes them anew" in message
+    assert message.startswith("no metrics.csv in")
+    assert f"pyes train resume={tmp_path / 'run'} writes it anew" in message
     pyes.train({"resume": str(tmp_path / "run")}, display=False)
     assert len(read_rows(tmp_path / "run" / "metrics.csv")) == 2
 
