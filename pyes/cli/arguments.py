@@ -23,12 +23,16 @@ Add = Callable[[str, Command, str], argparse.ArgumentParser]
 class Parser(argparse.ArgumentParser):
     """A parser with errors of one line; where a command takes overrides, they may stand between its flags."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the parsed arguments; ConfigError for what no command knows."""
         options, rest = self.parse_known_args(args, namespace)
         words = [each for each in rest if "=" in each and not each.startswith("-")]
         if unknown := [each for each in rest if each not in words or not hasattr(options, "overrides")]:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            hint = "; put -- before train" if unknown[0] == "train" else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         if words:
             options.overrides = [*options.overrides, *words]
         return options

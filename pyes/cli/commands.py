@@ -19,13 +19,12 @@ def make_parser() -> argparse.ArgumentParser:
         prog="pyes",
         description="Evolution strategies for policies in real simulators.",
         epilog="--debug anywhere on the line: show the traceback of an error.",
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"pyes {version('pyes-rl')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
 
     def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
-        subparser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:], allow_abbrev=False)
+        subparser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:])
         subparser.set_defaults(command=command)
         return subparser
 

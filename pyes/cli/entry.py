@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pyes.cli.output import describe, unwritten
 from pyes.errors import PyesError
 from pyes.system.lifetime import INTERRUPTED, raising_stop
-from pyes.system.text import counted
+from pyes.system.text import counted, tell
 
 _THREAD_SECONDS = 5.0  # that threads of an environment may take to end
 
@@ -36,13 +36,11 @@ def _end_without(threads: list[threading.Thread], status: int) -> None:
     """End this process if threads of an environment keep it."""
     time.sleep(_THREAD_SECONDS)
     left = [each.name for each in threads if each.is_alive()]
-    if left and sys.stderr is not None:
+    if left:
         text = f"{counted(len(left), 'thread')} of an environment ({', '.join(left)})"
-        print(
+        tell(
             f"pyes: ended {text} {_THREAD_SECONDS:g} s after the last line; let close() end threads, or make them "
-            "daemons",
-            file=sys.stderr,
-            flush=True,
+            "daemons"
         )
     os._exit(status)
 
@@ -72,8 +70,7 @@ def _status(argv: Sequence[str] | None) -> int:
             return 1
         if debug:
             traceback.print_exc()
-        if sys.stderr is not None:  # otherwise print would use standard output
-            print(f"pyes: error: {describe(error)}", file=sys.stderr)
+        tell(f"pyes: error: {describe(error)}")
         return error.exit_status if isinstance(error, PyesError) else 1
 
 

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 from pyes.cli.arguments import Add, count, port
+from pyes.errors import ConfigError
 
 
 def add_commands(add: Add) -> None:
@@ -37,11 +38,13 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
     slurm.add_argument("--partition", metavar="P", help="default: the cluster's")
     slurm.add_argument("--cpus", metavar="N", type=count, help="CPUs of each node (default: whole nodes)")
     slurm.add_argument("--sbatch", metavar="OPTION", action="append", default=[], help="option: --sbatch=--mem=8G")
+    slurm.add_argument(
+        "--port", metavar="P", type=port, help="port of the head (default: by the job's number, 20000 to 29999)"
+    )
     slurm.add_argument("--dry-run", action="store_true", help="print the batch script without submitting it")
 
 
 def _launch_ssh(options: argparse.Namespace) -> None:
-    from pyes.errors import ConfigError
     from pyes.launch import head_arguments, hosts, ssh
     from pyes.system import addresses
 
@@ -52,20 +55,35 @@ def _launch_ssh(options: argparse.Namespace) -> None:
     except ConfigError as error:
         expected = "a name or an IP address alone; the port is that of --port"
         raise ConfigError(f"--head: got {where!r}, expected {expected}") from error
+    given = hosts.read(options.hosts)
     again = shlex.join(["pyes", *options.before, "--", "train"])
-    status = ssh.run(hosts.read(options.hosts), address, options.key, options.training, again)
+    works_itself = _workers_of_head(options.training) not in (0, "0")
+    status = ssh.run(given, address, options.key, options.training, again, works_itself=works_itself)
     if status:
         raise SystemExit(status)  # the head has shown the reason
 
 
 def _launch_slurm(options: argparse.Namespace) -> None:
-    from pyes.cli import train
     from pyes.launch import slurm
 
+    if options.time is not None and not options.time.isprintable():
+        raise ConfigError(f"--time: got {options.time!r}, expected minutes, HH:MM:SS or D-HH")
     resources = slurm.Resources(options.nodes, options.time, options.partition, options.cpus, options.sbatch)
-    again = shlex.join(["pyes", *(word for word in options.before if not word.startswith("--dry")), "--", "train"])
-    text = slurm.script(resources, options.training, again)
-    overrides = options.training[1:]
-    if not any(word.startswith(("-", "sweep=", "resume=")) for word in overrides):
-        train.settings(overrides)  # refuses now what the job would refuse when it begins, perhaps in hours
+    again = shlex.join(["pyes", *(word for word in options.before if word != "--dry-run"), "--", "train"])
+    text = slurm.script(resources, options.training, again, options.port)
+    _workers_of_head(options.training)
     print(text if options.dry_run else slurm.submit(text), end="" if options.dry_run else "\n")
+
+
+def _workers_of_head(training: list[str]) -> int | str:
+    """Return the setting of the head's own workers, and refuse now what the head would refuse when it begins.
+
+    Of a sweep, or with flags of Hydra, only what the command line says is known.
+    """
+    from pyes.cli import train
+    from pyes.launch import head_arguments
+
+    overrides = training[1:]
+    if any(word.startswith(("-", "sweep=")) for word in overrides):
+        return (head_arguments.values(overrides, "cluster.workers") or ["0"])[-1]
+    return train.settings(["cluster=socket", *overrides]).cluster.workers

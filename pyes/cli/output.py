@@ -63,12 +63,6 @@ def _standard_output() -> Iterator[Callable[[str], None]]:
         os.close(kept)
 
 
-def tell(text: str) -> None:
-    """Say on standard error how far something is."""
-    if sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)
-
-
 def unwritten() -> OSError | None:
     """Return why standard output cannot take what has been printed, if so; drop that, and all that follows."""
     if sys.stdout is None:

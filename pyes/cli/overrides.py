@@ -64,7 +64,7 @@ def directed(arguments: list[str]) -> list[str]:
 
 def _parsed(arguments: list[str]) -> tuple[list[str], list[str], bool]:
     """Separate flags from overrides, in any order; return also whether the flags ask for several runs."""
-    parser = Parser(prog="pyes train", add_help=False, allow_abbrev=False)
+    parser = Parser(prog="pyes train", add_help=False)
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--multirun", "-m", action="store_true")
     for names in (["--help", "-h"], ["--hydra-help"], ["--version"], ["--resolve"], ["--run", "-r"]):
@@ -236,6 +236,8 @@ def _resumed(run: Path, overrides: list[str]) -> list[str]:
     directory = RunDirectory(run)
     directory.check_begun()
     values = resume.kept(directory, force=force)
+    if path_of(overrides, "cluster") == values.get("cluster", {}).get("name"):  # as `pyes launch` gives it
+        chosen.discard("cluster")
     kept = {key: value for key, value in values.items() if key not in chosen | {"run_dir", "resume", "force"}}
     resume.lift_generations(kept, {key: None if value == "null" else value for key, _, value in given})
     for key in chosen:

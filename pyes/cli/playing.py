@@ -5,9 +5,9 @@ import math
 from pathlib import Path
 
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_run, index
-from pyes.cli.output import print_json, running_environments, tell
+from pyes.cli.output import print_json, running_environments
 from pyes.errors import PyesError
-from pyes.system.text import counted, rounded, spread
+from pyes.system.text import counted, rounded, spread, tell
 
 
 def add_commands(add: Add) -> None:

@@ -7,10 +7,10 @@ import math
 from pathlib import Path
 
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_output, add_run, count, port_or_any
-from pyes.cli.output import running_environments, tell
+from pyes.cli.output import running_environments
 from pyes.errors import missing
 from pyes.reports.loggers import OWN
-from pyes.system.text import counted
+from pyes.system.text import counted, tell
 
 _PORT = 8321  # of the explorer
 

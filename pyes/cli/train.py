@@ -17,6 +17,7 @@ from pyes.cli.overrides import AS_WRITTEN, GROUPS_WITHOUT_KEYS, directed, path_o
 from pyes.config import TrainConfig, from_mapping
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.system.files import new_folder
+from pyes.system.text import tell
 
 _CONF = "pyes.conf"  # the package that contains conf/
 _OTHER_TASK = ("task.env_kwargs", "task.hide_observations")  # keys that make another problem of an environment
@@ -206,7 +207,7 @@ def _show_table(folder: Path | None) -> None:
     from pyes.reports import tables
 
     with contextlib.suppress(PyesError, OSError):
-        print(tables.table([folder], []).to_markdown(), file=sys.stderr, flush=True)
+        tell(tables.table([folder], []).to_markdown())
 
 
 def _run_job(config: Any) -> float | None:
@@ -226,7 +227,7 @@ def _run_job(config: Any) -> float | None:
         if not refused:
             _log_failure(run_dir, error)
         if _sweeping():
-            print(f"pyes: job {run_dir.name} failed: {describe(error)}", file=sys.stderr)
+            tell(f"pyes: job {run_dir.name} failed: {describe(error)}")
             if not refused and str(run_dir / "train.log") not in str(error):
                 error.add_note(f"({run_dir / 'train.log'})")
         raise

@@ -11,10 +11,10 @@ from typing import Any
 
 from pyes.cli import recipes
 from pyes.cli.arguments import Add, count
-from pyes.cli.output import tell
 from pyes.config import TrainConfig
 from pyes.config.space import Space
 from pyes.errors import ConfigError
+from pyes.system.text import tell
 
 #: Keys that belong to one run, or end one at a time that another machine does not repeat.
 _OWN = (

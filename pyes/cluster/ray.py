@@ -10,6 +10,7 @@ import logging
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0  # interval of looks at Ray's nodes
 _AGAIN_SECONDS = 30.0  # after which a lost agent is replaced if its node still exists
 _END_SECONDS = 10.0  # maximum wait for a look at the end of the run
+_ANSWER_SECONDS = 5.0  # maximum wait for what listens at Ray's address
 _LONELY = "there is no node yet; Ray starts one on each machine whose CPUs are free"
 
 
@@ -104,6 +106,7 @@ def _connection(address: str) -> Iterator[str]:
     ours = not ray.is_initialized()
     if ours:
         try:
+            _check_answers(os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address)
             with _handler_kept(signal.SIGTERM):
                 ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
         except (ImportError, OSError, RuntimeError, ValueError) as error:
@@ -117,6 +120,13 @@ def _connection(address: str) -> Iterator[str]:
     finally:
         if ours:
             ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Raise OSError if nothing listens at an address of the form HOST:PORT, for which Ray would wait for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "/" not in address:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
 
 
 @contextmanager

@@ -6,7 +6,8 @@ Owns the arguments of ``pyes train`` that a launch sets. Starts nothing.
 import socket
 
 from pyes.errors import ConfigError
-from pyes.system.addresses import Address, own_host
+from pyes.system import addresses
+from pyes.system.addresses import Address
 
 _OURS = ("cluster", "cluster.name", "cluster.listen", "cluster.key")
 
@@ -46,11 +47,11 @@ def overrides(listen: Address, key: str) -> list[str]:
 
 def address_for_nodes() -> str:
     """Return this machine's outgoing address, or its name without a route."""
-    return own_host("192.0.2.1") or socket.gethostname()  # an address that no machine has (RFC 5737)
+    return addresses.own_host("192.0.2.1") or socket.gethostname()  # an address that no machine has (RFC 5737)
 
 
 def listening(address: Address) -> Address:
     """Return where the head listens for nodes that use ``address``: at all addresses, unless it is loopback."""
     if address.is_loopback:
         return address
-    return Address("::" if ":" in address.host else "0.0.0.0", address.port)
+    return Address("::" if addresses.is_ipv6(address.host) else "0.0.0.0", address.port)

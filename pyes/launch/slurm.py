@@ -28,9 +28,10 @@ quoted=${{key//\\'/\\\\\\'}}  # for Hydra
 quoted=${{quoted//'${{'/'\\${{'}}
 host=$(scontrol --oneliner show node "$SLURMD_NODENAME" | grep -o ' NodeAddr=[^ ]*')  # its name may be Slurm's alone
 host="${{host#*=}}"
+[ "$host" ] || host="$SLURMD_NODENAME"  # Slurm's controller did not answer
 listen=0.0.0.0
 [[ $host != *:* ]] || {{ host="[$host]"; listen="[::]"; }}
-port=$((20000 + SLURM_JOB_ID % 10000))  # two jobs may share a node
+port={port}  # two jobs may share a node
 mkdir -p -m 700 "$folder"  # only the owner may read the keys
 rm -f "$key" "$key.node" "$folder/tie"  # of this job before Slurm has started it again
 trap 'rm -f "$key" "$key.node" "$folder/tie"; rmdir "$folder"' EXIT
@@ -130,7 +131,9 @@ class Resources:
         return [*found, "--kill-on-bad-exit=0", "--wait=0"]  # the others go on without a node
 
 
-def script(resources: Resources, training: list[str], again: str = "pyes launch slurm -- train") -> str:
+def script(
+    resources: Resources, training: list[str], again: str = "pyes launch slurm -- train", port: int | None = None
+) -> str:
     """Return the batch script of a run.
 
     Parameters
@@ -141,6 +144,8 @@ def script(resources: Resources, training: list[str], again: str = "pyes launch 
         Command of the head, beginning with ``train``.
     again : str
         Command that resumes a run when followed by ``resume=RUN``, for messages.
+    port : int or None
+        Port of the head (default: one by the job's number).
 
     Raises
     ------
@@ -156,6 +161,7 @@ def script(resources: Resources, training: list[str], again: str = "pyes launch 
     return _SCRIPT.format(
         directives="\n".join(f"#SBATCH {each}" for each in directives),
         python=shlex.quote(sys.executable),
+        port=port or "$((20000 + SLURM_JOB_ID % 10000))",
         training=lines,
         variable=COMMAND,
         again=shlex.quote(again),

@@ -18,9 +18,11 @@ from pyes.errors import ClusterError, ConfigError
 from pyes.launch import head_arguments
 from pyes.launch.hosts import REACHED, Host
 from pyes.node.process import die_with
+from pyes.remote.session import WAITING
 from pyes.remote.wire import keys
 from pyes.system.addresses import Address
 from pyes.system.lifetime import COMMAND
+from pyes.system.text import tell
 
 _SAVING_SECONDS = 60.0  # that a head without nodes may take to save its state
 
@@ -35,10 +37,13 @@ _KILLED = 128 + 9  # a worker that others have ended by SIGKILL, as the kernel d
 _LOST = 255  # ssh's exit status if there is no connection, or it was lost
 _AGAIN_SECONDS = 30.0  # between attempts to reach a lost host
 _END_SECONDS = 10.0  # maximum time for a worker to end
+_PATIENCE_SECONDS = 20.0  # in which a head begins to listen
 _TAIL = 4096  # bytes kept of a host's output
 
 
-def run(hosts: Sequence[Host], address: Address, key: Path | None, training: list[str], again: str) -> int:
+def run(
+    hosts: Sequence[Host], address: Address, key: Path | None, training: list[str], again: str, *, works_itself: bool
+) -> int:
     """Run ``pyes train`` as the head of nodes on hosts; return its exit status.
 
     Parameters
@@ -51,6 +56,8 @@ def run(hosts: Sequence[Host], address: Address, key: Path | None, training: lis
         ``train`` and its arguments.
     again : str
         The user's command up to ``train``, for the hint how to resume.
+    works_itself : bool
+        The head has workers of its own, so that it goes on without hosts.
 
     Raises
     ------
@@ -64,7 +71,8 @@ def run(hosts: Sequence[Host], address: Address, key: Path | None, training: lis
     before, after = head_arguments.split(training)
     with _key_file(key) as path:
         ours = head_arguments.overrides(head_arguments.listening(address), str(path))
-        return asyncio.run(_run(hosts, address, keys.for_nodes(path), [*before, *ours, *after], again))
+        arguments = [*before, *ours, *after]
+        return asyncio.run(_run(hosts, address, keys.for_nodes(path), arguments, again, works_itself))
 
 
 def _key_file(given: Path | None) -> contextlib.AbstractContextManager[Path]:
@@ -74,7 +82,9 @@ def _key_file(given: Path | None) -> contextlib.AbstractContextManager[Path]:
     return contextlib.nullcontext(given.resolve())
 
 
-async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: list[str], again: str) -> int:
+async def _run(
+    hosts: Sequence[Host], address: Address, key: bytes, arguments: list[str], again: str, works_itself: bool
+) -> int:
     process = await _start_head(arguments, again)
     ended = asyncio.create_task(process.wait())
     nodes = [asyncio.create_task(_Connection(host, address, key).run()) for host in hosts]
@@ -84,7 +94,7 @@ async def _run(hosts: Sequence[Host], address: Address, key: bytes, arguments: l
         if gone.done() and not ended.done():
             for node in nodes:
                 node.result()  # an error that all connections have, such as no ssh
-            if not _works_itself(arguments):
+            if not works_itself:
                 why = "no host is left to evaluate members; the lines above say why"
                 raise ClusterError(
                     f"{why}; run it again, or go on with the run that the head named: {again} resume=RUN"
@@ -145,12 +155,6 @@ async def _start_head(arguments: list[str], again: str) -> Process:
     return process
 
 
-def _works_itself(arguments: list[str]) -> bool:
-    """Whether the head has its own workers."""
-    counts = head_arguments.values(arguments, "cluster.workers")
-    return bool(counts) and counts[-1] != "0"
-
-
 class _Connection:
     """The connection to one host, and the worker there."""
 
@@ -167,7 +171,7 @@ class _Connection:
             lost = status in (_LOST, _KILLED) and self._was_reached
             text = f"{reason}; {'trying to reach it again' if lost else 'going on without it'}"
             if text != said:
-                print(f"pyes launch: {self._host.name}: {text}", file=sys.stderr, flush=True)
+                self._tell(text)
             if not lost:
                 return
             said = text
@@ -188,16 +192,34 @@ class _Connection:
         assert process.stderr is not None
         try:
             process.stdin.write(self._key)
-            output, errors = await asyncio.gather(_tail(process.stdout), _tail(process.stderr))
+            output, errors = await asyncio.gather(_tail(process.stdout), self._errors(process.stderr))
             status = await process.wait()
         finally:
             await _end(process)
         reached = REACHED in output
         self._was_reached |= reached
-        last = (errors.strip().splitlines() or ["it said nothing"])[-1]
+        last = _last_line(errors) or "it said nothing"
         if status == _LOST:
             return status, f"{'lost' if reached else 'cannot be reached'}: {last}"
         return status, f"pyes worker ended with status {status}: {last}"
+
+    async def _errors(self, stream: asyncio.StreamReader) -> str:
+        """Read what the worker says, as `_tail` does; pass it on if for long its last word is that it finds no head."""
+        kept = b""
+        while True:
+            try:
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    data = await stream.read(_TAIL)
+            except TimeoutError:
+                if WAITING in (last := _last_line(kept.decode(errors="replace"))):
+                    self._tell(f"it was reached, but is {last[last.index(WAITING) :]}; see --head and --port")
+                data = await stream.read(_TAIL)
+            if not data:
+                return kept.decode(errors="replace")
+            kept = (kept + data)[-_TAIL:]
+
+    def _tell(self, text: str) -> None:
+        tell(f"pyes launch: {self._host.name}: {text}")
 
 
 async def _tail(stream: asyncio.StreamReader) -> str:
@@ -206,6 +228,10 @@ async def _tail(stream: asyncio.StreamReader) -> str:
     while data := await stream.read(_TAIL):
         kept = (kept + data)[-_TAIL:]
     return kept.decode(errors="replace")
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]
 
 
 async def _end(process: Process) -> None:

@@ -27,7 +27,7 @@ from pyes.system.addresses import Address
 from pyes.system.files import what_to_try
 from pyes.system.lifetime import INTERRUPTED, Closing
 from pyes.system.repeats import Repeats
-from pyes.system.text import one_line
+from pyes.system.text import one_line, tell
 
 if TYPE_CHECKING:
     from pyes.remote.session import Session
@@ -73,6 +73,10 @@ class Membership:
 
     def __post_init__(self) -> None:
         keys.check_needed(self.address, self.key)
+        if self.address.port == 0:
+            raise ConfigError(f"address: got {self.address}, expected the port of the head")
+        if self.listen is not None and self.listen.port == 0:
+            raise ConfigError(f"--relay: got {self.listen}, expected the port at which its nodes find it")
         if self.listen is not None and self.listen.local == self.address.local:
             raise ConfigError(f"--relay: {self.listen} is the address of the head; a relay listens at one of its own")
         if self.listen is not None and self.nodes is None and not self.listen.is_loopback:
@@ -204,12 +208,14 @@ def work(membership: Membership, *, tied: bool = False) -> None:
     Raises
     ------
     ConfigError
-        This system cannot be a node, or the key cannot be used.
+        This system cannot be a node, the key cannot be used, or ``tied`` without a standard input.
     SystemExit
         A signal has ended it, or a head refuses this node.
     """
     if os.name != "posix":
         raise ConfigError("pyes worker: this system cannot wait for pipes and connections at once; use Linux or macOS")
+    if tied and sys.stdin is None:
+        raise ConfigError("--tied: standard input is closed already, so that this worker would end at once")
     if membership.key is not None:
         keys.of_node(membership.key)  # rejects an unusable file now instead of in each job's process
     with contextlib.ExitStack() as stack:
@@ -296,7 +302,7 @@ def _session_of(membership: Membership, listening: socket.socket | None, log: Lo
 
 
 def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+    tell(f"{time.strftime('%H:%M:%S')} {text}")
 
 
 class _ToHead(logging.Handler):

@@ -207,7 +207,7 @@ def listen(address: addresses.Address, setting: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         listening = socket.create_server((address.host, address.port), family=family, backlog=4096)
     except OSError as error:
-        taken = "is another head running there? take another port"
+        taken = "is another head running there? take another port (a launch: --port P)"
         raise addresses.cannot_listen(setting, address, error, taken) from error
     bound = addresses.Address(*listening.getsockname()[:2])
     if bound.is_loopback and not address.is_loopback:

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 BEAT_SECONDS = 1.0  # interval of the head's beats
 SILENT_SECONDS = 10.0  # of silence after which the other end counts as lost
 _LOOK_SECONDS = 0.2  # longest interval of checks for results and for dead workers
+#: How a worker's line begins that says why it finds no head; the reason is the last of it.
+WAITING = "waiting for a head at"
 _RETRY_SECONDS = (0.1, 2.0)  # first and longest pause between attempts to connect
 _MOST_UNANSWERED = 5  # successive connections closed by the head without a message, after which a node gives up
 _FRAME_LIMIT = 2**32 - 1  # bytes; the head is trusted
@@ -192,15 +194,13 @@ class Session:
                         self._address.host, self._address.port, ssl=context, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
                     )
             except ssl.SSLError as error:
-                raise RefusedError(
-                    f"{self._address}: it is not the head of this key ({error.reason}); {keys.ADVICE}"
-                ) from error
+                raise RefusedError(not_of_this_key(self._address, error)) from error
             except OSError as error:
                 if context is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError):
                     self._count_unanswered()  # closed in the handshake
-                reason = _reason(error)
+                reason = why_unconnected(error)
                 if reason != said:
-                    self._say(f"waiting for a head at {self._address} ({reason})")
+                    self._say(f"{WAITING} {self._address} ({reason})")
                 said = reason
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, longest)
@@ -430,7 +430,14 @@ class Session:
         replica.check()
 
 
-def _reason(error: OSError) -> str:
+def not_of_this_key(address: Address, error: ssl.SSLError) -> str:
+    """Return what a failed handshake says of the program that listens at an address."""
+    if error.reason == "WRONG_VERSION_NUMBER":
+        return f"{address}: what listens there does not encrypt; leave out --key if it is a head without a key"
+    return f"{address}: it is not the head of this key ({error.reason}); {keys.ADVICE}"
+
+
+def why_unconnected(error: OSError) -> str:
     """Return why there is no connection, without the address that asyncio adds."""
     if isinstance(error, socket.gaierror):
         return str(error.strerror)  # its numbers are not the system's error numbers

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from pyes.errors import ClusterError, ProtocolError, RefusedError
 from pyes.remote import wire
+from pyes.remote.session import not_of_this_key, why_unconnected
 from pyes.remote.wire import keys
 from pyes.remote.wire.protocol import NodeSide
 from pyes.system.addresses import NEXT_ADDRESS_SECONDS, Address
@@ -37,12 +38,13 @@ def ask(address: Address, key: str | None) -> dict[str, Any]:
     try:
         return asyncio.run(_ask(address, key))
     except TimeoutError as error:
-        raise ClusterError(
-            f"{address}: no answer within {_SECONDS:g} s; does the head want a key (--key FILE.node)?"
-        ) from error
+        hint = "does the head want a key (--key FILE.node)?" if key is None else "is the head stopped?"
+        raise ClusterError(f"{address}: no answer within {_SECONDS:g} s; {hint}") from error
     except ssl.SSLError as error:
-        raise RefusedError(f"{address}: it is not the head of this key ({error.reason}); {keys.ADVICE}") from error
-    except (OSError, ProtocolError) as error:
+        raise RefusedError(not_of_this_key(address, error)) from error
+    except OSError as error:
+        raise ClusterError(f"{address}: no head answers there ({why_unconnected(error)})") from error
+    except ProtocolError as error:
         raise ClusterError(f"{address}: no head answers there ({error})") from error
 
 
@@ -65,7 +67,8 @@ async def _ask(address: Address, key: str | None) -> dict[str, Any]:
                     if isinstance(message, wire.Report):
                         report: dict[str, Any] = json.loads(message.text)
                         return report
-            raise ProtocolError("the connection was closed; does the head want a key (--key FILE.node)?")
+            hint = "does the head want" if key is None else "has the head"
+            raise ProtocolError(f"the connection was closed; {hint} a key (--key FILE.node)?")
         finally:
             writer.transport.abort()
 

@@ -147,9 +147,10 @@ class RunDirectory:
         """Check that there is a run to resume; RunDirectoryError otherwise."""
         self.check_folder()
         self._check_files()
+        if not self.path.exists():
+            raise RunDirectoryError(f"no run directory at {self.path}{instead_of(self.path)}")
         if not self.config.exists() and not self.journal.exists():
-            missing = "" if self.path.exists() else instead_of(self.path)
-            raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it{missing}")
+            raise RunDirectoryError(f"{self.path} holds no run: there is no {self.config.name} in it")
         if not self.journal.exists() and not self.has_results() and self.policy_files():
             raise RunDirectoryError(f"{self.path} holds an exported policy without a journal, and cannot go on")
 

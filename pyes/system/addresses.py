@@ -95,6 +95,17 @@ def own_host(towards: str) -> str | None:
         return None
 
 
+def is_ipv6(host: str) -> bool:
+    """Whether a host is an IPv6 address, or a name that has no other."""
+    if ":" in host:
+        return True
+    try:
+        found = {family for family, *_ in socket.getaddrinfo(host, 9, type=socket.SOCK_STREAM)}
+    except OSError:  # of no name that this machine knows
+        return False
+    return found == {socket.AF_INET6}
+
+
 def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host)

@@ -1,4 +1,4 @@
-"""Parts of one-line messages: counts, values, errors, joined lines; values as JSON has them.
+"""Parts of one-line messages: counts, values, errors, joined lines; values as JSON has them; the line that tells one.
 
 Must not know what a message is about.
 """
@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,6 +24,13 @@ _LIBRARIES = (
     "ale_py", "Box2D", "cma", "envpool", "gym", "gymnasium", "mujoco", "nevergrad", "numpy", "pybullet",
     "pybullet_envs_gymnasium", "pygame", "torch",
 )  # fmt: skip
+
+
+def tell(text: str) -> None:
+    """Print a line on standard error; nothing happens where that is closed, or nobody reads it any more."""
+    if sys.stderr is not None:  # otherwise print would use standard output
+        with suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
 
 
 def counted(number: int, noun: str) -> str:

@@ -18,6 +18,7 @@ from commands import pyes, running, started
 from pyes import cli
 from pyes.cli import this_machine
 from pyes.cli.entry import _stopping
+from pyes.cli.train import settings
 from pyes.reports.replay import EvaluationResult
 from pyes.run.directory import RunDirectory
 
@@ -174,7 +175,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         ),
         (["--nope"], "unrecognized arguments: --nope"),
         (["--config-dir", "nope"], "Additional config directory"),
-        (["resume=nope"], "nope holds no run"),
+        (["resume=nope"], "no run directory at nope"),
         (["resume=${now:%Y}"], "resume: got '${now:%Y}', expected the path of a run, with no ${...} in it"),
         (
             ["network=mlp", "network.hidden=[1000000,1000000]"],
@@ -334,7 +335,7 @@ def test_train_a_path_may_begin_with_the_users_own_folder(tmp_path: Path):
     done = pyes("train", "run_dir=~/run", "--cfg", "job", cwd=tmp_path, **home)
     assert f"\nrun_dir: {tmp_path / 'run'}\n" in done.stdout
     line = error_line(pyes("train", "resume=~/run", cwd=tmp_path, **home), 2)
-    assert line.startswith(f"{tmp_path / 'run'} holds no run")
+    assert line == f"no run directory at {tmp_path / 'run'}"
 
 
 def test_train_makes_nothing_where_it_only_shows_the_configuration(tmp_path: Path):
@@ -359,6 +360,16 @@ def test_train_resume_goes_on_with_the_configuration_of_the_run(tmp_path: Path):
     assert (logger.tensorboard, logger.project) == (True, "mine")
     line = error_line(pyes("train", "resume=parts", "debug=default", cwd=tmp_path), 2)
     assert line.startswith("debug: a resumed run keeps its configuration")
+
+
+def test_the_cluster_that_a_run_has_already_keeps_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    done = pyes("train", *TINY, "cluster=local", "cluster.workers=1", "cluster.attempts=7", "run_dir=run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    same = settings(["resume=run", "cluster=local", "cluster.workers=2"]).cluster
+    assert (same.workers, same.attempts) == (2, 7)
+    other = settings(["resume=run", "cluster=socket"]).cluster
+    assert (other.workers, other.attempts) == (0, 3)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from heads import count_of, until
 
 from pyes import cli
 from pyes.errors import ConfigError
-from pyes.launch import head_arguments, hosts, ssh
+from pyes.launch import head_arguments, hosts
 from pyes.system.addresses import Address
 
 ROOT = Path(__file__).parents[2]
@@ -57,14 +57,6 @@ def test_hosts_read_takes_a_number_sign_within_a_word(comment: str, tmp_path: Pa
     text = f"#don't use node2\nnode1 dir=/data/a#b workers=4 python='/opt/a #1/python'{comment}\n"
     (host,) = read(text, tmp_path)
     assert (host.directory, host.workers, host.program) == ("/data/a#b", 4, "'/opt/a #1/python' -m pyes")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [([], False), (["cluster.workers=0"], False), (["++cluster.workers=4"], True), (["+cluster.workers=auto"], True)],
-)
-def test_a_head_with_workers_of_its_own_is_known(arguments: list[str], expected: bool):
-    assert ssh._works_itself(arguments) is expected
 
 
 @pytest.mark.parametrize(
@@ -217,9 +209,11 @@ class Hosts:
         return leftovers.with_variable(self._variable)
 
     @contextlib.contextmanager
-    def launch(self, names: str, folder: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    def launch(
+        self, names: str, folder: Path, *arguments: str, program: str = f"python={sys.executable}"
+    ) -> Iterator["subprocess.Popen[str]"]:
         """Lend a launch on some of the hosts, with a worker each; it is killed in the end."""
-        lines = [f"{name} workers=1 python={sys.executable} dir={folder}\n" for name in names.split()]
+        lines = [f"{name} workers=1 {program} dir={folder}\n" for name in names.split()]
         (folder / "hosts.txt").write_text("".join(lines))
         ways = ("hosts.txt", "--head", "127.0.0.1", "--port", str(free_port()))
         with subprocess.Popen(
@@ -292,6 +286,31 @@ def test_launch_ssh_killed_takes_the_head_and_the_workers_with_it(sshd: Hosts, t
 
 @pytest.mark.slow
 @posix
+def test_launch_ssh_goes_on_when_nobody_reads_what_it_says(sshd: Hosts, tmp_path: Path):
+    with sshd.launch("closed one", tmp_path) as process:
+        assert process.stderr is not None
+        process.stderr.close()
+        stdout, _ = process.communicate(timeout=DEADLINE)
+        assert (process.returncode, stdout) == (0, f"{tmp_path / 'run'}\n")
+
+
+@pytest.mark.slow
+@posix
+def test_launch_ssh_says_which_node_finds_no_head(sshd: Hosts, tmp_path: Path):
+    elsewhere = tmp_path / "elsewhere"
+    write_program(elsewhere, f"#!/bin/sh\nexec {sys.executable} -m pyes worker tcp://127.0.0.1:9 --key - --tied\n")
+    with sshd.launch("one", tmp_path, program=f"pyes={elsewhere}") as process:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if line.startswith("pyes launch: "))
+        where = "waiting for a head at tcp://127.0.0.1:9 (Connection refused)"
+        assert said == f"pyes launch: one: it was reached, but is {where}; see --head and --port\n"
+        process.terminate()
+        process.communicate(timeout=DEADLINE)
+    until(lambda: not sshd.processes(), "the end of the worker")
+
+
+@pytest.mark.slow
+@posix
 def test_launch_ssh_without_any_host_ends_at_once(sshd: Hosts, tmp_path: Path):
     with sshd.launch("closed", tmp_path) as process:
         _, stderr = process.communicate(timeout=DEADLINE)
@@ -313,6 +332,37 @@ def test_what_follows_a_launch_is_passed_on_as_it_is(capsys: pytest.CaptureFixtu
     said = capsys.readouterr().err
     assert "Traceback" in said
     assert "launch: got evaluate to run" in said
+
+
+@pytest.mark.parametrize(
+    ("before", "training", "expected"),
+    [
+        (["slurm", "--dry-run"], ["train", "generation=3"], "unknown key 'generation'"),
+        (["slurm", "--dry-run"], ["train", "resume=nope"], "no run directory at nope"),
+        (["slurm", "--dry-run", "--time", "1\n2"], ["train"], "--time: got '1\\n2', expected minutes"),
+        (["slurm", "--dry"], ["train"], "unrecognized arguments: --dry"),
+        (["ssh", "hosts.txt"], ["train", "generation=3"], "unknown key 'generation'"),
+        (["slurm", "train"], [], "unrecognized arguments: train; put -- before train"),
+    ],
+)
+def test_mistake_in_a_launch_is_told_before_anything_is_started(
+    before: list[str],
+    training: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts.txt").write_text("node1\n")
+    assert cli.main(["launch", *before, "--", *training]) == 2
+    assert capsys.readouterr().err.startswith(f"pyes: error: {expected}")
+
+
+def test_slurm_takes_the_settings_of_the_cluster_that_it_starts(capsys: pytest.CaptureFixture[str]):
+    command = ["launch", "slurm", "--dry-run", "--port", "7000", "--", "train", "cluster.sync=params"]
+    assert cli.main([*command, "cluster.workers=0"]) == 0
+    assert "\nport=7000 " in capsys.readouterr().out
 
 
 # Examples
@@ -348,4 +398,4 @@ def test_system_without_posix_signals_is_refused_in_one_line(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "name", "nt")
         with pytest.raises(ConfigError, match="expected Linux or macOS here"):
-            module.run([], Address("head", 5555), None, ["train"], "")
+            module.run([], Address("head", 5555), None, ["train"], "", works_itself=False)

@@ -66,6 +66,20 @@ def test_a_membership_without_a_key_or_with_no_package_is_refused():
         agent.Membership(HERE, None, 1, ("mine:make",))
 
 
+def test_a_membership_without_a_port_is_refused():
+    free = addresses.Address("127.0.0.1", 0)
+    with pytest.raises(ConfigError, match=r"address: got tcp://127\.0\.0\.1:0, expected the port of the head"):
+        agent.Membership(free, None, 1)
+    with pytest.raises(ConfigError, match=r"--relay: got tcp://127\.0\.0\.1:0, expected the port at which"):
+        agent.Membership(HERE, None, 0, listen=free)
+
+
+def test_a_worker_tied_to_a_closed_input_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ConfigError, match="--tied: standard input is closed already"):
+        agent.work(agent.Membership(HERE, None, 1), tied=True)
+
+
 def test_each_record_is_one_message_to_the_head_and_those_of_one_place_become_few():
     """As from an environment that raises in every tenth of a hundred thousand episodes."""
     sent: list[str] = []

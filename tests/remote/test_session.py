@@ -246,6 +246,6 @@ def test_why_there_is_no_connection_is_named():
     several = OSError(
         "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), [Errno 111] Connect call failed"
     )
-    assert session_module._reason(several) == "Connection refused"
-    assert session_module._reason(ConnectionResetError()) == "it closed the connection"
-    assert session_module._reason(TimeoutError()) == "no answer"
+    assert session_module.why_unconnected(several) == "Connection refused"
+    assert session_module.why_unconnected(ConnectionResetError()) == "it closed the connection"
+    assert session_module.why_unconnected(TimeoutError()) == "no answer"

@@ -1,5 +1,7 @@
 """Addresses: every form that users write, and one line for all others."""
 
+import socket
+
 import pytest
 
 from pyes.errors import ConfigError
@@ -66,3 +68,24 @@ def test_local_is_where_this_machine_reaches_it(host, local):
 
 def test_own_host_is_the_address_on_the_way():
     assert addresses.own_host("127.0.0.1") == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("host", "families", "expected"),
+    [
+        ("::1", None, True),
+        ("127.0.0.1", None, False),
+        ("six", [socket.AF_INET6], True),
+        ("both", [socket.AF_INET6, socket.AF_INET], False),
+        ("unknown", [], False),
+    ],
+)
+def test_name_that_has_ipv6_alone_is_known(host, families, expected, monkeypatch):
+    def look_up(*_, **__):
+        if not families:
+            raise socket.gaierror(socket.EAI_NONAME, "not known")
+        return [(family, socket.SOCK_STREAM, 6, "", ()) for family in families]
+
+    if families is not None:  # there is no name server here
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    assert addresses.is_ipv6(host) is expected

@@ -1,10 +1,13 @@
-"""Numbers as text."""
+"""Numbers as text, and lines for whoever reads them."""
 
+import io
 import math
+import os
+import sys
 
 import pytest
 
-from pyes.system.text import rounded, spread
+from pyes.system.text import rounded, spread, tell
 
 
 @pytest.mark.parametrize(
@@ -28,3 +31,18 @@ def test_numbers_have_as_many_digits_as_they_need(values: tuple[float, ...], tex
 def test_a_mean_and_its_deviation_have_equal_decimals():
     assert spread(0.0123, 0.5) == "0.0123 ± 0.5000"
     assert spread(-3e-9, 0.0) == "-3.000e-09 ± 0.000e+00"
+
+
+def test_a_line_that_nobody_reads_costs_nothing(capsys, monkeypatch):
+    tell("read")
+    assert capsys.readouterr() == ("", "read\n")
+    monkeypatch.setattr(sys, "stderr", None)
+    tell("closed at start")
+    assert capsys.readouterr().out == ""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb", buffering=0) as unread:
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(unread, write_through=True))
+        with pytest.raises(BrokenPipeError):
+            print("a line", file=sys.stderr)
+        tell("a line")

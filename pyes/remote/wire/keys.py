@@ -14,6 +14,7 @@ import os
 import re
 import ssl
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,12 @@ _LONGEST = 2**16  # maximum bytes read from a key file
 _FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
+#: What to do where there is no key.
+_WHERE: dict[Role, str] = {
+    "head": "give another with cluster.key=FILE (new: pyes keygen -o FILE), start by pyes launch, which makes its own, "
+    "or do without other machines: cluster=local",
+    "node": "on the head, pyes keygen -o FILE makes FILE and, for nodes, FILE.node",
+}
 #: What to do about a head that has another key.
 ADVICE = "take the .node file that was made with the head's key"
 
@@ -198,14 +205,19 @@ def _credentials(path: Path, role: Role, protocol: int) -> Credentials:
 def _read(path: Path, role: Role) -> list[str]:
     """Return the PEM blocks of a file of this role, which must be readable only by its owner."""
     try:
-        with open(path, encoding="ascii") as file:
-            state = os.fstat(file.fileno())
+        # A pipe, which the number of a process that has ended may name by now, would be waited for.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(descriptor, encoding="ascii") as file:
+            state = os.fstat(descriptor)
+            if not stat.S_ISREG(state.st_mode):
+                raise ConfigError(f"cannot read the key {path}: it is no file; {_WHERE[role]}")
             text = file.read(_LONGEST)
     except UnicodeDecodeError as error:
         raise _no_key(path) from error
     except OSError as error:
-        where = "make it on the head with: pyes keygen -o FILE"
-        raise ConfigError(f"cannot read the key {path}: {error.strerror or error}; {where}") from error
+        raise ConfigError(
+            f"cannot read the key {path.absolute()}: {error.strerror or error}; {_WHERE[role]}"
+        ) from error
     # As in ssh, files of other users (such as root's in a container) are not checked.
     if os.name == "posix" and state.st_uid == os.getuid() and state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigError(f"{path}: others can use this key (mode {state.st_mode & 0o777:04o}); run: chmod 600 {path}")
@@ -244,7 +256,7 @@ def from_standard_input() -> bytes:
         There is no key, or it is a head's.
     """
     data = b""
-    while data.count(_END) < 2 and len(data) < _LONGEST and (more := os.read(0, _LONGEST)):
+    while sys.stdin is not None and data.count(_END) < 2 and len(data) < _LONGEST and (more := os.read(0, _LONGEST)):
         data += more
     found = _role(data.decode("ascii", "replace"))
     if found == "head":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyes.errors import RunDirectoryError
 from pyes.system import locks
+from pyes.system.text import tell
 
 _MOST_FRAMES = 300
 _PROGRAM = f"""
@@ -48,6 +49,6 @@ def _made(run: Path, file: Path, deadline: float) -> bool:
     try:
         subprocess.run(command, stdin=subprocess.DEVNULL, check=True, timeout=max(deadline - time.monotonic(), 0.0))
     except subprocess.SubprocessError as error:
-        print(f"no video: {error}", file=sys.stderr, flush=True)
+        tell(f"no video: {error}")
         return False
     return True

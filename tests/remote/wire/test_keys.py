@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import ssl
 import stat
 from pathlib import Path
@@ -222,6 +223,21 @@ def test_file_that_is_no_key_is_refused(change, make, suffix, key, tmp_path):
     with pytest.raises(ConfigError, match="expected a key as pyes keygen -o FILE writes it") as caught:
         make(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="named pipes are of POSIX")
+def test_pipe_is_no_key_and_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match=r"it is no file; give another with cluster\.key=FILE"):
+        keys.of_head(tmp_path / "pipe")
+
+
+def test_key_that_is_gone_is_named_in_full_with_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=f"cannot read the key {re.escape(str(tmp_path / 'gone'))}: .*cluster=local"):
+        keys.of_head("gone")
+    with pytest.raises(ConfigError, match=r"on the head, pyes keygen -o FILE makes FILE and, for nodes, FILE\.node"):
+        keys.of_node("gone")
 
 
 def test_key_with_a_password_is_refused_without_a_question(key):
