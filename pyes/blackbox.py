@@ -65,7 +65,7 @@ def maximize(
     theta : (dim,)
         Initial parameters.
     algorithm : str, optional
-        The algorithm's name, or PACKAGE:CLASS for your own. Default: CMA-ES for up to 500 parameters, SNES for more,
+        The algorithm's name, or MODULE:CLASS for your own. Default: CMA-ES for up to 500 parameters, SNES for more,
         which knows no more than a standard deviation for each but is cheap.
     generations : int
         Number of generations.
@@ -91,7 +91,7 @@ def maximize(
         raise refusal("function", function, "a function of theta that returns a number")
     start, seed = checked_theta(theta), parse(Annotated[int, Seed], seed, "seed")
     if algorithm is not None and not isinstance(algorithm, str):
-        raise refusal("algorithm", algorithm, "a name, as 'snes', or 'PACKAGE:CLASS'")
+        raise refusal("algorithm", algorithm, "a name, as 'snes', or 'MODULE:CLASS'")
     try:
         config, rule = _configs(algorithm or _default(len(start)), optimizer, settings)
     except ConfigError as error:

@@ -47,7 +47,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 #: Runs that pages and programs begin with: run directories, and the jobs of sweeps.
 RUNS = (
-    "runs/lander", "runs/walker", "runs/again", "runs/cart_pole", "runs/sigma/0", "runs/sigma/1",
+    "runs/lander", "runs/walker", "runs/again", "runs/cart_pole", "runs/ray", "runs/sigma/0", "runs/sigma/1",
     "multirun/2026-11-21/10-00-00/0",
 )  # fmt: skip
 COMMANDS_THAT_RUN = (
@@ -256,7 +256,7 @@ def test_example_runs(where: str, server: None, home: Path, tmp_path: Path):
 GIVEN = {
     "docs/howto/compare.md": ["multirun"],
     "docs/howto/export.md": ["runs/cart_pole"],
-    "docs/howto/ray.md": ["runs/lander"],
+    "docs/howto/ray.md": ["runs/ray"],
     "docs/howto/replay.md": ["runs/lander"],
     "docs/howto/resume.md": ["runs/lander"],
     "docs/reference/commands.md": ["runs/lander", "runs/walker", "runs/again", "runs/sigma"],

@@ -35,8 +35,9 @@ INTRODUCTION = """\
 # Gallery
 
 What the recipes come to: the policy of the median seed in its first evaluation episode, in real time, for at most
-{seconds} seconds. The policies lie in the repository, so each picture can be made again without training, and each
-policy can be trained again to the same bits: see [results](results.md), which say on what machine the times were taken.
+{seconds} seconds. The policies lie in the repository, so in a clone the second command makes each picture again
+without training. The first one trains the same policy again, to the same bits: see [results](results.md), which say on
+what machine the times were taken.
 """
 
 
@@ -71,7 +72,7 @@ def section(result: Result) -> str:
 Return over 100 episodes {returns}, after {duration(result.median("seconds"))}.
 
 ```bash
-pyes train experiment={result.recipe}
+pyes train experiment={result.recipe} seed={result.about["median_seed"]}
 pyes video results/{result.recipe} -o {result.recipe}.mp4
 ```
 """

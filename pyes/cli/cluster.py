@@ -77,8 +77,8 @@ def _keygen(options: argparse.Namespace) -> None:
     from pyes.remote.wire import keys
 
     of_nodes = keys.generate(options.output)
-    print(f"{options.output} (for the head: cluster.key)")
-    print(f"{of_nodes} (for nodes: pyes worker --key)")
+    print(f"{options.output} (for the head: pyes train cluster.key=FILE)")
+    print(f"{of_nodes} (for nodes: pyes worker --key FILE.node)")
 
 
 def _add_head(parser: argparse.ArgumentParser) -> None:

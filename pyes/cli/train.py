@@ -21,6 +21,7 @@ from pyes.system.text import tell
 
 _CONF = "pyes.conf"  # the package that contains conf/
 _OTHER_TASK = ("task.env_kwargs", "task.hide_observations")  # keys that make another problem of an environment
+_OF_ONE_JOB = {"--cfg", "-c", "--resolve"}  # flags that show the configuration of one job
 _HYDRA = "1.3"  # version of Hydra's defaults
 #: Groups whose options have their own keys, one of which is ``name``.
 _NAMED_GROUPS = ("algorithm", "task", "optimizer")
@@ -58,8 +59,11 @@ def run(arguments: list[str]) -> None:
 
     try:
         words = directed(arguments)
-        if any(word.startswith("-") for word in words) or not _run_alone(words, job):
+        flags = {word.partition("=")[0] for word in words if word.startswith("-")}
+        if flags or not _run_alone(words, job):
             _run_by_hydra(words, job)
+        if flags & {"--cfg", "-c"} and flags <= _OF_ONE_JOB:  # it was shown, and is not checked by being run
+            _settings([word for word in words if word.startswith("~") or ("=" in word and not word.startswith("-"))])
     except (HydraException, OmegaConfBaseException) as error:
         raise explained(error) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -86,6 +90,11 @@ def settings(arguments: list[str]) -> TrainConfig:
     ConfigError
         They are wrong, or several.
     """
+    return _settings(directed(arguments))
+
+
+def _settings(words: list[str]) -> TrainConfig:
+    """Return the settings that overrides in Hydra's grammar make; ConfigError if they are wrong."""
     from hydra import compose, initialize_config_module
     from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
@@ -95,7 +104,7 @@ def settings(arguments: list[str]) -> TrainConfig:
     _register_resolvers()
     try:
         with initialize_config_module(_CONF, job_name="train", version_base=_HYDRA):
-            config = compose("train", directed(arguments), return_hydra_config=True)
+            config = compose("train", words, return_hydra_config=True)
             HydraConfig.instance().set_config(config)
             with open_dict(config):
                 del config["hydra"]

@@ -58,7 +58,7 @@ class AlgorithmConfig(Section):
     packages: ClassVar[tuple[str, ...]] = ()
 
     name: str = ""
-    factory: str | None = None  # PACKAGE:CLASS of an algorithm of the user's own
+    factory: str | None = None  # MODULE:CLASS of an algorithm of the user's own
     #: Members evaluated, mirrored ones counted; a schedule only where it ``grows``.
     population_size: Annotated[int | str, Scheduled(Range(minimum=2), whole=True)] = 40
 
@@ -160,7 +160,7 @@ def algorithm_class(name: object, factory: object = None) -> type[Any]:
     if factory is None:
         kind: type[Any] = ALGORITHMS.get(name)
     else:
-        kind = ALGORITHMS.from_factory(factory, "a PACKAGE:CLASS, for example my_algorithms:OnePlusOne")
+        kind = ALGORITHMS.from_factory(factory, "a MODULE:CLASS, for example my_algorithms:OnePlusOne")
     if not issubclass(kind.Config, AlgorithmConfig):
         which = f"algorithm.name={name}" if factory is None else f"algorithm.factory={factory}"
         raise ConfigError(f"{which}: its Config must derive from pyes.AlgorithmConfig, the keys of every algorithm")

@@ -98,7 +98,7 @@ class Registry(Generic[K]):
             return name
 
     def from_factory(self, factory: object, expected: str) -> K:
-        """Return the user's own class named by ``factory``, a PACKAGE:CLASS.
+        """Return the user's own class named by ``factory``, a MODULE:CLASS.
 
         Parameters
         ----------

@@ -50,7 +50,7 @@ class LoggerConfig(Section):
     wandb: bool = False
     mlflow: bool = False
     trackio: bool = False
-    factory: str | None = None  # PACKAGE:CLASS of a logger of the user's own ...
+    factory: str | None = None  # MODULE:CLASS of a logger of the user's own ...
     kwargs: dict[str, Any] = field(default_factory=dict)  # ... and its arguments
     project: str = "pyes"  # in wandb, mlflow and trackio
     video: bool = True  # at the end, of an episode of the center
@@ -60,7 +60,7 @@ class LoggerConfig(Section):
         """Reject a factory that names no class, and arguments without one or that JSON cannot store."""
         package, _, name = (self.factory or "").partition(":")
         if self.factory is not None and not (package and name.isidentifier()):
-            raise refusal("logger.factory", self.factory, "PACKAGE:CLASS, for example 'my_loggers:Journal'")
+            raise refusal("logger.factory", self.factory, "MODULE:CLASS, for example 'my_loggers:Journal'")
         if self.kwargs and self.factory is None:
             raise refusal("logger.kwargs", self.kwargs, "{} without logger.factory")
         if not is_json(self.kwargs):

@@ -34,7 +34,7 @@ def task_class(name: object, factory: object = None) -> Any:
     name : str
         Value of ``task.name``; empty to use ``factory``.
     factory : str or None
-        Value of ``task.factory``; without a name, the PACKAGE:CLASS of the kind.
+        Value of ``task.factory``; without a name, the MODULE:CLASS of the kind.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def task_class(name: object, factory: object = None) -> Any:
         There is no such kind, or the class cannot be a kind of task.
     """
     if not name and factory:
-        return TASKS.from_factory(factory, "PACKAGE:CLASS, for example 'my_tasks:GridTask'")
+        return TASKS.from_factory(factory, "MODULE:CLASS, for example 'my_tasks:GridTask'")
     return TASKS.get(name)
 
 

@@ -16,7 +16,7 @@ class NamedModule:
     Parameters
     ----------
     name : str
-        PACKAGE:CLASS.
+        MODULE:CLASS.
     kwargs : dict
         Arguments after observation_size and outputs; JSON values.
     observation_size : int

@@ -22,14 +22,14 @@ class OwnModuleConfig(NetworkConfig):
     packages: ClassVar[tuple[str, ...]] = ("torch",)
 
     name: Literal["torch"] = "torch"
-    module: str | None = None  # PACKAGE:CLASS, made as CLASS(observation_size, outputs, **module_kwargs)
+    module: str | None = None  # MODULE:CLASS, made as CLASS(observation_size, outputs, **module_kwargs)
     module_kwargs: dict[str, Any] = field(default_factory=dict)
     init: Literal["module", "zero"] = "module"
 
     def check(self) -> None:
         """Reject a missing module, and arguments that are not JSON values."""
         if not self.module:
-            raise refusal("network.module", self.module, "PACKAGE:CLASS, for example 'my_networks:Convolution'")
+            raise refusal("network.module", self.module, "MODULE:CLASS, for example 'my_networks:Convolution'")
         if not is_json(self.module_kwargs):
             raise refusal("network.module_kwargs", self.module_kwargs, JSON_MAPPING)
 

@@ -160,7 +160,7 @@ def _digest(values: list[Any]) -> str:
 def check_allowed(settings: dict[str, Any]) -> None:
     """Reject settings that name code which this process does not allow; see `pyes.system.lookup.allow_only`.
 
-    Code is named by PACKAGE:OBJECT, or by PACKAGE:ENVIRONMENT, which Gymnasium imports. Since arguments of
+    Code is named by MODULE:OBJECT, or by MODULE:ENVIRONMENT, which Gymnasium imports. Since arguments of
     environments and networks may contain such names, too, every text with a colon counts as one.
     """
     for key, text in _texts(settings, ""):

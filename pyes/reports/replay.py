@@ -94,7 +94,7 @@ def evaluate(
     Parameters
     ----------
     run : str or Path
-        Run directory, or an exported .safetensors file.
+        Run directory, or an exported .safetensors file or folder.
     episodes : int or None
         1 or more (default: 100, or 1 for a function). More episodes begin with the same ones.
     seed : int or None
@@ -143,7 +143,7 @@ def load(run: str | Path, generation: int | Literal["best"] | None = None) -> Po
     Parameters
     ----------
     run : str or Path
-        Run directory, or an exported .safetensors file.
+        Run directory, or an exported .safetensors file or folder.
     generation : int, "best" or None
         Number of updates of the center; "best" for the one with the highest mean return in an evaluation (default: the
         last saved policy; the last center of a run that has saved none yet). Centers that are not in a file are rebuilt
@@ -220,7 +220,7 @@ def make_env(run: str | Path, render_mode: str | None = None) -> TaskEnvironment
     Parameters
     ----------
     run : str or Path
-        Run directory, or an exported .safetensors file.
+        Run directory, or an exported .safetensors file or folder.
     render_mode : str or None
         Gymnasium's; "rgb_array" for frames.
 

@@ -46,7 +46,7 @@ def record(
     Parameters
     ----------
     run : str or Path
-        Run directory, or an exported .safetensors file.
+        Run directory, or an exported .safetensors file or folder.
     output : str or Path
         .mp4 file to write: H.264, yuv420p, at the task's frame rate.
     episodes : int

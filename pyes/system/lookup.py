@@ -1,4 +1,4 @@
-"""Look-up of users' own objects, which a configuration names as PACKAGE:OBJECT, and of versions of packages.
+"""Look-up of users' own objects, which a configuration names as MODULE:OBJECT, and of versions of packages.
 
 Owns the import, and the packages that are allowed: all, unless this process has called `allow_only`, as a node does,
 since its settings come from another machine. Must not know what an object is used for. Invariant: every error is one
@@ -59,7 +59,7 @@ def find(key: str, name: str, example: str) -> Any:
     Raises
     ------
     ConfigError
-        The name is not a PACKAGE:OBJECT, the object cannot be imported, or its package is not allowed.
+        The name is not a MODULE:OBJECT, the object cannot be imported, or its package is not allowed.
     """
     package, _, attribute = name.partition(":")
     if not package or not attribute:

@@ -22,7 +22,7 @@ from pyes.system.text import literal, no_number
 from pyes.tasks.base import Step, Task
 
 _ONE = np.ones(1, np.float32)
-_EXPECTED = "PACKAGE:FUNCTION, for example 'my_functions:f'"
+_EXPECTED = "MODULE:FUNCTION, for example 'my_functions:f'"
 #: Settings of the network whose output is its parameters.
 _NETWORK = {"name": "linear", "bias": False, "output_activation": "identity"}
 
@@ -38,7 +38,7 @@ class FunctionConfig(TaskConfig):
     }
 
     name: str = "function"
-    factory: str = ""  # PACKAGE:FUNCTION, called as FUNCTION(theta, **env_kwargs); theta is float32 (dim,)
+    factory: str = ""  # MODULE:FUNCTION, called as FUNCTION(theta, **env_kwargs); theta is float32 (dim,)
     dim: Annotated[int, AtLeastOne] | None = None  # length of theta
 
     def check(self) -> None:
@@ -76,7 +76,7 @@ def value_of(function: Callable[..., Any], theta: NDArray[np.float32]) -> float:
 
 @TASKS.register("function")
 class FunctionTask(Task):
-    """``task.factory`` (PACKAGE:FUNCTION) of theta as a task; see `pyes.tasks.base.Task`.
+    """``task.factory`` (MODULE:FUNCTION) of theta as a task; see `pyes.tasks.base.Task`.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ from pyes.tasks.environment import TaskEnvironment
 from pyes.tasks.numba_environment import Environment
 from pyes.tasks.pictures import Picture
 
-_EXPECTED = "PACKAGE:OBJECT, for example 'my_tasks:point'"
+_EXPECTED = "MODULE:OBJECT, for example 'my_tasks:point'"
 _FORMS = (
     "an environment of pyes.native, a PyCapsule named 'pyes.environment', an address, or a ctypes pointer or struct"
 )
@@ -47,7 +47,7 @@ class NativeConfig(EnvironmentConfig):
     env_id: str = ""  # of one that comes with pyes
     library: str = ""  # path of a shared library ...
     symbol: str = ""  # ... and the name of its struct pyes_environment
-    factory: str = ""  # PACKAGE:OBJECT, the struct or a function that returns it, called as FUNCTION(**env_kwargs)
+    factory: str = ""  # MODULE:OBJECT, the struct or a function that returns it, called as FUNCTION(**env_kwargs)
     frame_skip: Annotated[int, AtLeastOne] = 1  # steps per action
     behaviour: Literal["none", "final_observation"] = "none"  # what tells episodes apart
 

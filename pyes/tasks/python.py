@@ -17,7 +17,7 @@ from pyes.system.text import reason
 from pyes.system.user_code import let_through
 from pyes.tasks.wrapped import WrappedConfig, WrappedTask
 
-_EXPECTED = "PACKAGE:FUNCTION, for example 'my_tasks:make'"
+_EXPECTED = "MODULE:FUNCTION, for example 'my_tasks:make'"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class PythonConfig(WrappedConfig):
     """Settings of an environment made by a user's own function."""
 
     name: str = "python"
-    factory: str = ""  # PACKAGE:FUNCTION, called as FUNCTION(**env_kwargs)
+    factory: str = ""  # MODULE:FUNCTION, called as FUNCTION(**env_kwargs)
 
     def check(self) -> None:
         """Reject a missing function."""
@@ -36,7 +36,7 @@ class PythonConfig(WrappedConfig):
 
 @TASKS.register("python")
 class PythonTask(WrappedTask):
-    """The environment returned by ``task.factory`` (PACKAGE:FUNCTION) as a task; see `WrappedTask`.
+    """The environment returned by ``task.factory`` (MODULE:FUNCTION) as a task; see `WrappedTask`.
 
     The function takes ``task.env_kwargs``, and ``render_mode`` only when frames are wanted.
 

@@ -55,7 +55,7 @@ def _check(config: LoggerConfig, name: str) -> None:
     package = (config.factory or "").partition(":")[0].partition(".")[0]
     if package in ("", "__main__"):
         raise ConfigError(
-            f"logger.factory: got {config.factory}, expected PACKAGE:CLASS of a file of its own, which the logger's "
+            f"logger.factory: got {config.factory}, expected MODULE:CLASS of a file of its own, which the logger's "
             "process can import"
         )
     if importlib.util.find_spec(package) is None:

@@ -245,7 +245,7 @@ class _Search:
                 ordered = sorted(kept, key=lambda each: (-trials[each].means[timesteps], each))
                 going_on = ordered[: math.ceil(len(ordered) / _KEPT)]
                 kept = sorted(each for each in going_on if math.isfinite(trials[each].means[timesteps]))
-                self._tell(f"of {counted(len(ordered), 'trial')}, on go {', '.join(map(str, kept)) or 'none'}")
+                self._tell(f"trials that go on, of {len(ordered)}: {', '.join(map(str, kept)) or 'none'}")
         for each in numbers:
             self._end(each)
 

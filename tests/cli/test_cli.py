@@ -344,6 +344,27 @@ def test_train_makes_nothing_where_it_only_shows_the_configuration(tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("flag", "overrides", "expected"),
+    [
+        ("--cfg=job", ["seed=1"], None),
+        ("--cfg=job", ["seed=-1"], "seed: got -1, expected an integer >= 0"),
+        ("-c", ["job", "algorithm.typo=3"], "unknown key 'algorithm.typo'"),
+        ("--cfg=job", ["experiment=hopper_mujoco", "algorithm=snes"], "algorithm: got snes, but experiment="),
+        ("--cfg=job", ["task=gymnasium"], "task.env_id: missing"),
+    ],
+)
+def test_train_says_what_is_wrong_with_a_configuration_that_it_shows(
+    flag: str, overrides: list[str], expected: str | None, tmp_path: Path
+):
+    done = pyes("train", flag, *overrides, cwd=tmp_path)
+    assert "\nevaluation:\n" in done.stdout
+    if expected is None:
+        assert (done.returncode, done.stderr) == (0, "")
+    else:
+        assert error_line(done, 2).startswith(expected)
+
+
 def test_train_resume_goes_on_with_the_configuration_of_the_run(tmp_path: Path):
     chosen = (*TINY, "seed=5", "algorithm=pgpe", "algorithm.sigma=0.25", "task.env_kwargs.sutton_barto_reward=true")
     first = pyes("train", *chosen, "run_dir=whole", "generations=4", cwd=tmp_path)

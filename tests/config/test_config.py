@@ -259,7 +259,7 @@ CONTRADICTORY = [
         {"cluster": {"name": "socket", "listen": "0.0.0.0:5555", "key": "cluster.key"}},
         "cluster.listen: got '0.0.0.0:5555', expected tcp://HOST:PORT",
     ),
-    ({"network": {"name": "torch"}}, "network.module: got null, expected PACKAGE:CLASS"),
+    ({"network": {"name": "torch"}}, "network.module: got null, expected MODULE:CLASS"),
     (
         {"network": {"hidden": [4]}},
         "unknown key 'network.hidden': it is a key of network=dqn, gru, lstm, mlp, rnn; allowed: ",

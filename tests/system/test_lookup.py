@@ -17,7 +17,7 @@ def only_user_tasks() -> Iterator[None]:
 
 
 def find(name: str) -> object:
-    return lookup.find("task.factory", name, "PACKAGE:FUNCTION")
+    return lookup.find("task.factory", name, "MODULE:FUNCTION")
 
 
 def test_find_returns_any_object_where_nothing_is_limited():

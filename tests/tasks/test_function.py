@@ -46,7 +46,7 @@ _PLAIN = {"bias": False, "init": "zero"}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": {"factory": ""}}, "task.factory: got '', expected PACKAGE:FUNCTION"),
+        ({"task": {"factory": ""}}, "task.factory: got '', expected MODULE:FUNCTION"),
         ({"task": {"dim": None}}, "task.dim: got null, expected an integer >= 1"),
         ({"task": {"dim": 0}}, "task.dim: got 0, expected an integer >= 1"),
         ({"task": {"frame_skip": 2}}, "unknown key 'task.frame_skip': allowed: dim, env_kwargs, episodes, factory"),

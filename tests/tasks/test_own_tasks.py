@@ -109,7 +109,7 @@ def test_function_that_makes_no_task_is_refused_in_one_line(function, error, mes
 @pytest.mark.parametrize(
     ("factory", "message"),
     [
-        ("user_tasks", "task.factory: got 'user_tasks', expected PACKAGE:FUNCTION"),
+        ("user_tasks", "task.factory: got 'user_tasks', expected MODULE:FUNCTION"),
         ("no_such_package:make", "task.factory=no_such_package:make cannot be imported (ModuleNotFoundError"),
     ],
 )
@@ -121,7 +121,7 @@ def test_name_that_stands_for_nothing_is_refused(factory, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"name": "python"}, "task.factory: got '', expected PACKAGE:FUNCTION"),
+        ({"name": "python"}, "task.factory: got '', expected MODULE:FUNCTION"),
         ({"name": "gymnasium", "factory": "a:b"}, "unknown key 'task.factory': "),
         ({"name": "python", "factory": "a:b", "env_id": "CartPole-v1"}, "unknown key 'task.env_id': allowed: "),
     ],

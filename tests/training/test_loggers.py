@@ -316,10 +316,10 @@ def test_a_logger_without_its_library_is_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("logger", "message"),
     [
-        ({"factory": "user_loggers"}, r"logger\.factory: got 'user_loggers', expected PACKAGE:CLASS"),
+        ({"factory": "user_loggers"}, r"logger\.factory: got 'user_loggers', expected MODULE:CLASS"),
         (
             {"factory": "__main__:Mine"},
-            r"logger\.factory: got __main__:Mine, expected PACKAGE:CLASS of a file of its own",
+            r"logger\.factory: got __main__:Mine, expected MODULE:CLASS of a file of its own",
         ),
         ({"kwargs": {"pages": 1}}, r"logger\.kwargs: .* expected \{\} without logger\.factory"),
         ({"factory": "a:B", "kwargs": {"pages": {1}}}, r"logger\.kwargs: .*JSON"),

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 def make_module(name: str, kwargs: Mapping[str, Any], observation_size: int, outputs: int) -> nn.Module:
-    """Make the module named by ``name`` (PACKAGE:CLASS, or PACKAGE:FUNCTION), and try it on zeros.
+    """Make the module named by ``name`` (MODULE:CLASS, or MODULE:FUNCTION), and try it on zeros.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def make_module(name: str, kwargs: Mapping[str, Any], observation_size: int, out
         It cannot be imported or made, is not a module, has no parameters, some that are frozen, or others than
         float32 on the CPU, or has another number of outputs.
     """
-    made = find("network.module", name, "PACKAGE:CLASS, for example 'my_networks:Convolution'")
+    made = find("network.module", name, "MODULE:CLASS, for example 'my_networks:Convolution'")
     if isinstance(made, type) and not issubclass(made, nn.Module):
         raise _refusal(name, f"is {made}, expected a torch.nn.Module")
     try:

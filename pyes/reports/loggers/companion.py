@@ -107,7 +107,7 @@ class Companion:
 
     def _opened(self) -> Logger:
         order = self._order
-        found = lookup.find("logger.factory", order["factory"], "PACKAGE:CLASS, for example 'my_loggers:Journal'")
+        found = lookup.find("logger.factory", order["factory"], "MODULE:CLASS, for example 'my_loggers:Journal'")
         if not (isinstance(found, type) and issubclass(found, Logger)):
             raise PyesError(f"{order['factory']} is not a class that derives from pyes.Logger")
         config = json.loads((self._path / "config.json").read_bytes())

@@ -254,8 +254,8 @@ def test_loading_a_network_that_torch_runs_imports_torch(saved):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("user_modules", ["got 'user_modules'", "PACKAGE:CLASS"]),
-        (":Plain", ["got ':Plain'", "PACKAGE:CLASS"]),
+        ("user_modules", ["got 'user_modules'", "MODULE:CLASS"]),
+        (":Plain", ["got ':Plain'", "MODULE:CLASS"]),
         ("no_such_package:Plain", ["no_such_package:Plain", "ModuleNotFoundError", "PYTHONPATH"]),
         ("user_modules:Nothing", ["is not there", "user_modules has no Nothing"]),
         ("collections:OrderedDict", ["OrderedDict", "expected a torch.nn.Module"]),
