@@ -54,7 +54,12 @@ def done(draw):
     values = draw(outcomes())
     halves = draw(optional(matrix(np.float64, len(values["returns"]), 2)))
     return wire.Done(
-        batch=draw(BIG), sums=draw(sums), halves=halves, busy=draw(st.floats()), errors=draw(errors), **values
+        batch=draw(BIG),
+        sums=draw(sums),
+        halves=halves,
+        busy=draw(st.floats(0.0, allow_infinity=False)),
+        errors=draw(errors),
+        **values,
     )
 
 

@@ -376,7 +376,7 @@ class Scheduler:
         if node.retired:
             return 0
         pace, seconds = node.pace, node.seconds_per_member(now, self._typical)
-        if pace.seconds_per_member is not None:
+        if pace.seconds_per_member is not None or pace.least_seconds:
             if not self.more and self._comes_too_late(pace, seconds):
                 pace.passed_over = True
                 return 0

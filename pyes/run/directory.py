@@ -1,5 +1,6 @@
 """The run directory: the names of a run's files, its configuration, and its snapshots."""
 
+import bisect
 import json
 import logging
 import shlex
@@ -13,7 +14,7 @@ from pyes import config as configuration
 from pyes.config import TrainConfig
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.system import locks, packing
-from pyes.system.files import new_folder, remove_leftovers, write_file
+from pyes.system.files import make_folder, new_folder, remove_leftovers, write_file
 from pyes.system.lifetime import how_to_go_on
 from pyes.system.text import instead_of
 
@@ -81,14 +82,14 @@ class RunDirectory:
             Another process holds it, or it cannot be made.
         """
         try:
-            self.snapshots.mkdir(parents=True, exist_ok=True)
+            make_folder(self.snapshots)
         except OSError as error:
             raise RunDirectoryError(
                 f"run_dir: cannot write to {self.path} ({error.strerror}); choose another one"
             ) from error
         with locks.held(self.lock_file, "run_dir"):
-            for folder in (self.path, self.snapshots):
-                remove_leftovers(folder)
+            remove_leftovers(self.path, exclusive=False)
+            remove_leftovers(self.snapshots, exclusive=True)
             yield
 
     def add_to_log(self, text: str) -> None:
@@ -110,7 +111,7 @@ class RunDirectory:
         """
         self.check_free()
         try:
-            self.snapshots.mkdir(parents=True, exist_ok=True)
+            make_folder(self.snapshots)
             self.write_config(config)
         except (OSError, ConfigError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
@@ -222,9 +223,11 @@ class RunDirectory:
             It cannot be written; the older snapshots are unchanged.
         """
         saved = self.snapshots / f"generation-{generation:08d}.safetensors"
+        with suppress(OSError):  # writing says what is wrong
+            make_folder(self.snapshots)
         write_file(saved, packing.pack(state))
         every = self._snapshots()
-        newest = every.index(saved) + 1
+        newest = bisect.bisect_right(every, saved)
         for path in every[: max(0, newest - _SNAPSHOTS_KEPT)] + every[newest:]:
             with suppress(OSError):  # the next save tries again
                 path.unlink()

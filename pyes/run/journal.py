@@ -9,8 +9,8 @@ complete or absent, and the digest of each record covers all records before it.
               digest: BLAKE2b-128 of the previous digest (none for the first), header and payload
 
 Reading distinguishes two kinds of damage. A *torn end*, left by a kill or a power cut, is a last record that is
-incomplete or was never written (zeros); it is cut off, and the run computes it again. Any other *damage* is an error
-that names the record.
+incomplete, of which a part was never written (zeros), or that is damaged; it is cut off, and the run computes it again.
+Any other *damage* is an error that names the record.
 """
 
 import hashlib
@@ -275,8 +275,11 @@ class _Reader:
 
     def _magic(self) -> int:
         magic = self._file.read(len(_MAGIC))
-        if _MAGIC.startswith(magic) or _only_zeros(magic):  # cut short, or never written
+        if _MAGIC.startswith(magic):  # or cut short
             return len(magic)
+        if _only_zeros(magic):  # never written
+            self._check_never_written(0, 0, len(magic))
+            return self._end
         if magic[:-1] == _MAGIC[:-1]:
             if magic[-1] == 1:
                 raise JournalError(

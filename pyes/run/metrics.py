@@ -209,6 +209,10 @@ def _data(path: Path, columns: tuple[str, ...]) -> bytes:
     header, data = _line(columns), path.read_bytes() if path.exists() else b""
     if data.startswith(header):
         return data[len(header) :]
+    plain = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
+    if plain.startswith(header):  # an editor or a spreadsheet has written it
+        write_file(path, plain)
+        return plain[len(header) :]
     if not header.startswith(data):  # otherwise a kill has cut the header
         logger.warning("%s has other columns than this version writes; it is now %s", path.name, set_aside(path))
     return b""
@@ -319,7 +323,7 @@ def _difference(row: dict[str, str], recorded: Mapping[str, float | str]) -> str
         if not same:
             shown = value if isinstance(value, str) else f"{value:.9g}"
             return f"{key}={text or 'nothing'}, the journal has {shown}"
-    mean, deviation = row["eval_return_mean"], row["eval_return_std"]  # the journal may lack the last evaluation
+    mean, deviation = row["eval_return_mean"], row["eval_return_std"]  # the journal lacks those that were not due
     if (mean or deviation) and -math.inf in (number(mean), number(deviation)):
         return f"eval_return_mean={mean!r} and eval_return_std={deviation!r}, expected two numbers or nothing"
     return ""

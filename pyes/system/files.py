@@ -91,11 +91,31 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, if it is missing, and those above it, and sync their names to disk.
+
+    Raises
+    ------
+    OSError
+        It cannot be made.
+    """
+    missing = list(itertools.takewhile(lambda each: not each.exists(), (path, *path.parents)))
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # a file, or a link to nothing
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from error
+    for each in missing:
+        _flush(each.parent)
+
+
 def new_folder(path: str) -> str:
     """Make a folder where nothing is yet: the given one, or else PATH-2, PATH-3 and so on. Return its path."""
+    parent = Path(path).parent
+    make_folder(parent)
     for each in itertools.chain([path], (f"{path}-{number}" for number in itertools.count(2))):
         with suppress(FileExistsError):  # perhaps another process has just made it
-            Path(each).mkdir(parents=True)
+            Path(each).mkdir()
+            _flush(parent)
             return each
     raise AssertionError
 
@@ -108,11 +128,15 @@ def set_aside(path: Path) -> Path:
     return kept
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of killed processes from a folder."""
+def remove_leftovers(folder: Path, *, exclusive: bool) -> None:
+    """Remove temporary files of killed processes from a folder.
+
+    Where others may write in it (not ``exclusive``), those of living processes stay. A process that begins has none:
+    one with its number, as the first one of every container has it, has ended.
+    """
     for path in folder.glob(".*"):
         match = _BESIDE.fullmatch(path.name)
-        if match and not _lives(int(match[1])):
+        if match and (exclusive or int(match[1]) == os.getpid() or not _lives(int(match[1]))):
             with suppress(OSError):
                 path.unlink()
 
@@ -190,6 +214,8 @@ class AppendFile(Closing):
     def _write(self, data: bytes) -> None:
         if self._torn:
             self._cut()
+        if os.fstat(self._descriptor).st_size != self.size:
+            raise OSError(errno.EBUSY, "another process has written to it; one of the two has to end")
         rest = memoryview(data)
         try:
             self._torn = True

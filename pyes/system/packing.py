@@ -40,11 +40,12 @@ def packed(state: dict[str, Any]) -> list[bytes | memoryview]:
     """
     arrays: dict[str, Any] = {}
     values = json.dumps(_split(state, "", arrays))
+    arrays = {name: np.asarray(array, array.dtype.newbyteorder("<")) for name, array in arrays.items()}
     header: dict[str, Any] = {"__metadata__": {"values": values, "checksum": _checksum(values, arrays)}}
     pieces: list[bytes | memoryview] = []
     begin = 0
     for name in sorted(arrays, key=lambda each: (-arrays[each].itemsize, each)):  # each is aligned in the file
-        array = np.ascontiguousarray(arrays[name], arrays[name].dtype.newbyteorder("<"))
+        array = np.ascontiguousarray(arrays[name])
         end = begin + array.nbytes
         header[name] = {"dtype": _NAMES[array.dtype.str], "shape": arrays[name].shape, "data_offsets": [begin, end]}
         pieces.append(_bytes_of(array))
@@ -81,7 +82,7 @@ def _checksum(values: str, arrays: dict[str, Any]) -> str:
     """Return the digest of a state's values and arrays."""
     digest = hashlib.blake2b(values.encode(), digest_size=16)
     for name in sorted(arrays):
-        digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
+        digest.update(f"{name} {arrays[name].dtype.newbyteorder('<').str} {arrays[name].shape}".encode())
         digest.update(_bytes_of(np.ascontiguousarray(arrays[name])))
     return digest.hexdigest()
 

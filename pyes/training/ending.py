@@ -31,8 +31,10 @@ def save(run: Run) -> None:
     if run.best is not None:
         run.best.save_as(run.directory.best)
         run.best = None
-    run.directory.save_snapshot(run.state.generation, run.state.state_dict() | {"journal": run.journal.digest})
-    run.state.policy().save(run.directory.path)
+    try:
+        run.directory.save_snapshot(run.state.generation, run.state.state_dict() | {"journal": run.journal.digest})
+    finally:  # the policy is smaller, and what the run is for
+        run.state.policy().save(run.directory.path)
 
 
 def try_to_save(run: Run) -> None:

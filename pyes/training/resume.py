@@ -135,7 +135,7 @@ def recording_of(directory: RunDirectory) -> Recording:
     if not len(recording) and directory.has_results():
         raise JournalError(f"{directory.journal} is missing or empty; restore it from a copy, or start the run again")
     if recording.torn:
-        logger.warning("journal.bin: %d bytes of an unfinished record are cut off", recording.torn)
+        logger.warning("journal.bin: %d bytes of an unfinished or damaged last record are cut off", recording.torn)
     return recording
 
 

@@ -483,6 +483,33 @@ def test_a_node_that_was_slow_is_tried_again():
     assert once_slow.evaluated - before > 60  # its share is 90
 
 
+def test_a_node_that_never_returns_anything_gets_less_and_less():
+    pace, mute = Pace(2), Pace(64)
+    granted = []
+    now = 0.0
+    for _ in range(20):
+        scheduler, queue, running = Scheduler(40), [], []
+        scheduler.join(1, pace)
+        scheduler.join(2, mute)
+        granted.append(0)
+        while not scheduler.complete:
+            for node, members in scheduler.grants(now):
+                if node == 1:
+                    queue.extend(members.tolist())
+                else:
+                    granted[-1] += len(members)
+            while queue and len(running) < 2:
+                running.append((now + 0.02, queue.pop(0)))
+            now += 0.005
+            done = np.array(sorted(member for end, member in running if end <= now), np.int64)
+            running = [each for each in running if each[0] > now]
+            if len(done):
+                scheduler.done(1, done, now)
+            scheduler.withdrawn(now)
+    assert granted[0] > 20  # nothing is known of it yet
+    assert max(granted[-10:]) <= 1
+
+
 def test_a_node_that_stops_costs_its_share_and_two_members_times_at_most():
     stopped = VirtualNode(18, 0.001, stops=3.0)
     cluster = VirtualCluster([VirtualNode(18, 0.001) for _ in range(9)] + [stopped])

@@ -53,6 +53,12 @@ def test_only_the_newest_snapshots_are_kept(directory):
     assert next(directory.whole_snapshots()) == {"generation": 90}
 
 
+def test_snapshot_has_its_folder_made_again(directory):
+    directory.snapshots.rmdir()
+    directory.save_snapshot(10, STATE)
+    _assert_state(next(directory.whole_snapshots()))
+
+
 def test_snapshots_of_a_journal_that_was_there_before_make_room(directory):
     """A journal that was restored from a copy is shorter than they are."""
     for generation in (7, 8, 9, 4, 5):

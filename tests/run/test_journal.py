@@ -125,6 +125,19 @@ def test_an_end_that_was_never_written_is_torn(tmp_path):
         assert len(journal.read(tmp_path / "zeros")) in (len(RECORDS) - 1, len(RECORDS))
     (tmp_path / "zeros").write_bytes(bytes(100))
     assert len(journal.read(tmp_path / "zeros")) == 0
+    (tmp_path / "zeros").write_bytes(bytes(8) + data[8:])
+    with pytest.raises(JournalError, match="is damaged: record 0 at byte 0"):
+        journal.read(tmp_path / "zeros")
+
+
+def test_two_writers_leave_a_whole_journal(tmp_path):
+    path = write(tmp_path / "journal", RECORDS[:2])
+    with Journal(journal.read(path)) as first, Journal(journal.read(path)) as second:
+        second.append(RECORDS[2])
+        with pytest.raises(ConfigError, match="another process has written to it"):
+            first.append(RECORDS[2])
+        second.append(RECORDS[3])
+    assert len(journal.read(path)) == 4
 
 
 def test_a_flipped_bit_anywhere_but_in_the_last_record_is_named(tmp_path):

@@ -124,6 +124,17 @@ def test_metrics_of_another_version_are_kept_under_another_name(tmp_path, caplog
         )
 
 
+def test_line_ends_of_an_editor_change_nothing(tmp_path):
+    path = tmp_path / "metrics.csv"
+    with MetricsWriter(path) as writer:
+        writer.write(row(0, seconds=1.5))
+    data = path.read_bytes()
+    path.write_bytes(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))
+    with MetricsWriter(path, generations=1) as writer:
+        assert (writer.generation, writer.seconds) == (1, 1.5)
+    assert path.read_bytes() == data
+
+
 def _node_row(generation):
     return NodeRow(
         generation=generation,

@@ -246,9 +246,13 @@ def test_remove_leftovers_takes_only_what_the_dead_have_left(tmp_path):
         ]
         for name in users:
             (tmp_path / name).touch()
-        files.remove_leftovers(tmp_path)
+        (tmp_path / f".living.pyes-{os.getppid()}.json").touch()
+        files.remove_leftovers(tmp_path, exclusive=False)
         left = sorted(os.listdir(tmp_path))
-    assert left == sorted([beside.name, *users])
+        assert left == sorted([f".living.pyes-{os.getppid()}.json", *users])  # this process has just begun, they say
+        files.remove_leftovers(tmp_path, exclusive=True)
+        assert sorted(os.listdir(tmp_path)) == sorted(users)
+        beside.write_bytes(b"{}")
 
 
 def test_a_path_that_is_taken_has_a_number(tmp_path):
@@ -257,3 +261,23 @@ def test_a_path_that_is_taken_has_a_number(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
         files.new_folder(str(tmp_path / "file" / "run"))
+    (tmp_path / "link").symlink_to(tmp_path / "not mounted")
+    with pytest.raises(NotADirectoryError):
+        files.new_folder(str(tmp_path / "link" / "run"))
+
+
+def test_names_of_new_folders_are_synced_to_disk(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(files, "_flush", synced.append)
+    files.make_folder(tmp_path / "a" / "b")
+    files.make_folder(tmp_path / "a" / "b")
+    assert synced == [tmp_path / "a", tmp_path]
+
+
+def test_a_file_that_another_process_has_written_to_is_left_alone(tmp_path):
+    with files.AppendFile(tmp_path / "file", 0) as first, files.AppendFile(tmp_path / "file", 0) as second:
+        first.append(b"one")
+        with pytest.raises(ConfigError, match="another process has written to it; one of the two has to end"):
+            second.append(b"two")
+        first.append(b"three")
+    assert (tmp_path / "file").read_bytes() == b"onethree"

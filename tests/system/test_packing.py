@@ -31,6 +31,14 @@ def test_a_packed_state_is_a_file_of_safetensors():
     assert np.array_equal(arrays["inner.sums"], STATE["inner"]["sums"])
 
 
+@pytest.mark.parametrize("dtype", [">f4", ">i8", "<f8"])
+def test_arrays_of_any_byte_order_are_packed_alike(dtype):
+    array = np.arange(3, dtype=dtype)
+    data = packing.pack({"array": array})
+    assert data == packing.pack({"array": array.astype(array.dtype.newbyteorder("="))})
+    assert np.array_equal(packing.unpack(data)["array"], array)
+
+
 def test_large_arrays_are_packed_without_a_copy():
     theta = np.zeros(1000, np.float32)
     piece = packing.packed({"theta": theta})[1]

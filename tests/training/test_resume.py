@@ -249,7 +249,7 @@ def test_resume_on_another_kind_of_cluster_drops_the_keys_of_the_former(run):
 def test_no_run_is_one_line_and_makes_nothing(tmp_path):
     with pytest.raises(ConfigError, match="resume: got 5, expected a string or null"):
         pyes.train({"resume": 5}, display=False)
-    with pytest.raises(RunDirectoryError, match="no run directory at"):
+    with pytest.raises(RunDirectoryError, match="holds no run"):
         _go_on(tmp_path / "none")
     with pytest.raises(RunDirectoryError, match="no run directory at"):
         pyes.train(from_mapping({"resume": str(tmp_path / "none")}), display=False)

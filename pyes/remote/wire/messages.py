@@ -7,6 +7,7 @@ are read-only.
 Members are given as ranges, int64 (k, 2); the rows of other arrays belong to these members in ascending order.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -184,6 +185,8 @@ class Done(Message):
         """Reject arrays that do not fit the members of ``ranges``."""
         _check_members(self)
         _check_rows("halves", self.halves, ranges.count(self.ranges))
+        if not 0.0 <= self.busy < math.inf:
+            raise ValueError(f"busy: got {self.busy:g} seconds, expected a finite number of at least 0")
         if self.sums is not None and self.sums.shape[1] != 2:
             raise ValueError(f"sums: got shape {self.sums.shape}, expected (rows, 2, size)")
 
