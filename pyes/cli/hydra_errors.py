@@ -17,7 +17,14 @@ from pyes.system.text import one_line, short
 def explained(error: Exception) -> ConfigError:
     """Convert an error of Hydra or OmegaConf to one line: what, where, what is allowed."""
     from hydra.errors import MissingConfigException, OverrideParseException
-    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationKeyError, MissingMandatoryValue
+    from omegaconf.errors import (
+        ConfigAttributeError,
+        ConfigKeyError,
+        InterpolationKeyError,
+        InterpolationResolutionError,
+        MissingMandatoryValue,
+        UnsupportedInterpolationType,
+    )
 
     if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.rpartition("/")
@@ -32,15 +39,18 @@ def explained(error: Exception) -> ConfigError:
         return ConfigError(f"{word}: not a value; quote text that has spaces or any of ,=:{{}}[]()~: KEY='\"TEXT\"'")
     if found := re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error)):
         key, values = found[1].lstrip("+"), found[2]
-        what = f"pyes train -m makes a run of each, a list is {key}=[{values}]"
+        what = "pyes train -m makes a run of each"
+        if key not in options() or key == "logger":
+            what += f", a list is {key}=[{values}]"
         return ConfigError(f"{key}: got {values}, several values; {what}")
     cause = error.__cause__ or error
     if isinstance(cause, MissingMandatoryValue):
         return ConfigError(f"{cause.full_key}: missing; give it a value with {cause.full_key}=VALUE")
-    if isinstance(cause, InterpolationKeyError):
+    if isinstance(cause, InterpolationResolutionError | UnsupportedInterpolationType):
         key = "run_dir" if cause.full_key in ("hydra.run.dir", "hydra.sweep.dir") else cause.full_key
         place = f"{key}: " if key else ""  # --resolve does not say
-        return ConfigError(f"{place}{str(cause).splitlines()[0]}; ${{...}} takes a key of the configuration")
+        hint = "; ${...} takes a key of the configuration" if isinstance(cause, InterpolationKeyError) else ""
+        return ConfigError(f"{place}{str(cause).splitlines()[0]}{hint}")
     if isinstance(cause, ConfigKeyError | ConfigAttributeError) and cause.parent_node is not None:
         path, _, key = str(cause.full_key).rpartition(".")
         allowed = {str(each) for each in cause.parent_node} - {"hydra"}

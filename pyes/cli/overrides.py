@@ -4,7 +4,9 @@ Owns the list of flags, the quoting of values in Hydra's grammar, and the transl
 ``task.env_id`` without a task. Works on text, without Hydra.
 """
 
+import dataclasses
 import difflib
+import itertools
 import json
 import os
 import re
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pyes.cli.arguments import Parser
+from pyes.config import TrainConfig
 from pyes.errors import ConfigError
 from pyes.launch import head_arguments
 
@@ -24,10 +27,16 @@ _NONE = tuple(f"{group}=null" for group in GROUPS_WITHOUT_KEYS)  # as if they we
 _FREE = ("task.env_kwargs", "network.", "algorithm.", "logger.kwargs", "cluster.resources")
 #: Keys whose mappings are values as a whole.
 _WHOLE = ("env_kwargs", "module_kwargs", "kwargs", "resources")
+#: Keys of Hydra that say where, and how many runs there are.
+_HYDRAS_PLACES = ("hydra.run.dir", "hydra.sweep.dir", "hydra.output_subdir", "hydra.mode")
+#: How a schedule begins, whose words the shell has split.
+_SCHEDULE = re.compile(r"(?:linear|cosine|exponential|steps|norm)(?: |$)")
 #: Flags of Hydra that show what would be, and run nothing.
 _SHOWING = ("--cfg", "-c", "--info", "-i")
 #: Resolver for values that Hydra's override grammar cannot express.
 AS_WRITTEN = "pyes.written"
+#: A number or a truth value, which no option is named by.
+_IS_NO_NAME = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?|true|false|yes|no|on|off", re.IGNORECASE)
 _PLAIN_KEY = re.compile(r"(?!(?:true|false|null|nan|inf)$)[a-z_]\w*", re.IGNORECASE | re.ASCII)
 
 
@@ -39,7 +48,9 @@ def directed(arguments: list[str]) -> list[str]:
     ConfigError
         Hydra does not have a flag, or a directory cannot be used.
     """
-    flags, overrides, several = _parsed(arguments)
+    flags, overrides, several, folder = _parsed(arguments)
+    if folder is not None:
+        _check_names(Path(folder))
     overrides = [text for text in overrides if text not in _NONE]
     _check_form(overrides)
     several = several or any(text.startswith("sweep=") for text in overrides)
@@ -51,10 +62,10 @@ def directed(arguments: list[str]) -> list[str]:
     resumed, directory = path_of(overrides, "resume"), path_of(overrides, "run_dir")
     overrides = [_quoted(text) for text in overrides]
     if resumed is not None:
-        _check_resume(resumed, directory, several)
+        _check_resume(resumed, directory, several, overrides)
         return [*flags, *_resumed(Path(resumed), overrides), *overrides]
     place = path_of(overrides, f"hydra.{'sweep' if several else 'run'}.dir") or directory
-    if directory is not None and several:
+    if directory is not None:  # an option's file may make it a sweep
         overrides = [f"hydra.sweep.dir={_new_path(directory)}", *overrides]
     overrides = [*_task_of_id(overrides), *overrides]
     if place is not None and not any(flag.partition("=")[0] in _SHOWING for flag in flags):
@@ -62,8 +73,8 @@ def directed(arguments: list[str]) -> list[str]:
     return [*flags, *overrides]
 
 
-def _parsed(arguments: list[str]) -> tuple[list[str], list[str], bool]:
-    """Separate flags from overrides, in any order; return also whether the flags ask for several runs."""
+def _parsed(arguments: list[str]) -> tuple[list[str], list[str], bool, str | None]:
+    """Separate flags from overrides, in any order; return also whether there are several runs, and ``--config-dir``."""
     parser = Parser(prog="pyes train", add_help=False)
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("--multirun", "-m", action="store_true")
@@ -82,7 +93,22 @@ def _parsed(arguments: list[str]) -> tuple[list[str], list[str], bool]:
             rest.pop(0)
         else:
             flags.append(text)
-    return flags, parsed.overrides, parsed.multirun
+    shows = parsed.cfg or parsed.info or parsed.shell_completion
+    if shows and parsed.multirun:
+        raise ConfigError("--multirun: one configuration is shown, not those of several runs; leave out -m")
+    if parsed.resolve and not parsed.cfg:
+        raise ConfigError("--resolve: expected --cfg job with it")
+    return flags, parsed.overrides, parsed.multirun, parsed.config_dir
+
+
+def _check_names(folder: Path) -> None:
+    """Refuse options of the user's own that Hydra would not find, since prepared ones have their names."""
+    for path in sorted(folder.glob("*/*.yaml")):
+        if path.stem in options().get(path.parent.name, ()):
+            raise ConfigError(
+                f"{path}: a prepared option is called {path.parent.name}={path.stem}, too, and would be taken; give "
+                "this file another name"
+            )
 
 
 def _check_form(overrides: list[str]) -> None:
@@ -95,6 +121,9 @@ def _check_form(overrides: list[str]) -> None:
     """
     for number, word in enumerate(overrides):
         key, equals, value = word.lstrip("+~").partition("=")
+        if equals and key and _SCHEDULE.match(value) and (rest := _without_key(overrides[number + 1 :])):
+            split = " ".join([value, *rest])
+            raise ConfigError(f"got {word!r}, a schedule that the shell has split; quote it: '{key}={split}'")
         if equals and key and _is_open(value):
             whole = next((text for text in _joined([value, *overrides[number + 1 :]]) if not _is_open(text)), None)
             advice = (
@@ -102,14 +131,16 @@ def _check_form(overrides: list[str]) -> None:
             )
             raise ConfigError(f"got {word!r}, a value that does not end; {advice}")
         if not (key and (equals or word.startswith("~"))):
-            raise ConfigError(f"got {word!r}, expected KEY=VALUE; {_meant(word)}")
-        without = value == "null" or word.startswith("~algorithm")
+            raise ConfigError(f"got {word!r}, expected KEY=VALUE; {_meant(word, overrides[number + 1 :][:1])}")
+        without = value == "null" or word.startswith("~")
         if without and key in options() and key not in GROUPS_WITHOUT_KEYS:
             got = word if word.startswith("~") else value
             raise ConfigError(f"{key}: got {got}, expected one of {', '.join(options()[key])}")
+        if key in options() and ((value.startswith("[") and key != "logger") or _IS_NO_NAME.fullmatch(value)):
+            raise ConfigError(f"{key}: got {value}, expected one of {', '.join(options()[key])}")
         if key == "run_dir" and value == "null":
             raise ConfigError("run_dir: got null, expected a path; leave it out for one by date and time")
-        if key in ("resume", "run_dir") and not value:
+        if key in ("resume", "run_dir") and not value.strip("'\""):
             raise ConfigError(f"{key}: got nothing, expected a path; is a variable of the shell not set?")
 
 
@@ -132,8 +163,16 @@ def _joined(words: list[str]) -> Iterator[str]:
         yield " ".join(words[:count])
 
 
-def _meant(word: str) -> str:
-    """Return what a word that is no override may stand for."""
+def _without_key(words: list[str]) -> list[str]:
+    """Return the words up to the first override."""
+    return list(itertools.takewhile(lambda word: "=" not in word, words))
+
+
+def _meant(word: str, following: list[str]) -> str:
+    """Return what a word that is no override may stand for, with the one after it."""
+    if word in options() or word in (each.name for each in dataclasses.fields(TrainConfig)):
+        value = following[0] if following and "=" not in following[0] else "VALUE"
+        return f"did you mean {word}={value}?"
     every = [(group, option) for group, names in options().items() for option in names]
     groups = [group for group, option in every if option == word]
     if groups:
@@ -146,19 +185,21 @@ def _meant(word: str) -> str:
     return "for example seed=1 (all keys: pyes train --cfg job)"
 
 
-def _check_resume(resumed: str, directory: str | None, several: bool) -> None:
+def _check_resume(resumed: str, directory: str | None, several: bool, overrides: list[str]) -> None:
     if "${" in resumed:  # Hydra would resolve it in the path of its own output
         raise ConfigError(f"resume: got {resumed!r}, expected the path of a run, with no ${{...}} in it")
     if several:
         raise ConfigError("resume: one run goes on at a time; leave out -m and sweep")
-    if directory is not None:
-        raise ConfigError("run_dir: a resumed run stays where it is; leave out run_dir, or resume")
+    places = ("run_dir", *_HYDRAS_PLACES)
+    if directory is not None or any(path_of(overrides, place) for place in places):
+        named = next(place for place in places if path_of(overrides, place) is not None)
+        raise ConfigError(f"{named}: a resumed run stays where it is; leave out {named}, or resume")
 
 
 def _check_place(place: Path, sweep: list[str] | None) -> None:
     """Refuse a directory that holds a run, before Hydra writes into it; for the jobs of a sweep, those of another one.
 
-    The same overrides as the earlier sweep's run the jobs that are missing in it.
+    The same overrides as the earlier sweep's run the jobs that are missing in it. Their order numbers the jobs.
     """
     import yaml
 
@@ -168,17 +209,20 @@ def _check_place(place: Path, sweep: list[str] | None) -> None:
         RunDirectory(place).check_free()
         return
     if not runs_below(place):
+        RunDirectory(place).check_free()
         return
     try:
         record = yaml.safe_load((place / "multirun.yaml").read_bytes())  # Hydra's
-        earlier = _own([*record["hydra"]["overrides"]["task"], *record["hydra"]["overrides"]["hydra"]])
+        words = record["hydra"]["overrides"]
+        earlier = [*_own(words["task"]), *_own(words["hydra"])]
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError):  # runs of no sweep, perhaps with other names
         return
     names_its_jobs = any(text.startswith("hydra.sweep.subdir=") for text in sweep)  # so that they are others
-    if sorted(_own(sweep)) != sorted(earlier) and not names_its_jobs:
+    own = sorted(_own(sweep), key=lambda word: word.lstrip("+~").startswith("hydra."))  # which Hydra records apart
+    if own != earlier and not names_its_jobs:
         raise ConfigError(
-            f"run_dir: {place} has runs of another sweep ({shlex.join(earlier)}); give the same words to run its "
-            "missing jobs, or choose another folder"
+            f"run_dir: {place} has runs of another sweep ({shlex.join(earlier)}); give the same words in the same "
+            "order to run its missing jobs, or choose another folder"
         )
 
 

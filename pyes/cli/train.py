@@ -71,10 +71,11 @@ def run(arguments: list[str]) -> None:
             raise
         raise unreadable(error) from error
     except OSError as error:
-        if error.filename is None or hasattr(error, "__notes__"):  # notes are added to a job's own error
+        place = error.filename or Sweep.folder
+        if place is None or hasattr(error, "__notes__"):  # notes are added to a job's own error
             raise
         raise RunDirectoryError(
-            f"run_dir: cannot make {error.filename} ({error.strerror}); choose another with run_dir=DIR"
+            f"run_dir: cannot make {place} ({error.strerror}); choose another with run_dir=DIR"
         ) from error
     finally:
         gc.enable()
@@ -126,6 +127,8 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
     from hydra.errors import HydraException
     from hydra.types import HydraContext, RunMode
 
+    from pyes.run.directory import RunDirectory
+
     with initialize_config_module(_CONF, job_name="train", version_base=_HYDRA):
         try:
             config = compose("train", overrides, return_hydra_config=True)
@@ -134,6 +137,8 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
         if config.hydra.mode == RunMode.MULTIRUN:
             return False
         config.hydra.mode = RunMode.RUN
+        if config.resume is None:
+            RunDirectory(config.hydra.run.dir).check_free()  # before Hydra writes into it
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
         try:
             _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises the job's error
@@ -285,11 +290,14 @@ def _checked(config: Any, run_dir: Path) -> TrainConfig:
 
 
 def _check_packages(values: Any) -> None:
-    """Reject an option that sets keys of its own group, where those of the run are meant."""
+    """Reject a sweep that is none, and an option that sets keys of its own group, where those of the run are meant."""
     from hydra.core.hydra_config import HydraConfig
 
+    choices = HydraConfig.get().runtime.choices
+    if choices.get("sweep") and not _sweeping():
+        raise ConfigError(f"sweep={choices.get('sweep')}: its file makes no sweep; give it hydra.mode: MULTIRUN")
     for group in GROUPS_WITHOUT_KEYS:
-        chosen = HydraConfig.get().runtime.choices.get(group)
+        chosen = choices.get(group)
         if chosen and group in values:
             raise without_package(group, chosen)
 

@@ -163,6 +163,20 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         (["seed=${nope}"], "seed: Interpolation key 'nope' not found; ${...} takes a key of the configuration"),
         (["run_dir=${nope}"], "run_dir: Interpolation key 'nope' not found; ${...} takes a key of the configuration"),
         (["seed.x=1"], "unknown key 'seed.x': seed is a value, with no keys; set it as seed=VALUE"),
+        (["seed=${foo:1}"], "seed: Unsupported interpolation type foo"),
+        (["run_dir=''"], "run_dir: got nothing, expected a path; is a variable of the shell not set?"),
+        (["cluster=4"], "cluster: got 4, expected one of inline, local, ray, socket"),
+        (["cluster=[local,inline]"], "cluster: got [local,inline], expected one of inline, local, ray, socket"),
+        (["cluster=local,inline"], "cluster: got local,inline, several values; pyes train -m makes a run of each"),
+        (
+            ["algorithm.sigma=linear", "0.3", "to", "0.05", "in", "10", "generations", "seed=1"],
+            "got 'algorithm.sigma=linear', a schedule that the shell has split; quote it: 'algorithm.sigma=linear 0.3 ",
+        ),
+        (["generations", "20"], "got 'generations', expected KEY=VALUE; did you mean generations=20?"),
+        (["task", "seed=1"], "got 'task', expected KEY=VALUE; did you mean task=VALUE?"),
+        (["-m", "--cfg", "job"], "--multirun: one configuration is shown, not those of several runs"),
+        (["--resolve"], "--resolve: expected --cfg job with it"),
+        (["~logger"], "logger: got ~logger, expected one of mlflow, none, "),
         (["~algorithm"], "algorithm: got ~algorithm, expected one of ars, cma_es, "),
         (["~algorithm=ars"], "algorithm: got ~algorithm=ars, expected one of ars, cma_es, "),
         (
@@ -306,7 +320,10 @@ def test_train_into_the_folder_of_a_sweep_leaves_its_runs_as_they_were(key: str,
     done = pyes("train", *sweep[:-1], "algorithm.sigma=0.2", "seed=5,6,7", cwd=tmp_path)
     begun = "run_dir: sweep has runs of another sweep (debug=default "
     assert error_line(done, 2).startswith(begun)
-    assert "seed=0,1); give the same words to run its missing jobs, or choose another folder" in done.stderr
+    assert (
+        "seed=0,1); give the same words in the same order to run its missing jobs, or choose another folder"
+        in done.stderr
+    )
     assert files == files_of(tmp_path / "sweep")
     done = pyes("train", *sweep, cwd=tmp_path)
     assert done.stderr.count("already holds a run; go on with it (resume=") == 3  # each, and at the end
@@ -437,6 +454,46 @@ def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launche
     assert all((tmp_path / "sweep" / job / "policy.safetensors").exists() for job in "02")
 
 
+def test_train_sweep_into_the_runs_of_another_one_is_refused(run: Path, tmp_path: Path):
+    words = ("-m", *TINY, "generations=1", "run_dir=sweep")
+    done = pyes("train", *words, "seed=0,1", "algorithm.sigma=0.1,0.2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = pyes("train", *words, "algorithm.sigma=0.1,0.2", "seed=0,1", cwd=tmp_path)  # other numbers of the same jobs
+    assert error_line(done, 2).startswith("run_dir: sweep has runs of another sweep (")
+    done = pyes("train", "-m", *TINY, "seed=0,1", f"run_dir={run}", cwd=tmp_path)
+    assert error_line(done, 2).startswith(f"run_dir: {run} already holds a run")
+
+
+def test_train_into_a_directory_that_a_key_names_leaves_all_of_its_files(tmp_path: Path):
+    words = (*TINY, "generations=1", "run_dir=run${seed}")
+    assert pyes("train", *words, cwd=tmp_path).returncode == 0
+    files = files_of(tmp_path / "run0")
+    assert error_line(pyes("train", *words, "algorithm.sigma=0.7", cwd=tmp_path), 2).startswith("run_dir: run0 already")
+    assert files_of(tmp_path / "run0") == files
+
+
+def test_train_takes_options_of_a_folder_of_the_users_own(tmp_path: Path):
+    (tmp_path / "mine" / "experiment").mkdir(parents=True)
+    (tmp_path / "mine" / "sweep").mkdir()
+    text = "# @package _global_\ndefaults: [override /task: cart_pole]\n"
+    (tmp_path / "mine" / "experiment" / "several.yaml").write_text(
+        f"{text}hydra: {{mode: MULTIRUN, sweeper: {{params: {{seed: '3,4'}}}}}}\n"
+    )
+    done = pyes("train", "--config-dir", "mine", "experiment=several", "debug=default", "run_dir=both", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(tmp_path / "both" / job) for job in "01"]
+    (tmp_path / "mine" / "sweep" / "single.yaml").write_text(
+        "# @package _global_\nhydra: {sweeper: {params: {seed: '3,4'}}}\n"
+    )
+    done = pyes("train", "--config-dir", "mine", *TINY, "sweep=single", cwd=tmp_path)
+    assert error_line(done, 2).startswith("sweep=single: its file makes no sweep; give it hydra.mode: MULTIRUN")
+    (tmp_path / "mine" / "experiment" / "cart_pole.yaml").write_text(text)
+    done = pyes("train", "--config-dir", "mine", "experiment=several", cwd=tmp_path)
+    assert error_line(done, 2).startswith(
+        "mine/experiment/cart_pole.yaml: a prepared option is called experiment=cart_pole, too"
+    )
+
+
 @pytest.mark.slow
 def test_train_group_sweep_is_a_sweep_without_a_flag(tmp_path: Path):
     done = pyes("train", *TINY, "sweep=seeds", "generations=1", "hydra.sweep.dir=five", cwd=tmp_path)
@@ -544,6 +601,8 @@ def test_train_and_resume_take_any_path(tmp_path: Path):
     [
         (["seed=1,2", "-m"], "resume: one run goes on at a time; leave out -m and sweep"),
         (["run_dir=elsewhere"], "run_dir: a resumed run stays where it is; leave out run_dir, or resume"),
+        (["hydra.run.dir=elsewhere"], "hydra.run.dir: a resumed run stays where it is; leave out hydra.run.dir, or"),
+        (["hydra.mode=MULTIRUN"], "hydra.mode: a resumed run stays where it is; leave out hydra.mode, or resume"),
         (["seed=7"], "resume: these settings decide the run and cannot change: seed (was 0, got 7); add force=true"),
     ],
 )
