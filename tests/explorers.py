@@ -100,7 +100,8 @@ class Explorer:
         (length,) = struct.unpack_from("<I", body)
         said, place, columns = json.loads(body[4 : 4 + length]), 4 + length, {}
         for name, count in said["columns"].items():
-            columns[name] = np.frombuffer(body, "<f4", count, place)
-            place += 4 * count
+            dtype = np.dtype("<f8" if name == "return" else "<f4")
+            columns[name] = np.frombuffer(body, dtype, count, place)
+            place += dtype.itemsize * count
         assert place == len(body)
         return said, columns

@@ -98,6 +98,11 @@ class Exits(pyes.Logger):
         os._exit(7)
 
 
+class ExitsAsIfDone(pyes.Logger):
+    def log(self, rows: Sequence[Row]) -> None:
+        os._exit(0)
+
+
 class Prints(Notebook):
     """Writes more to its output than a pipe holds."""
 

@@ -11,6 +11,7 @@ span of all blocks.
 """
 
 import importlib
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,8 @@ class Components:
         Generations from which they were found.
     shares : float64 (count,)
         Shares of the variance.
+    number : int
+        Below 10^9; differs from that of other components.
     """
 
     def __init__(self, run: "Replay", count: int = 2) -> None:
@@ -95,6 +98,7 @@ class Components:
         self._origin = walk.origin
         self._directions = np.pad(directions * signs, ((0, 0), (0, missing)))
         self._mean = np.pad(mean * signs, (0, missing))
+        self.number = zlib.crc32(self._directions.tobytes(), zlib.crc32(self._origin.tobytes())) % 10**9
 
     def place(self, run: "Replay", first: int = 0) -> tuple[Float64Array, Float64Array]:
         """Return the places of a run's individuals, float64 (n, count), and centers, from generation ``first`` on.

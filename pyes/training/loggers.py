@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pyes.config import LoggerConfig
-from pyes.errors import ConfigError, missing
+from pyes.errors import ConfigError, RunDirectoryError, missing
 from pyes.reports.loggers import OWN
 from pyes.reports.loggers.memory import Memory
 from pyes.run.directory import RunDirectory
@@ -86,7 +86,7 @@ class Loggers:
             order = _order(self._config, self._directory.path, name)
             try:
                 self._feeds.append(_Feed(order, self._note))
-            except OSError as error:
+            except (OSError, ConfigError) as error:
                 text = f"logger {order['name']}: cannot be started ({error}); the run goes on without it"
                 logger.warning(text)
                 self._note(text)
@@ -119,10 +119,10 @@ class Loggers:
 
     def _report(self, feed: "_Feed") -> None:
         """Say what of a run was not sent."""
-        if feed.sent_all:
-            return
         path, rows = self._directory.path, self._rows()
         left = max(rows - Memory(path, feed.name).sent, 0)
+        if feed.sent_all and not left:
+            return
         what = f"{left:,} of {counted(rows, 'row')} were not sent" if left else "policy and video were not sent"
         how = f"in the {self._config.wait:g} s (logger.wait) after its end" if feed.late else "because it failed"
         to = feed.name if feed.name in OWN else "own"
@@ -159,10 +159,24 @@ def send(run: Path, name: str) -> int:
     if name == "own" and config.factory is None:
         raise ConfigError(f"{run} has no logger.factory; name one of {', '.join(OWN)}")
     _check(config, name)
+    if not RunDirectory(run).metrics.exists():
+        raise RunDirectoryError(f"no metrics.csv in {run}; {RunDirectory(run).how_to_get_metrics()}")
     from pyes.reports.loggers import companion
 
-    (run / "loggers").mkdir(exist_ok=True)
+    _folder(run)
     return companion.send(_order(config, run, name))
+
+
+def _folder(run: Path) -> Path:
+    """Return the folder in which loggers keep what they have sent; it is made if it is missing."""
+    folder = run / "loggers"
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make {folder} ({error.strerror}), in which loggers keep what they have sent; make room for it"
+        ) from error
+    return folder
 
 
 def _wanted(config: LoggerConfig) -> list[str]:
@@ -186,8 +200,7 @@ class _Feed:
         self.name = order["name"]
         self.late = False  # whether it did not end in time
         self._note = note
-        folder = Path(order["run"]) / "loggers"
-        folder.mkdir(exist_ok=True)
+        folder = _folder(Path(order["run"]))
         self.log = folder / f"{self.name}.log"
         path = os.pathsep.join(filter(None, sys.path))  # the user's own modules are where this process finds them
         with open(self.log, "ab") as log:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from samples import row
 
+from pyes.errors import PyesError
 from pyes.reports.loggers import companion
 from pyes.reports.loggers.base import LoggedRun
 from pyes.reports.loggers.companion import _Rows
@@ -96,3 +97,15 @@ def test_memory_that_is_damaged_is_as_none(tmp_path: Path):
     (tmp_path / "loggers" / "wandb.json").write_text('{"sent"')
     damaged = Memory(tmp_path, "wandb")
     assert (damaged.sent, damaged.tried, damaged.own) == (0, 0, {})
+    for text in ("[]", "5", '{"sent": null}', '{"sent": 3, "own": []}', '{"sent": true}'):
+        (tmp_path / "loggers" / "wandb.json").write_text(text)
+        damaged = Memory(tmp_path, "wandb")
+        assert (damaged.sent, damaged.tried, damaged.own) == (0, 0, {})
+
+
+def test_columns_go_by_their_names_and_damage_is_named(tmp_path: Path):
+    path = tmp_path / "metrics.csv"
+    path.write_text("generation,return_std,return_mean,theta_hash\n0,1.5,7,12\n1,2.5\n")
+    assert _Rows(path).take(1) == [{"generation": 0.0, "return_std": 1.5, "return_mean": 7.0}]
+    with pytest.raises(PyesError, match=r"metrics\.csv is damaged at generation 1; "):
+        _Rows(path).take(2)

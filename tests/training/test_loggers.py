@@ -18,7 +18,7 @@ from commands import running
 from heads import merge
 
 import pyes
-from pyes.errors import ConfigError, PyesError
+from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.reports.loggers import companion
 from pyes.reports.loggers.memory import Memory
 from pyes.run.metrics import read_rows
@@ -122,6 +122,7 @@ def test_a_resumed_run_goes_on_in_the_same_place_and_sends_no_row_twice(tmp_path
         ("HoldsTheLock", "", "6 of 6 rows were not sent in the 4 s (logger.wait) after its end"),
         ("HangsAtTheEnd", "", "policy and video were not sent in the 4 s (logger.wait) after its end"),
         ("Exits", "", "6 of 6 rows were not sent because it failed"),
+        ("ExitsAsIfDone", "", "6 of 6 rows were not sent because it failed"),
         ("Prints", "", ""),
         ("Missing", "is not there: user_loggers has no Missing", "6 of 6 rows were not sent because it failed"),
         ("no_logger", "is not a class that derives from pyes.Logger", "6 of 6 rows were not sent because it failed"),
@@ -289,6 +290,13 @@ def test_a_run_that_has_ended_is_sent_later(plain: Path, tmp_path: Path):
     assert [loggers.send(run, "tensorboard"), loggers.send(run, "tensorboard")] == [6, 0]
     assert list((run / "tensorboard").iterdir())
     assert is_same(run, plain)
+    shutil.rmtree(run / "loggers")
+    (run / "loggers").touch()
+    with pytest.raises(ConfigError, match=r"cannot make .*/loggers \(File exists\), in which loggers keep"):
+        loggers.send(run, "tensorboard")
+    (run / "metrics.csv").unlink()
+    with pytest.raises(RunDirectoryError, match=r"no metrics\.csv in .*run; pyes train resume="):
+        loggers.send(run, "tensorboard")
 
 
 @pytest.mark.slow

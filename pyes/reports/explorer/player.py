@@ -234,13 +234,13 @@ def points(run: Path, of: Path, first: int, fit: int) -> tuple[dict[str, Any], b
     first : int
         Generation to begin with.
     fit : int
-        Generations from which the plane was found that the caller knows; with another one ``first`` is 0.
+        Number of the plane that the caller knows; with another one ``first`` is 0.
 
     Returns
     -------
     tuple
         A description: ``columns`` with the number of values of each, ``first``, ``generations``, ``fit``, ``shares``;
-        and the columns, float32, one after the other.
+        and the columns, one after the other: float64 for returns, float32 for the others.
     """
     opened, owner = _opened(run), _opened(of)
     if not owner.individuals.generations or owner.individuals.dim != opened.individuals.dim:
@@ -249,7 +249,7 @@ def points(run: Path, of: Path, first: int, fit: int) -> tuple[dict[str, Any], b
         raise ConfigError("no generation yet: the map begins with the first one")
     placed, individuals = _place(opened, owner), opened.individuals
     plane = placed.plane
-    generations = range(min(first, individuals.generations) if fit == plane.generations else 0, placed.generations)
+    generations = range(min(first, individuals.generations) if fit == plane.number else 0, placed.generations)
     counts = [individuals.population_size(each) for each in generations]
     new = placed.individuals[len(placed.individuals) - sum(counts) :]
     columns = {
@@ -266,10 +266,11 @@ def points(run: Path, of: Path, first: int, fit: int) -> tuple[dict[str, Any], b
         "columns": {name: len(values) for name, values in columns.items()},
         "first": generations.start,
         "generations": individuals.generations,
-        "fit": plane.generations,
+        "fit": plane.number,
         "shares": plane.shares.tolist(),
     }
-    return described, b"".join(values.astype("<f4").tobytes() for values in columns.values())
+    data = (values.astype("<f8" if name == "return" else "<f4").tobytes() for name, values in columns.items())
+    return described, b"".join(data)
 
 
 def _place(opened: _Opened, owner: _Opened) -> _Placed:

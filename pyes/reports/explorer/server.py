@@ -30,6 +30,7 @@ from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.reports.explorer import player, views
 from pyes.reports.explorer.player import Busy, Player
 from pyes.reports.runs import X_AXES
+from pyes.system.text import finite
 
 STATIC = Path(__file__).parent / "static"
 _HERE = "127.0.0.1"
@@ -47,6 +48,13 @@ _HEADERS = {
 }
 
 
+class _JSON(JSONResponse):
+    """JSON in ASCII, since names of folders need not be UTF-8, with null for what JSON has no number for."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(finite(content), allow_nan=False).encode()
+
+
 class _Guarded:
     """Answers only requests with the token, and adds the headers of all answers."""
 
@@ -54,6 +62,9 @@ class _Guarded:
         self._app, self._token = app, token
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+
         async def send_with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
                 added = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
@@ -92,14 +103,14 @@ class Explorer:
             Route("/", self._page),
             Route("/api/runs", self._states),
             Route("/api/curves", self._curves),
-            Route("/api/runs/{run:int}", self._details),
-            Route("/api/runs/{run:int}/points", self._points),
-            Route("/api/runs/{run:int}/{generation:int}/{member:int}", self._member),
-            Route("/api/runs/{run:int}/{generation:int}/{member:int}/video", self._video),
-            Route("/api/runs/{run:int}/{generation:int}/{member:int}/policy", self._policy),
+            Route("/api/runs/{run}", self._details),
+            Route("/api/runs/{run}/points", self._points),
+            Route("/api/runs/{run}/{generation}/{member}", self._member),
+            Route("/api/runs/{run}/{generation}/{member}/video", self._video),
+            Route("/api/runs/{run}/{generation}/{member}/policy", self._policy),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
-        handlers: dict[Any, Any] = {PyesError: _refuse, Exception: _fail}
+        handlers: dict[Any, Any] = {PyesError: _refuse, OSError: _refuse, Exception: _fail}
         guard = Middleware(_Guarded, token=token)
         self.app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
 
@@ -120,7 +131,7 @@ class Explorer:
         found = await _threaded(self._found)
         # Runs that have begun since get the next numbers; not in the thread, where two pages would add them twice.
         self._runs += [path for path in found if path not in self._runs]
-        return JSONResponse(await _threaded(views.states, list(self._runs)))
+        return _JSON(await _threaded(views.states, list(self._runs)))
 
     def _found(self) -> list[Path]:
         found: list[Path] = []
@@ -133,12 +144,12 @@ class Explorer:
         x = request.query_params.get("x", "timesteps")
         if x not in X_AXES:
             raise ConfigError(f"x: got {x!r}, expected one of {', '.join(X_AXES)}")
-        return JSONResponse(await _threaded(views.curves, self._runs, x))
+        return _JSON(await _threaded(views.curves, self._runs, x))
 
     async def _details(self, request: Request) -> Response:
         path = self._run(request)
         others = [each for each in self._runs if each != path]
-        return JSONResponse(await _threaded(views.details, path, others))
+        return _JSON(await _threaded(views.details, path, others))
 
     async def _points(self, request: Request) -> Response:
         path, asked = self._run(request), request.query_params
@@ -157,7 +168,7 @@ class Explorer:
             known = begins, await _answer(self._play, player.film, path, generation, member, output)
             self._played[output] = known
         where = f"--generation {generation} --member {member}"
-        return JSONResponse({**known[1], "command": f"pyes replay {shlex.quote(str(path))} {where}"})
+        return _JSON({**known[1], "command": f"pyes replay {shlex.quote(str(path))} {where}"})
 
     async def _video(self, request: Request) -> Response:
         self._individual(request)
@@ -174,11 +185,12 @@ class Explorer:
         return Response(data, media_type="application/zip", headers=headers)
 
     def _film(self, request: Request) -> Path:
-        values = request.path_params
-        return self._folder / f"{values['run']}-{values['generation']}-{values['member']}.mp4"
+        run, generation, member = self._individual(request)
+        return self._folder / f"{self._runs.index(run)}-{generation}-{member}.mp4"
 
     def _individual(self, request: Request) -> tuple[Path, int, int]:
-        return self._run(request), request.path_params["generation"], request.path_params["member"]
+        generation, member = (_whole(request.path_params[name], name) for name in ("generation", "member"))
+        return self._run(request), generation, member
 
     def _run(self, request: Request) -> Path:
         return self._runs[self._index(request.path_params["run"])]
@@ -206,11 +218,11 @@ async def _answer(asked: Player, function: Callable[..., Any], *arguments: Any) 
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, 503 if isinstance(error, Busy) else 404)
+    return _JSON({"error": str(error)}, 503 if isinstance(error, Busy) else 404)
 
 
 async def _fail(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": f"the explorer failed: {error!r}"}, 500)
+    return _JSON({"error": f"the explorer failed: {error!r}"}, 500)
 
 
 def serve(paths: Sequence[Path], port: int, tell: Callable[[str], None]) -> None:
@@ -241,7 +253,8 @@ def serve(paths: Sequence[Path], port: int, tell: Callable[[str], None]) -> None
         for each in explorer.players:
             stack.enter_context(each)
         explorer.prepare()
-        config = uvicorn.Config(explorer.app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+        options = {"log_level": "warning", "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 1}
+        config = uvicorn.Config(explorer.app, **options)
         server = uvicorn.Server(config)
         # By default they would end the process before it cleans up; uvicorn raises SIGTERM once more at its end.
         for name in {"SIGTERM", "SIGHUP"} & set(signal.Signals.__members__):

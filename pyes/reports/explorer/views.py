@@ -6,7 +6,8 @@ server nor individuals.
 
 import json
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -61,12 +62,20 @@ def found(paths: Sequence[Path]) -> list[Path]:
 
 def states(paths: Sequence[Path]) -> list[dict[str, Any]]:
     """Return how far runs are."""
-    return [state(number, path) for number, path in enumerate(paths)]
+    return [state(number, path, name) for number, (path, name) in enumerate(zip(paths, names(paths), strict=True))]
 
 
-def state(number: int, path: Path) -> dict[str, Any]:
+def names(paths: Sequence[Path]) -> list[str]:
+    """Return what runs are called: by their folders or, where two have one name, by the paths from where they part."""
+    if len({path.name for path in paths}) == len(paths):
+        return [path.name for path in paths]
+    base = os.path.commonpath(paths)
+    return [os.path.relpath(path, base) for path in paths]
+
+
+def state(number: int, path: Path, name: str) -> dict[str, Any]:
     """Return how far a run is; ``error`` says what is wrong with it, if anything is."""
-    said: dict[str, Any] = {"number": number, "name": path.name, "path": str(path), "error": None, "generations": 0}
+    said: dict[str, Any] = {"number": number, "name": name, "path": str(path), "error": None, "generations": 0}
     try:
         if not path.exists():
             raise PyesError(f"{path} is gone")
@@ -75,8 +84,8 @@ def state(number: int, path: Path) -> dict[str, Any]:
         said["bytes"] = directory.journal.stat().st_size if directory.journal.exists() else 0
         rows = read_rows(directory.metrics, _STATE_BYTES) if directory.metrics.exists() else []
         if rows:
-            names = ("generation", "timesteps", "seconds", "steps_per_second")
-            said["last"] = {name: _number(rows[-1].get(name)) for name in names}
+            columns = ("generation", "timesteps", "seconds", "steps_per_second")
+            said["last"] = {column: _number(rows[-1].get(column)) for column in columns}
             generation = said["last"]["generation"]
             said["generations"] = 0 if generation is None else int(generation) + 1
     except (PyesError, OSError) as error:
@@ -101,21 +110,38 @@ def curves(paths: Sequence[Path], x: XAxis) -> dict[str, Any]:
     left_out = []
     for path in paths:
         try:
-            read += runs.read(path)
-        except PyesError as error:
+            read += _read(path)
+        except (PyesError, OSError) as error:
             left_out.append(str(error))
-    groups = [_group(each.label, each.runs, x) for each in group(read)] if read else []
+    called = dict(zip(paths, names(paths), strict=True))
+    groups = [_group(each.label, each.runs, x, called) for each in group(read)] if read else []
     return {"x": x, "groups": groups, "left_out": left_out}
 
 
-def _group(label: str, members: Sequence[Run], x: XAxis) -> dict[str, Any]:
+#: What was read of a run, with sizes and times of the files that it is from: most of many runs stay as they are.
+_known: dict[Path, tuple[list[tuple[int, int]], list[Run]]] = {}
+
+
+def _read(path: Path) -> list[Run]:
+    """Return what `pyes.read` does, anew where a file has changed."""
+    directory = RunDirectory(path)
+    files = [file.stat() for file in (directory.metrics, directory.journal, directory.config) if file.exists()]
+    now = [(file.st_size, file.st_mtime_ns) for file in files]
+    before, found = _known.get(path, ([], []))
+    if not now or now != before:
+        found = runs.read(path)
+        _known[path] = now, found
+    return found
+
+
+def _group(label: str, members: Sequence[Run], x: XAxis, called: Mapping[Path, str]) -> dict[str, Any]:
     """Return the line of each run and, where there are several that overlap, their mean and range."""
     lines = [run.curve(x) for run in members]
     drawn: dict[str, Any] = {
         "label": label,
         "evaluated": all(bool(run.evaluations) for run in members),
         "runs": [
-            {"name": run.path.name, "x": _values(_thinned(at)), "y": _values(_thinned(y))}
+            {"name": called.get(run.path, run.path.name), "x": _values(_thinned(at)), "y": _values(_thinned(y))}
             for run, (at, y) in zip(members, lines, strict=True)
         ],
     }
@@ -160,13 +186,14 @@ def _metrics(directory: RunDirectory) -> dict[str, Any]:
     indices = range(len(rows))
     evaluated = [index for index in indices if rows[index].get("eval_return_mean")]
     kept = [rows[index] for index in sorted({*_thinned(indices), *_thinned(evaluated)})]
-    names = ["generation", "timesteps", "seconds", *(name for names in CHARTS.values() for name in names)]
-    return {name: [_number(row.get(name)) for row in kept] for name in names}
+    columns = ["generation", "timesteps", "episodes", "seconds", *(each for chart in CHARTS.values() for each in chart)]
+    return {column: [_number(row.get(column)) for row in kept] for column in columns}
 
 
 def _settings(directory: RunDirectory) -> dict[str, Any]:
-    with suppress(OSError, ValueError, TypeError):
-        return configuration.flat(json.loads(directory.config.read_bytes()))
+    with suppress(OSError, ValueError):
+        found = json.loads(directory.config.read_bytes())
+        return configuration.flat(found) if isinstance(found, dict) else {}
     return {}
 
 

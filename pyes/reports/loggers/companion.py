@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from pyes.errors import PyesError, RunDirectoryError
 from pyes.reports.loggers import film
 from pyes.reports.loggers.base import LoggedRun, Logger, Row
 from pyes.reports.loggers.memory import Memory
-from pyes.run.metrics import COLUMNS
+from pyes.run.directory import RunDirectory
 from pyes.system import locks, lookup
 from pyes.system.text import reason
 from pyes.system.user_code import is_ctrl_c
@@ -157,20 +157,26 @@ class _Rows:
         """Return the next rows, if there are any."""
         rows: list[Row] = []
         with open(self._path, "rb") as file:
+            columns = file.readline().decode(errors="replace").rstrip("\n").split(",")
             file.seek(self._offset)
             for line in file:
                 if len(rows) == most or not line.endswith(b"\n"):
                     break
                 self._offset += len(line)
                 if line[:1].isdigit() and int(line.partition(b",")[0]) >= self._first:
-                    rows.append(_numbers(line.decode().rstrip("\n")))
+                    rows.append(self._numbers(columns, line.decode(errors="replace").rstrip("\n")))
         return rows
 
-
-def _numbers(line: str) -> dict[str, float]:
-    values = dict(zip(COLUMNS, line.split(","), strict=True))
-    del values["theta_hash"]  # a text, perhaps of digits alone
-    return {key: float(value) for key, value in values.items() if value}
+    def _numbers(self, columns: Sequence[str], line: str) -> Row:
+        """Return the numbers of a row by column; PyesError if it is damaged."""
+        try:
+            values = dict(zip(columns, line.split(","), strict=True))
+            values.pop("theta_hash", None)  # a text, perhaps of digits alone
+            return {key: float(value) for key, value in values.items() if value}
+        except ValueError as error:
+            generation = line.partition(",")[0]
+            how = RunDirectory(self._path.parent).how_to_get_metrics()
+            raise PyesError(f"{self._path} is damaged at generation {generation}; {how}") from error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ In a process of its own, since an environment may crash or hang while it draws.
 """
 
 import importlib.util
+import shlex
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from pyes.errors import RunDirectoryError
 from pyes.system import locks
+from pyes.system.files import remove_leftovers
 from pyes.system.text import tell
 
 _MOST_FRAMES = 300
@@ -46,9 +48,14 @@ def _is_new(run: Path, file: Path) -> bool:
 
 def _made(run: Path, file: Path, deadline: float) -> bool:
     command = [sys.executable, "-c", _PROGRAM, str(run), str(file)]
+    left = max(deadline - time.monotonic(), 0.0)
     try:
-        subprocess.run(command, stdin=subprocess.DEVNULL, check=True, timeout=max(deadline - time.monotonic(), 0.0))
-    except subprocess.SubprocessError as error:
-        tell(f"no video: {error}")
-        return False
-    return True
+        subprocess.run(command, stdin=subprocess.DEVNULL, check=True, timeout=left)
+    except subprocess.TimeoutExpired:
+        tell(f"no video: it was not ready within {left:.1f} s, the time that logger.wait leaves for it")
+    except subprocess.CalledProcessError as error:
+        tell(f"no video: it ended with status {error.returncode}; pyes video {shlex.quote(str(run))} may say why")
+    else:
+        return True
+    remove_leftovers(file.parent, exclusive=False)
+    return False

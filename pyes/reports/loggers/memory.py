@@ -33,8 +33,12 @@ class Memory:
         self._path = run / "loggers" / f"{name}.json"
         values: dict[str, Any] = {}
         with suppress(OSError, ValueError):
-            values = json.loads(self._path.read_bytes())
-        self.sent, self.tried = int(values.get("sent", 0)), int(values.get("tried", 0))
+            found = json.loads(self._path.read_bytes())
+            sound = isinstance(found, dict) and isinstance(found.get("own", {}), dict)
+            if sound and all(type(found.get(name, 0)) is int for name in ("sent", "tried")):
+                values = found
+        self.sent: int = values.get("sent", 0)
+        self.tried: int = values.get("tried", 0)
         self.own: dict[str, Any] = values.get("own", {})
 
     def save(self) -> None:

@@ -5,6 +5,7 @@ Written with TensorBoard's own writer, which does not need torch. The step of an
 
 import json
 import shlex
+import struct
 import subprocess
 import time
 from collections.abc import Sequence
@@ -58,7 +59,9 @@ class TensorBoard(Logger):
         picture = file.with_suffix(".gif")
         scaled = ["-vf", f"fps={_FPS},scale={_WIDTH}:-2"]
         subprocess.run([get_ffmpeg_exe(), "-v", "error", "-y", "-i", str(file), *scaled, str(picture)], check=True)
-        image = Summary.Image(encoded_image_string=picture.read_bytes(), width=_WIDTH, height=_WIDTH, colorspace=3)
+        data = picture.read_bytes()
+        width, height = struct.unpack_from("<HH", data, 6)  # of a GIF
+        image = Summary.Image(encoded_image_string=data, width=width, height=height, colorspace=3)
         self._add(self._timesteps, summary=Summary(value=[Summary.Value(tag="video", image=image)]))
         picture.unlink()
 

@@ -4,6 +4,7 @@ The library has a process of its own, which sends; in the mode ``offline`` it on
 """
 
 import secrets
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,9 +35,8 @@ class WeightsAndBiases(Logger):
         )
         self._run.define_metric("timesteps")
         self._run.define_metric("*", step_metric="timesteps")
-        self.where = self._run.settings.run_url or f"wandb sync {folder}/wandb/offline-run-*-{identity}"
-        if self._run.offline:
-            self.where = f"wandb sync {folder}/wandb/offline-run-*-{identity}"
+        sync = f"wandb sync {shlex.quote(str(folder))}/wandb/offline-run-*-{identity}"
+        self.where = sync if self._run.offline else self._run.settings.run_url or sync
 
     def log(self, rows: Sequence[Row]) -> None:
         """Hand rows to the library."""

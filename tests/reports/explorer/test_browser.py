@@ -122,8 +122,32 @@ def test_keys_slider_and_colors(page):
     expect(_shown(page).locator("strong")).not_to_have_text(before)
     page.select_option("#color", "generation")
     expect(page.locator("#most")).to_have_text("5")
+    expect(_shown(page)).to_contain_text("the same return and length")
+    page.keyboard.press("p")  # the choice has not kept the keys
+    expect(page.locator("#pins .card")).to_have_count(1)
+    page.locator("#slider").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#generation")).to_have_text("3")
+    page.keyboard.press("b")
+    expect(_shown(page)).to_contain_text("generation 3")
     page.keyboard.press("Tab")
     page.mouse.wheel(0, -300)
+
+
+def test_the_map_comes_back_with_the_graphics_card(page):
+    canvas = page.locator("#points")
+    before = canvas.screenshot()
+    page.evaluate(
+        """() => new Promise((done) => {
+            const canvas = document.getElementById('points');
+            const lose = canvas.getContext('webgl').getExtension('WEBGL_lose_context');
+            canvas.addEventListener('webglcontextlost', () => setTimeout(() => lose.restoreContext(), 50));
+            const drawn = () => requestAnimationFrame(() => requestAnimationFrame(done));
+            canvas.addEventListener('webglcontextrestored', drawn);
+            lose.loseContext();
+        })"""
+    )
+    assert canvas.screenshot() == before
 
 
 def test_curves_configuration_and_another_run(page):

@@ -88,14 +88,14 @@ def test_points_are_all_individuals_and_later_ones_alone_when_asked(explorer, ru
     said, columns = explorer.points()
     with replay.open(runs / "seed-1") as individuals:
         returns = np.concatenate([individuals.returns(g) for g in range(6)])
-    assert columns["return"].tolist() == returns.astype(np.float32).tolist()
+    assert columns["return"].tolist() == returns.tolist()
     assert columns["generation"].tolist() == np.repeat(np.arange(6.0), 8).tolist()
-    assert (len(columns["x"]), len(columns["path_x"]), said["fit"]) == (48, 7, 6)
-    later, rest = explorer.points(first=4, fit=6)
+    assert (len(columns["x"]), len(columns["path_x"])) == (48, 7)
+    later, rest = explorer.points(first=4, fit=said["fit"])
     assert later["first"] == 4
     assert all(rest[name].tolist() == columns[name][-len(rest[name]) :].tolist() for name in rest)
     assert (len(rest["x"]), len(rest["path_x"])) == (16, 3)
-    again, _ = explorer.points(first=4, fit=3)  # what the page has is of another plane
+    again, _ = explorer.points(first=4, fit=said["fit"] - 1)  # what the page has is of another plane
     assert again["first"] == 0
 
 
@@ -139,12 +139,15 @@ def test_a_run_in_progress_grows_on_the_page(runs, tmp_path):
     run = tmp_path / "run"
     pyes.train({**SETTINGS, "generations": 2, "run_dir": str(run)}, display=False)
     with Explorer(run) as explorer:
-        assert explorer.points()[0]["generations"] == 2
+        begun = explorer.points()[0]
+        assert begun["generations"] == 2
         pyes.train({"resume": str(run), "generations": 3}, display=False)
-        said, columns = explorer.points(first=2, fit=2)
-        assert (said["first"], said["generations"], said["fit"], len(columns["x"])) == (2, 3, 2, 8)
+        said, columns = explorer.points(first=2, fit=begun["fit"])
+        assert (said["first"], said["generations"], said["fit"], len(columns["x"])) == (2, 3, begun["fit"], 8)
         pyes.train({"resume": str(run), "generations": 4}, display=False)
-        assert explorer.points(first=3, fit=2)[0]["first"] == 0  # twice as many as the plane is of: it is found anew
+        assert (
+            explorer.points(first=3, fit=begun["fit"])[0]["first"] == 0
+        )  # twice as many as the plane is of: it is found anew
         assert explorer.json("api/runs")[0]["generations"] == 4
 
 
@@ -182,7 +185,7 @@ def _table(path, lines):
 def test_the_state_of_a_long_run_is_read_from_the_end_of_its_table(tmp_path):
     lines = [f"{row},{8 * row},{row},{row},1,\n" for row in range(10_000)]
     _table(tmp_path / "metrics.csv", ["\0" * 100_000 + "\n", *lines])
-    state = views.state(0, tmp_path)
+    state = views.state(0, tmp_path, "run")
     assert (state["generations"], state["last"]["timesteps"], state["error"]) == (10_000, 79_992, None)
 
 
@@ -205,8 +208,8 @@ def test_a_poll_between_two_generations_has_the_columns_of_the_behaviours(tmp_pa
     task = SETTINGS["task"] | {"behaviour": "final_observation"}
     pyes.train({**SETTINGS, "task": task, "run_dir": str(run)}, display=False)
     with Explorer(run) as explorer:
-        _, whole = explorer.points()
-        _, nothing = explorer.points(first=6, fit=6)
+        said, whole = explorer.points()
+        _, nothing = explorer.points(first=6, fit=said["fit"])
     assert len(whole["behaviour 0"]) == len(whole["x"]) == 48
     assert nothing.keys() == whole.keys()
     assert len(nothing["behaviour 0"]) == 0
@@ -233,7 +236,7 @@ def test_a_run_that_was_begun_anew_in_its_folder_is_looked_at_anew(runs, tmp_pat
     shutil.copytree(runs / "seed-1", folder)
     with Explorer(folder) as explorer:
         before = explorer.json("api/runs/0/5/3")
-        explorer.points(0)
+        plane = explorer.points(0)[0]["fit"]
         shutil.rmtree(folder)
         shutil.copytree(runs / "seed-2", folder)
         assert (folder / "journal.bin").stat().st_size == (runs / "seed-1" / "journal.bin").stat().st_size
@@ -242,7 +245,8 @@ def test_a_run_that_was_begun_anew_in_its_folder_is_looked_at_anew(runs, tmp_pat
         with replay.open(runs / "seed-2") as individuals:
             assert after["return"] == individuals.returns(5)[3]
         assert (after["return"], after["seed"]) != (before["return"], before["seed"])
-        assert explorer.points(0)[0]["generations"] == 6
+        again, columns = explorer.points(0, first=6, fit=plane)  # what the page has is of the other run
+        assert (again["generations"], again["first"], len(columns["x"])) == (6, 0, 48)
 
 
 def test_a_return_that_is_not_a_number_is_null(monkeypatch, tmp_path):
@@ -255,7 +259,59 @@ def test_a_return_that_is_not_a_number_is_null(monkeypatch, tmp_path):
     assert json.dumps(said, allow_nan=False)
 
 
+# --- odd runs
+
+
+@pytest.fixture
+def odd(runs, tmp_path):
+    """Lend a folder of a sound run, of one whose name is not UTF-8, and of two whose files cannot be used."""
+    for name in (b"sound", b"b\xff", b"list", b"infinite"):
+        shutil.copytree(runs / "seed-1", tmp_path / os.fsdecode(name))
+    (tmp_path / "list" / "config.json").write_text("[]")
+    (tmp_path / "infinite" / "config.json").write_text('{"seed": Infinity}')
+    (tmp_path / "infinite" / "metrics.csv").unlink()
+    (tmp_path / "infinite" / "metrics.csv").mkdir()
+    return tmp_path
+
+
+def test_odd_runs_cost_the_others_nothing(odd):
+    with Explorer(odd) as explorer:
+        states = explorer.json("api/runs")
+        numbers = {Path(each["path"]).name: each["number"] for each in states}
+        assert len(numbers) == 4
+        groups = explorer.json("api/curves", x="generation")["groups"]
+        assert sum(len(group["runs"]) for group in groups) == 3
+        assert explorer.json(f"api/runs/{numbers['sound']}")["metrics"]["generation"] == list(range(6))
+        assert explorer.json(f"api/runs/{numbers['list']}")["settings"] == {}
+        status, said = explorer.refusal(f"api/runs/{numbers['infinite']}")
+        assert (status, "Is a directory" in said) == (404, True)
+        assert explorer.json(f"api/runs/{numbers[os.fsdecode(b'b' + bytes([255]))]}/5/3")["exact"]
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path):
+    paths = [tmp_path / "a" / "0", tmp_path / "a" / "1", tmp_path / "b" / "0"]
+    assert views.names(paths) == ["a/0", "a/1", "b/0"]
+    assert views.names(paths[:2]) == ["0", "1"]
+    assert views.names(paths[:1]) == ["0"]
+
+
+def test_what_has_not_changed_is_not_read_again(runs, tmp_path, monkeypatch):
+    run = Path(shutil.copytree(runs / "seed-1", tmp_path / "run"))
+    before = views.curves([run], "generation")
+    with monkeypatch.context() as patch:
+        patch.setattr(views.runs, "read", lambda path: pytest.fail("it is read again"))
+        assert views.curves([run], "generation") == before
+    rows = (run / "metrics.csv").read_text().splitlines(keepends=True)
+    (run / "metrics.csv").write_text("".join(rows[:-1]))
+    assert views.curves([run], "generation") != before
+
+
 # --- bad input
+
+
+def test_other_protocols_than_http_have_no_answer():
+    app = server._Guarded(lambda *_: pytest.fail("it has passed"), "token")
+    asyncio.run(app({"type": "websocket", "path": "/static/", "query_string": b"", "headers": []}, None, None))
 
 
 @pytest.mark.parametrize("path", ["", "api/runs", "api/runs/0/5/3", "nothing"])
@@ -285,7 +341,9 @@ def test_the_guard_goes_by_the_path_that_routes_see(path, host):
         ("api/runs/2", "run: got 2, expected 0 to 1"),
         ("api/runs/0/6/0", "generation: got 6, expected 0 to 5"),
         ("api/runs/0/5/8", "member: got 8, expected 0 to 7 in generation 5"),
-        ("api/runs/0/99999999999/0", "generation: got 99999999999, expected 0 to 5"),
+        ("api/runs/0/99999999/0", "generation: got 99999999, expected 0 to 5"),
+        ("api/runs/0/99999999999/0", "generation: got '99999999999', expected a whole number"),
+        (f"api/runs/{'9' * 5000}", f"run: got '{'9' * 40}', expected a whole number"),
         ("api/runs/0/5/7/video", "this individual has not been filmed yet"),
     ],
 )

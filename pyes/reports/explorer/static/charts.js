@@ -33,13 +33,13 @@ export function drawReturns(grid, { x, groups }) {
 
 // Draws the columns of one run's metrics over the same x.
 export function drawMetrics(grid, metrics, x) {
-  const over = x === 'episodes' ? 'generation' : x, xs = metrics[over], evaluations = metrics.eval_return_mean;
+  const xs = metrics[x], evaluations = metrics.eval_return_mean;
   // An evaluation is of the center after its row's update, that of the next generation.
-  const centers = over === 'generation' ? xs.map((value) => value + 1) : xs;
+  const centers = x === 'generation' ? xs.map((value) => value + 1) : xs;
   const all = [...new Set([...xs, ...centers.filter((_, index) => evaluations[index] !== null)])].sort((a, b) => a - b);
   const line = (name, label, color, more = {}) => [metrics[name], { label, stroke: color, spanGaps: true, width: 1.5, ...more }];
   const draw = (key, title, lines, bands = [], log = false, at = xs) => chart(
-    grid, key, title, over, [at, ...lines.map(([values]) => values)], [{}, ...lines.map(([, series]) => series)], bands, log);
+    grid, key, title, x, [at, ...lines.map(([values]) => values)], [{}, ...lines.map(([, series]) => series)], bands, log);
   draw('training', 'returns of the population', [
     line('return_max', 'most', 'transparent', { points: { show: false } }), line('return_min', 'least', 'transparent', { points: { show: false } }),
     line('return_mean', 'mean', COLORS[0]), line('eval_return_mean', 'center', COLORS[1], { width: 2 })]
@@ -59,7 +59,7 @@ export function drawDistribution(grid, columns) {
     if (!byGeneration.has(generation)) byGeneration.set(generation, []);
     byGeneration.get(generation).push(value);
   });
-  const generations = [...byGeneration.keys()], sorted = [...byGeneration.values()].map((values) => Float32Array.from(values).sort());
+  const generations = [...byGeneration.keys()], sorted = [...byGeneration.values()].map((values) => Float64Array.from(values).sort());
   const shares = [0, 0.1, 0.25, 0.5, 0.75, 0.9, 1];
   const rows = shares.map((share) => sorted.map((values) => values[Math.round(share * (values.length - 1))]));
   const hidden = { stroke: 'transparent', points: { show: false } };

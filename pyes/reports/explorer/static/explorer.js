@@ -42,6 +42,10 @@ async function ask(path, query) {
 // --- the state of runs
 
 async function poll() {
+  if (document.hidden) {
+    document.addEventListener('visibilitychange', poll, { once: true });
+    return;
+  }
   try {
     states = await (await ask('api/runs')).json();
     lost = '';
@@ -89,7 +93,7 @@ function showProblem() {
 
 function showStates() {
   if ($('run').options.length !== states.length) {
-    $('run').replaceChildren(...states.map((each) => new Option(each.name, each.number)));
+    $('run').replaceChildren(...states.map((each) => Object.assign(new Option(each.name, each.number), { title: each.path })));
     $('run').value = run;
   }
   const { running, generations, last } = states[run];
@@ -169,10 +173,11 @@ function take(data) {
   }
   const grown = {};
   for (const [name, count] of Object.entries(said.columns)) {
-    const values = new Float32Array(data, place, count);
-    place += 4 * count;
+    const Numbers = name === 'return' ? Float64Array : Float32Array; // differences of large returns count
+    const values = new Numbers(data.slice(place, place + Numbers.BYTES_PER_ELEMENT * count));
+    place += Numbers.BYTES_PER_ELEMENT * count;
     const before = fresh ? [] : (name.startsWith('path') ? columns[name].subarray(0, said.first) : columns[name]);
-    grown[name] = new Float32Array(before.length + count);
+    grown[name] = new Numbers(before.length + count);
     grown[name].set(before);
     grown[name].set(values, before.length);
   }
@@ -199,10 +204,9 @@ function offerColors() {
 
 function recolor() {
   if (!map || !columns) return;
-  const [least, most] = map.color($('color').value || 'return');
-  $('scale').hidden = false;
-  $('least').textContent = short(least);
-  $('most').textContent = short(most);
+  const ends = map.color($('color').value || 'return');
+  $('scale').hidden = !ends;
+  if (ends) [$('least').textContent, $('most').textContent] = ends.map(short);
 }
 
 function moveSlider() {
@@ -329,6 +333,7 @@ $('run').addEventListener('change', () => {
 });
 $('x').addEventListener('change', () => parts.forEach(refresh));
 $('color').addEventListener('change', recolor);
+for (const id of ['run', 'x', 'color']) $(id).addEventListener('change', () => $(id).blur()); // the keys are the page's again
 $('slider').addEventListener('input', () => requestAnimationFrame(moveSlider));
 $('whole').addEventListener('click', () => map?.whole());
 $('best').addEventListener('click', () => chooseBest(+$('slider').value));
@@ -337,7 +342,8 @@ $('go').addEventListener('submit', (event) => {
   choose(+$('go_generation').value, +$('go_member').value);
 });
 addEventListener('keydown', (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA|VIDEO)$/.test(event.target.tagName)) return;
+  const slides = event.target.type === 'range' && /^Arrow(Left|Right)$/.test(event.key); // by the browser
+  if (event.ctrlKey || event.metaKey || event.altKey || slides || event.target.matches('input:not([type=range]), select, textarea, video')) return;
   const slide = (by) => { $('slider').value = +$('slider').value + by; moveSlider(); };
   const actions = {
     ArrowLeft: () => slide(-1), ArrowRight: () => slide(1), ArrowUp: () => step(-1), ArrowDown: () => step(1),

@@ -54,13 +54,7 @@ export class PlaneMap {
     [this.canvas, this.picked] = [canvas, picked];
     this.gl = canvas.getContext('webgl', { antialias: false });
     if (!this.gl) throw new Error('this browser has no WebGL, which the map needs');
-    const { gl } = this, program = this.program = programOf(gl, VERTEX, FRAGMENT);
-    this.shapes = new Shapes(gl);
-    paint(gl);
-    // Asked for once: each question waits for the graphics process.
-    this.attributes = [['place', 2], ['shade', 1], ['generation', 1]].map(([name, size]) => [name, size, gl.getAttribLocation(program, name)]);
-    this.uniforms = Object.fromEntries(['middle', 'scale', 'size', 'last', 'rim', 'inner'].map((name) => [name, gl.getUniformLocation(program, name)]));
-    this.buffers = Object.fromEntries(['place', 'shade', 'generation'].map((name) => [name, this.gl.createBuffer()]));
+    this.prepare();
     // One end of the palette is like the page in the light, the other in the dark: points have a rim of the text's color.
     this.rim = rgb(getComputedStyle(document.documentElement).getPropertyValue('--text').trim()).map((value) => value / 255);
     this.last = Infinity;
@@ -70,6 +64,25 @@ export class PlaneMap {
     this.empty();
     this.listen();
     new ResizeObserver(() => this.draw()).observe(canvas);
+  }
+
+  // Makes what the graphics card is to have.
+  prepare() {
+    const { gl } = this, program = this.program = programOf(gl, VERTEX, FRAGMENT);
+    this.shapes = new Shapes(gl);
+    paint(gl);
+    // Asked for once: each question waits for the graphics process.
+    this.attributes = [['place', 2], ['shade', 1], ['generation', 1]].map(([name, size]) => [name, size, gl.getAttribLocation(program, name)]);
+    this.uniforms = Object.fromEntries(['middle', 'scale', 'size', 'last', 'rim', 'inner'].map((name) => [name, gl.getUniformLocation(program, name)]));
+    this.buffers = Object.fromEntries(['place', 'shade', 'generation'].map((name) => [name, gl.createBuffer()]));
+  }
+
+  // The graphics card has lost all, as after a pause of the machine.
+  restore() {
+    this.prepare();
+    if (!this.count) return;
+    this.show(this.columns, false);
+    this.color(this.by);
   }
 
   // Shows nothing.
@@ -107,15 +120,16 @@ export class PlaneMap {
     view.zoom *= frame.half / before.half;
   }
 
-  // Colors by a column; returns the least and the greatest value that have colors of their own.
+  // Colors by a column; returns the least and the greatest value that have colors of their own, or null without any.
   color(by) {
+    this.by = by;
     const values = this.columns[by];
-    const [least, most] = bounds(values, by === 'generation' ? [0, 1] : [0.02, 0.98]);
+    const ends = bounds(values, by === 'generation' ? [0, 1] : [0.02, 0.98]), [least, most] = ends ?? [0, 1];
     const span = most - least || 1;
     const step = (value) => 1 + Math.round(Math.min(1, Math.max(0, (value - least) / span)) * (STEPS - 2));
     this.fill('shade', Float32Array.from(this.order, (index) => ((Number.isFinite(values[index]) ? step(values[index]) : 0) + 0.5) / STEPS));
     this.draw();
-    return [least, most];
+    return ends;
   }
 
   // Hides all individuals of later generations.
@@ -231,6 +245,8 @@ export class PlaneMap {
   listen() {
     const { canvas } = this, fingers = new Map();
     let travelled = 0;
+    canvas.addEventListener('webglcontextlost', (event) => event.preventDefault()); // so that it comes back
+    canvas.addEventListener('webglcontextrestored', () => this.restore());
     canvas.addEventListener('pointerdown', (event) => {
       canvas.setPointerCapture(event.pointerId);
       fingers.set(event.pointerId, [event.offsetX, event.offsetY]);
@@ -424,5 +440,5 @@ function extent(...arrays) {
 
 function bounds(values, shares) {
   const finite = values.filter(Number.isFinite).sort();
-  return finite.length ? shares.map((share) => finite[Math.round(share * (finite.length - 1))]) : [0, 1];
+  return finite.length ? shares.map((share) => finite[Math.round(share * (finite.length - 1))]) : null;
 }
