@@ -17,6 +17,8 @@ from pyes.errors import PyesError
 from pyes.system.lifetime import INTERRUPTED, raising_stop
 from pyes.system.text import counted, tell
 
+#: The terminal was closed; Windows has no such signal.
+_CLOSED = tuple(signal.Signals[name] for name in ("SIGHUP",) if name in signal.Signals.__members__)
 _THREAD_SECONDS = 5.0  # that threads of an environment may take to end
 
 
@@ -99,7 +101,7 @@ def _stopping(arguments: list[str]) -> tuple[signal.Signals, ...]:
     if given & {"train", "tune"}:
         return (signal.SIGINT,)
     if given & {"evaluate", "replay", "video", "map", "report", "check-environment"}:
-        return signal.SIGINT, signal.SIGTERM
+        return signal.SIGINT, signal.SIGTERM, *_CLOSED
     return ()
 
 

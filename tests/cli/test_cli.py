@@ -1029,6 +1029,8 @@ def test_interrupt_is_status_130(monkeypatch: pytest.MonkeyPatch):
 def test_a_command_that_runs_environments_tells_their_interrupts_from_the_users(command: str):
     assert signal.SIGINT in _stopping([command, "run"])
     assert signal.SIGINT in _stopping(["--debug", command])
+    if command not in ("train", "tune") and hasattr(signal, "SIGHUP"):  # a video is not left half-made
+        assert signal.SIGHUP in _stopping([command, "run"])
 
 
 def test_info_names_versions_machine_and_table(tmp_path: Path):
