@@ -84,6 +84,6 @@ def _workers_of_head(training: list[str]) -> int | str:
     from pyes.launch import head_arguments
 
     overrides = training[1:]
-    if any(word.startswith(("-", "sweep=")) for word in overrides):
+    if any(word.lstrip("+").startswith(("-", "sweep=", "hydra.mode=")) for word in overrides):
         return (head_arguments.values(overrides, "cluster.workers") or ["0"])[-1]
     return train.settings(["cluster=socket", *overrides]).cluster.workers

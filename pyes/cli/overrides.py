@@ -36,7 +36,7 @@ _SHOWING = ("--cfg", "-c", "--info", "-i")
 #: Resolver for values that Hydra's override grammar cannot express.
 AS_WRITTEN = "pyes.written"
 #: A number or a truth value, which no option is named by.
-_IS_NO_NAME = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?|true|false|yes|no|on|off", re.IGNORECASE)
+_IS_NO_NAME = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|true|false", re.IGNORECASE)
 _PLAIN_KEY = re.compile(r"(?!(?:true|false|null|nan|inf)$)[a-z_]\w*", re.IGNORECASE | re.ASCII)
 
 
@@ -121,7 +121,8 @@ def _check_form(overrides: list[str]) -> None:
     """
     for number, word in enumerate(overrides):
         key, equals, value = word.lstrip("+~").partition("=")
-        if equals and key and _SCHEDULE.match(value) and (rest := _without_key(overrides[number + 1 :])):
+        rest = _without_key(overrides[number + 1 :])
+        if equals and key and key not in options() and _SCHEDULE.match(value) and rest:
             split = " ".join([value, *rest])
             raise ConfigError(f"got {word!r}, a schedule that the shell has split; quote it: '{key}={split}'")
         if equals and key and _is_open(value):
@@ -165,7 +166,7 @@ def _joined(words: list[str]) -> Iterator[str]:
 
 def _without_key(words: list[str]) -> list[str]:
     """Return the words up to the first override."""
-    return list(itertools.takewhile(lambda word: "=" not in word, words))
+    return list(itertools.takewhile(lambda word: "=" not in word and not word.startswith("~"), words))
 
 
 def _meant(word: str, following: list[str]) -> str:

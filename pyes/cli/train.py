@@ -21,7 +21,8 @@ from pyes.system.text import tell
 
 _CONF = "pyes.conf"  # the package that contains conf/
 _OTHER_TASK = ("task.env_kwargs", "task.hide_observations")  # keys that make another problem of an environment
-_OF_ONE_JOB = {"--cfg", "-c", "--resolve"}  # flags that show the configuration of one job
+#: Words of a command line that shows the configuration of one job.
+_SHOWING_ONE_JOB = {"--cfg", "-c", "job", "--cfg=job", "-cjob", "--resolve"}
 _HYDRA = "1.3"  # version of Hydra's defaults
 #: Groups whose options have their own keys, one of which is ``name``.
 _NAMED_GROUPS = ("algorithm", "task", "optimizer")
@@ -59,11 +60,11 @@ def run(arguments: list[str]) -> None:
 
     try:
         words = directed(arguments)
-        flags = {word.partition("=")[0] for word in words if word.startswith("-")}
-        if flags or not _run_alone(words, job):
+        if any(word.startswith("-") for word in words) or not _run_alone(words, job):
             _run_by_hydra(words, job)
-        if flags & {"--cfg", "-c"} and flags <= _OF_ONE_JOB:  # it was shown, and is not checked by being run
-            _settings([word for word in words if word.startswith("~") or ("=" in word and not word.startswith("-"))])
+        rest = [word for word in words if word not in _SHOWING_ONE_JOB]
+        if len(rest) < len(words) and not any(word.startswith("-") for word in rest):  # it is not checked by being run
+            _settings(rest)
     except (HydraException, OmegaConfBaseException) as error:
         raise explained(error) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -245,7 +246,11 @@ def _run_job(config: Any) -> float | None:
             if not refused and str(run_dir / "train.log") not in str(error):
                 error.add_note(f"({run_dir / 'train.log'})")
         raise
-    print(result.run_dir, flush=True)
+    try:
+        print(result.run_dir, flush=True)
+    except OSError as error:
+        error.add_note("of standard output: the run is whole")
+        raise
     if result.stopped_by == "interrupt":
         raise KeyboardInterrupt  # also ends the rest of a sweep
     return result.objective

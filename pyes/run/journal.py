@@ -386,7 +386,7 @@ class Journal(Closing):
     """
 
     def __init__(self, recording: Recording) -> None:
-        self._file = AppendFile(recording.path, recording.size)
+        self._file = AppendFile(recording.path, recording.size, exclusive=True)
         self._digest = recording.entries[-1].digest if recording.entries else b""
         self._dirty = False
         #: The error of a failed sync; the operating system reports it only once, so all later calls raise it.

@@ -105,7 +105,8 @@ def make_folder(path: Path) -> None:
     except FileExistsError as error:  # a file, or a link to nothing
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from error
     for each in missing:
-        _flush(each.parent)
+        with suppress(PermissionError):  # whoever may write in a folder may not be allowed to open it
+            _flush(each.parent)
 
 
 def new_folder(path: str) -> str:
@@ -115,7 +116,8 @@ def new_folder(path: str) -> str:
     for each in itertools.chain([path], (f"{path}-{number}" for number in itertools.count(2))):
         with suppress(FileExistsError):  # perhaps another process has just made it
             Path(each).mkdir()
-            _flush(parent)
+            with suppress(PermissionError):
+                _flush(parent)
             return each
     raise AssertionError
 
@@ -164,6 +166,8 @@ class AppendFile(Closing):
         Created if it is missing.
     size : int
         Number of existing bytes to keep; the rest is cut off.
+    exclusive : bool
+        Whether to refuse to append to what another process has written meanwhile.
 
     Raises
     ------
@@ -171,9 +175,10 @@ class AppendFile(Closing):
         The file cannot be opened or cut.
     """
 
-    def __init__(self, path: Path, size: int) -> None:
+    def __init__(self, path: Path, size: int, *, exclusive: bool = False) -> None:
         self.path = path
         self.size = size
+        self._exclusive = exclusive
         self._torn = False  # whether a part of a piece may stand after the first ``size`` bytes
         new = not path.exists()
         try:
@@ -194,7 +199,8 @@ class AppendFile(Closing):
         Raises
         ------
         ConfigError
-            It cannot be written, or the disk stayed full for some minutes; the file is unchanged.
+            It cannot be written, another process has written to it, or the disk stayed full for some minutes; the file
+        is unchanged.
         """
         for delay in (*_DELAYS, None):
             try:
@@ -214,8 +220,8 @@ class AppendFile(Closing):
     def _write(self, data: bytes) -> None:
         if self._torn:
             self._cut()
-        if os.fstat(self._descriptor).st_size != self.size:
-            raise OSError(errno.EBUSY, "another process has written to it; one of the two has to end")
+        if self._exclusive and os.fstat(self._descriptor).st_size != self.size:
+            raise ConfigError(f"{self.path} was changed by another process; one of the two has to end")
         rest = memoryview(data)
         try:
             self._torn = True

@@ -487,6 +487,9 @@ def test_train_takes_options_of_a_folder_of_the_users_own(tmp_path: Path):
     )
     done = pyes("train", "--config-dir", "mine", *TINY, "sweep=single", cwd=tmp_path)
     assert error_line(done, 2).startswith("sweep=single: its file makes no sweep; give it hydra.mode: MULTIRUN")
+    (tmp_path / "mine" / "experiment" / "1.2.3.yaml").write_text(text)
+    done = pyes("train", "--config-dir", "mine", "experiment=1.2.3", "debug=default", "run_dir=dots", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     (tmp_path / "mine" / "experiment" / "cart_pole.yaml").write_text(text)
     done = pyes("train", "--config-dir", "mine", "experiment=several", cwd=tmp_path)
     assert error_line(done, 2).startswith(
@@ -522,6 +525,12 @@ def test_train_takes_an_address_of_ipv6_as_it_is_written(tmp_path: Path):
     done = pyes("train", "cluster=socket", "cluster.listen=tcp://[::1]:5999", "--cfg", "job", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "  listen: tcp://[::1]:5999\n" in done.stdout
+
+
+@pytest.mark.parametrize("words", [("network=linear", "~debug"), ("network.name=linear", "~network.bias")])
+def test_train_takes_what_only_looks_like_a_schedule(words: tuple[str, ...], tmp_path: Path):
+    done = pyes("train", *words, "task=cart_pole", "--cfg", "job", cwd=tmp_path)
+    assert "linear, a schedule" not in done.stderr, done.stderr
 
 
 def test_train_help_lists_the_choices(tmp_path: Path):

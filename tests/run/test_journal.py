@@ -134,7 +134,7 @@ def test_two_writers_leave_a_whole_journal(tmp_path):
     path = write(tmp_path / "journal", RECORDS[:2])
     with Journal(journal.read(path)) as first, Journal(journal.read(path)) as second:
         second.append(RECORDS[2])
-        with pytest.raises(ConfigError, match="another process has written to it"):
+        with pytest.raises(ConfigError, match="was changed by another process"):
             first.append(RECORDS[2])
         second.append(RECORDS[3])
     assert len(journal.read(path)) == 4

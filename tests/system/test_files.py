@@ -275,9 +275,14 @@ def test_names_of_new_folders_are_synced_to_disk(tmp_path, monkeypatch):
 
 
 def test_a_file_that_another_process_has_written_to_is_left_alone(tmp_path):
-    with files.AppendFile(tmp_path / "file", 0) as first, files.AppendFile(tmp_path / "file", 0) as second:
+    path = tmp_path / "file"
+    with files.AppendFile(path, 0, exclusive=True) as first, files.AppendFile(path, 0, exclusive=True) as second:
         first.append(b"one")
-        with pytest.raises(ConfigError, match="another process has written to it; one of the two has to end"):
+        with pytest.raises(ConfigError, match="file was changed by another process; one of the two has to end"):
             second.append(b"two")
         first.append(b"three")
-    assert (tmp_path / "file").read_bytes() == b"onethree"
+    assert path.read_bytes() == b"onethree"
+    with files.AppendFile(path, 3) as table:  # which may be edited
+        path.write_bytes(b"one\n")
+        table.append(b"two")
+    assert path.read_bytes() == b"one\ntwo"

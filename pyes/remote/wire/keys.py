@@ -206,9 +206,8 @@ def _read(path: Path, role: Role) -> list[str]:
     """Return the PEM blocks of a file of this role, which must be readable only by its owner."""
     try:
         # A pipe, which the number of a process that has ended may name by now, would be waited for.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with open(descriptor, encoding="ascii") as file:
-            state = os.fstat(descriptor)
+        with open(path, encoding="ascii", opener=_at_once) as file:
+            state = os.fstat(file.fileno())
             if not stat.S_ISREG(state.st_mode):
                 raise ConfigError(f"cannot read the key {path}: it is no file; {_WHERE[role]}")
             text = file.read(_LONGEST)
@@ -230,6 +229,10 @@ def _read(path: Path, role: Role) -> list[str]:
         head = path.with_suffix("") if path.suffix == ".node" else "FILE of pyes keygen -o FILE"
         raise ConfigError(f"{path} is the nodes' key, with which a machine can only join; expected the head's, {head}")
     return _blocks(text)
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _blocks(text: str) -> list[str]:

@@ -144,7 +144,7 @@ class Explorer:
         x = request.query_params.get("x", "timesteps")
         if x not in X_AXES:
             raise ConfigError(f"x: got {x!r}, expected one of {', '.join(X_AXES)}")
-        return _JSON(await _threaded(views.curves, self._runs, x))
+        return _JSON(await _threaded(views.curves, list(self._runs), x))
 
     async def _details(self, request: Request) -> Response:
         path = self._run(request)
@@ -157,7 +157,6 @@ class Explorer:
         first, fit = (_whole(asked.get(name, "0"), name) for name in ("first", "fit"))
         described, data = await _answer(self._place, player.points, path, of, first, fit)
         text = json.dumps(described).encode()
-        text += b" " * (-len(text) % 4)  # the columns begin at a multiple of their size
         return Response(struct.pack("<I", len(text)) + text + data, media_type="application/octet-stream")
 
     async def _member(self, request: Request) -> Response:

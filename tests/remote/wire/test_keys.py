@@ -5,6 +5,7 @@ import os
 import re
 import ssl
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,15 @@ def test_pipe_is_no_key_and_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match=r"it is no file; give another with cluster\.key=FILE"):
         keys.of_head(tmp_path / "pipe")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts in /proc")
+def test_folder_is_no_key_and_leaves_no_file_open(tmp_path):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(ConfigError, match="cannot read the key"):
+            keys.of_node(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_key_that_is_gone_is_named_in_full_with_what_to_do(tmp_path, monkeypatch):
