@@ -71,7 +71,7 @@ def _launch_slurm(options: argparse.Namespace) -> None:
     resources = slurm.Resources(options.nodes, options.time, options.partition, options.cpus, options.sbatch)
     again = shlex.join(["pyes", *(word for word in options.before if word != "--dry-run"), "--", "train"])
     text = slurm.script(resources, options.training, again, options.port)
-    _workers_of_head(options.training)
+    _workers_of_head(options.training)  # for what it refuses: the job would do so when it begins, perhaps in hours
     print(text if options.dry_run else slurm.submit(text), end="" if options.dry_run else "\n")
 
 

@@ -62,7 +62,7 @@ def directed(arguments: list[str]) -> list[str]:
     resumed, directory = path_of(overrides, "resume"), path_of(overrides, "run_dir")
     overrides = [_quoted(text) for text in overrides]
     if resumed is not None:
-        _check_resume(resumed, directory, several, overrides)
+        _check_resume(resumed, several, overrides)
         return [*flags, *_resumed(Path(resumed), overrides), *overrides]
     place = path_of(overrides, f"hydra.{'sweep' if several else 'run'}.dir") or directory
     if directory is not None:  # an option's file may make it a sweep
@@ -186,15 +186,14 @@ def _meant(word: str, following: list[str]) -> str:
     return "for example seed=1 (all keys: pyes train --cfg job)"
 
 
-def _check_resume(resumed: str, directory: str | None, several: bool, overrides: list[str]) -> None:
+def _check_resume(resumed: str, several: bool, overrides: list[str]) -> None:
     if "${" in resumed:  # Hydra would resolve it in the path of its own output
         raise ConfigError(f"resume: got {resumed!r}, expected the path of a run, with no ${{...}} in it")
     if several:
         raise ConfigError("resume: one run goes on at a time; leave out -m and sweep")
-    places = ("run_dir", *_HYDRAS_PLACES)
-    if directory is not None or any(path_of(overrides, place) for place in places):
-        named = next(place for place in places if path_of(overrides, place) is not None)
-        raise ConfigError(f"{named}: a resumed run stays where it is; leave out {named}, or resume")
+    for key in ("run_dir", *_HYDRAS_PLACES):
+        if path_of(overrides, key) is not None:
+            raise ConfigError(f"{key}: a resumed run stays where it is; leave out {key}, or resume")
 
 
 def _check_place(place: Path, sweep: list[str] | None) -> None:

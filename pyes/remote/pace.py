@@ -94,8 +94,6 @@ class Pace:
         Seconds for which nodes gather results at least.
     seconds_per_member : float or None
         Smoothed seconds of one worker for a member; None before the first result.
-    least_seconds : float
-        Before the first result: seconds that a member takes at least, since each worker was busy so long.
     passed_over : bool
         The node recently got no members, since others would have finished them sooner.
     on_trial : bool
@@ -112,7 +110,6 @@ class Pace:
         self.round_trip = 0.0
         self.least_gather = _MANY_GATHER
         self.seconds_per_member: float | None = None
-        self.least_seconds = 0.0
         self.passed_over = False
         self.on_trial = False
         self.failures = 0
@@ -162,9 +159,12 @@ class Pace:
         self._members = (self._members + members) * keep
         if self._members:
             self.seconds_per_member = max(self._seconds / self._members, _LEAST_SECONDS)
-        else:
-            self.least_seconds = self._seconds / self.workers
         self.on_trial = self.on_trial and members == 0
+
+    @property
+    def least_seconds(self) -> float:
+        """Seconds that a member takes at least, since each worker was busy so long without a result; 0 after one."""
+        return 0.0 if self._members else self._seconds / self.workers
 
     def estimate(self, typical: float) -> float:
         """Return the seconds of a member; with few results, averaged with the ``typical`` ones of all nodes."""
@@ -179,15 +179,15 @@ class Pace:
         Nor do as many failures count any more: what it lacked may be there again.
         """
         self.failures //= 2
-        self.on_trial = self.on_trial or self.passed_over
-        if self.passed_over and self.seconds_per_member is None:
+        if not self.passed_over:
+            return
+        self.passed_over, self.on_trial = False, True
+        if self.seconds_per_member is None:
             self._seconds /= 2.0
-            self.least_seconds /= 2.0
-        elif self.passed_over and self.seconds_per_member is not None:
-            self.seconds_per_member /= 2.0
-            self._members = min(self._members, float(_TRUSTED))  # so that the next results count for more
-            self._seconds = self._members * self.seconds_per_member
-        self.passed_over = False
+            return
+        self.seconds_per_member /= 2.0
+        self._members = min(self._members, float(_TRUSTED))  # so that the next results count for more
+        self._seconds = self._members * self.seconds_per_member
 
     def queue(self, seconds: float) -> Queue:
         """Return the queue that the node should have if a member takes ``seconds``."""

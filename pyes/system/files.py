@@ -81,7 +81,12 @@ def _flush(path: Path) -> None:
     """Sync a file's bytes, or a folder's entries, to disk."""
     if path.is_dir() and os.name == "nt":
         return  # Windows cannot open a folder, and syncs its entries by itself
-    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    except PermissionError:
+        if path.is_dir():
+            return  # whoever may write in a folder may not be allowed to open it
+        raise
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -105,8 +110,7 @@ def make_folder(path: Path) -> None:
     except FileExistsError as error:  # a file, or a link to nothing
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from error
     for each in missing:
-        with suppress(PermissionError):  # whoever may write in a folder may not be allowed to open it
-            _flush(each.parent)
+        _flush(each.parent)
 
 
 def new_folder(path: str) -> str:
@@ -116,8 +120,7 @@ def new_folder(path: str) -> str:
     for each in itertools.chain([path], (f"{path}-{number}" for number in itertools.count(2))):
         with suppress(FileExistsError):  # perhaps another process has just made it
             Path(each).mkdir()
-            with suppress(PermissionError):
-                _flush(parent)
+            _flush(parent)
             return each
     raise AssertionError
 
