@@ -282,7 +282,7 @@ struct pyes_perturbation {
 void pyes_policy_pack(enum pyes_level level, int64_t n, const struct pyes_layer *layers, const float *theta,
                       const struct pyes_perturbation *perturbation, float *packed);
 
-/* Virtual batch normalisation (Salimans, Goodfellow et al. 2016, section 3.4): replaces each normalised layer's linear
+/* Virtual batch normalisation (Salimans, Goodfellow et al. 2016, section 3.5): replaces each normalised layer's linear
  * map y, without bias, by y * gain + shift, where gain = scale / sqrt(variance + PYES_NORMALIZE_EPSILON) and
  * shift = bias - mean * gain, with mean and variance of each filter over all observations of the reference batch and
  * all pixels; earlier layers are normalised first. Weights and bias in packed are replaced accordingly.

@@ -116,7 +116,7 @@ def maximize(
 
 def _run(search: Algorithm, cluster: Cluster, generations: int) -> NDArray[np.float64]:
     """Run all generations of a search; return the mean value of the members of each."""
-    history = np.empty(generations)
+    history = []
     failing = 0  # generations
     for generation in range(generations):
         population = search.ask()
@@ -126,8 +126,8 @@ def _run(search: Algorithm, cluster: Cluster, generations: int) -> NDArray[np.fl
             reason = results.errors[0] if results.errors else "their workers were killed or hung"
             raise TaskError(f"the function failed for all {results.failed} members: {reason}")
         search.tell(results.returns)
-        history[generation] = math.nan if failing else np.nanmean(results.returns)
-    return history
+        history.append(math.nan if failing else float(np.nanmean(results.returns)))
+    return np.array(history, np.float64)
 
 
 def _default(dim: int) -> str:

@@ -1,10 +1,12 @@
 """Torch modules as users write them; ``network.module`` is "user_modules:NAME", with this folder on the path."""
 
 import os
+import random
 import sys
 import time
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -134,6 +136,53 @@ class Unforgetting(nn.Module):
     def forward(self, observation: torch.Tensor) -> torch.Tensor:
         self.state = self.cell(observation, self.state)
         return self.state
+
+
+class Hiding(nn.Module):
+    """Has a memory that nothing empties, behind an output layer of zeros."""
+
+    def __init__(self, observation_size: int, outputs: int) -> None:
+        super().__init__()
+        self.cell, self.output, self.state = nn.GRUCell(observation_size, 4), nn.Linear(4, outputs), None
+        for parameter in self.output.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        self.state = self.cell(observation, self.state)
+        return self.output(self.state)
+
+
+class Counting(nn.Module):
+    """Learns the mean of all observations that it ever saw."""
+
+    def __init__(self, observation_size: int, outputs: int) -> None:
+        super().__init__()
+        self.linear, self.seen = nn.Linear(observation_size, outputs), 0
+        self.register_buffer("mean", torch.zeros(observation_size))
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        self.seen += 1
+        self.mean = self.mean + (observation - self.mean) / self.seen
+        return self.linear(observation - self.mean)
+
+
+class Dropping(nn.Linear):
+    """Draws random numbers in its forward pass, in evaluation mode, too."""
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        return super().forward(torch.dropout(observation, 0.5, True))
+
+
+class Projecting(nn.Module):
+    """Has a buffer of NumPy's and Python's random numbers."""
+
+    def __init__(self, observation_size: int, outputs: int) -> None:
+        super().__init__()
+        self.register_buffer("projection", torch.tensor(np.random.randn(observation_size, 8) * random.random()).float())
+        self.linear = nn.Linear(8, outputs)
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        return self.linear(observation @ self.projection)
 
 
 def overridden(observation_size: int, outputs: int) -> nn.Module:

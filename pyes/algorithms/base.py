@@ -113,9 +113,12 @@ class Algorithm(ABC):
     _restarted = False  # set by an algorithm whose schedules are to begin anew
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Show the settings in the signature of the constructor."""
+        """Show the settings in the signature of the constructor, and check `saved`."""
         super().__init_subclass__(**keywords)
-        if dataclasses.is_dataclass(vars(cls).get("Config")):
+        saved: object = cls.saved
+        if isinstance(saved, str):
+            raise TypeError(f"{cls.__name__}.saved: got the string {saved!r}, expected a tuple of names, as ('m',)")
+        if dataclasses.is_dataclass(getattr(cls, "Config", None)):
             cls.__signature__ = _signature(cls)  # type: ignore[attr-defined]
 
     def __init__(
@@ -150,6 +153,11 @@ class Algorithm(ABC):
 
     @population_size.setter
     def population_size(self, size: int) -> None:
+        if "population_size" in self._schedules:
+            raise ConfigError(
+                f"algorithm.population_size: got {size}, expected none to be set: its schedule is "
+                f"{self.config.population_size}"
+            )
         if not self.config.grows and size != self._population_size:
             raise ConfigError(
                 f"algorithm.population_size: got {size} after {self._population_size}, expected one size for all "
@@ -238,7 +246,10 @@ class Algorithm(ABC):
         rms = root_mean_square(self.theta) if norms else 0.0
         for name, each in self._schedules.items():
             value = each.at(*self.progress, rms)
-            setattr(self, name, self.config.size_of(value) if name == "population_size" else value)
+            if name == "population_size":
+                self._population_size = self.config.size_of(value)
+            else:
+                setattr(self, name, value)
 
     def _learned(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
         """Yield the names and numbers of what was learned: once one of them is not finite, nothing can follow."""
@@ -266,7 +277,17 @@ class Algorithm(ABC):
     # For subclasses: members that are perturbations of theta
 
     def offsets(self, count: int) -> NDArray[np.int64]:
-        """Draw where ``count`` slices of the noise table begin in this generation: int64 (count,)."""
+        """Draw where ``count`` slices of the noise table begin in this generation: int64 (count,).
+
+        Raises
+        ------
+        ConfigError
+            `Config.on_table` is False.
+        """
+        if not self.config.on_table:
+            raise ConfigError(
+                f"{type(self).__name__}: its members are no perturbations, for its Config.on_table is False"
+            )
         return streams.offsets(self._seed, self.generation, count, self._bound)
 
     def perturbed(
@@ -286,14 +307,11 @@ class Algorithm(ABC):
         Raises
         ------
         ConfigError
-            ``population_size`` is odd and members are mirrored, or `Config.on_table` is False.
+            ``population_size`` is odd and members are mirrored, `Config.on_table` is False, or a scale is not
+            finite, or too small, as a float32.
         """
-        if not self.config.on_table:
-            raise ConfigError(
-                f"{type(self).__name__}: its members are no perturbations, for its Config.on_table is False"
-            )
         size = self.population_size
-        scales = np.array(np.broadcast_to(scale, (size,)), np.float32)
+        scales = standard_deviations(np.broadcast_to(scale, (size,)))
         if mirrored:
             if size % 2:
                 raise ConfigError(f"algorithm.population_size: got {size}, expected an even number, for mirrored pairs")
@@ -311,7 +329,7 @@ class Algorithm(ABC):
         An algorithm of the same settings, optimiser, seed and noise table goes on from it.
         """
         state = {"theta": self.theta.copy(), "generation": self.generation, "population_size": self.population_size}
-        state |= {"timesteps": self.timesteps, "attempt": list(self._attempt), "seed": self._seed}
+        state |= {"timesteps": self.timesteps, "attempt": list(self._attempt), "seed": self._seed, "kind": self.kind}
         for name in self.saved:
             value = getattr(self, name)
             state[name.lstrip("_")] = value.state_dict() if hasattr(value, "state_dict") else copy.deepcopy(value)
@@ -323,7 +341,8 @@ class Algorithm(ABC):
         Raises
         ------
         ConfigError
-            It is of another seed, size of theta or optimiser, or lacks what this algorithm saves; nothing is changed.
+            It is of another algorithm, seed, size of theta or optimiser, or lacks what this algorithm saves; nothing is
+            changed.
         """
         self._check_saved(state)
         values = {name: state[name.lstrip("_")] for name in self.saved}
@@ -341,6 +360,8 @@ class Algorithm(ABC):
 
     def _check_saved(self, state: dict[str, Any], *keys: str, vector: str = "theta") -> None:
         """Refuse the state of another search: it needs ``keys`` beside those in `saved`, and is of theta's size."""
+        if (kind := state.get("kind", self.kind)) != self.kind:
+            raise ConfigError(f"state: got one of algorithm={kind}, expected one of {type(self).__name__}")
         common = ("generation", "population_size", "timesteps", "attempt", "seed")
         for key in (vector, *common, *keys, *(name.lstrip("_") for name in self.saved)):
             if key not in state:
@@ -371,6 +392,17 @@ def checked_theta(theta: Any) -> Vector:
     return found
 
 
+def standard_deviations(values: Any) -> NDArray[np.float32]:
+    """Return numbers as float32, a copy; ConfigError where one is not finite then, or is 0 and was not."""
+    given = np.atleast_1d(values)
+    with np.errstate(over="ignore"):
+        found = given.astype(np.float32)
+    lost = ~np.isfinite(found) | ((found == 0) & (given != 0))
+    if lost.any():
+        raise ConfigError(f"algorithm.sigma: got {given[lost][0]}, expected a number that a float32 can hold")
+    return found
+
+
 def _as_numbers(returns: Any, count: int) -> NDArray[np.float64]:
     """Return the returns of ``count`` members as float64; ValueError if they cannot be."""
     try:
@@ -392,12 +424,14 @@ def root_mean_square(theta: Vector) -> float:
 
 def _signature(cls: type[Algorithm]) -> inspect.Signature:
     """Return the constructor's arguments with the settings by name, for ``help`` and interactive editors."""
-    arguments: dict[str, inspect.Parameter] = {}
-    for base in reversed([each for each in cls.mro() if issubclass(each, Algorithm)]):
-        arguments |= inspect.signature(base.__init__).parameters
-    named = [each for each in arguments.values() if each.name != "self" and each.kind is not each.VAR_KEYWORD]
+    _, *own = inspect.signature(cls.__init__).parameters.values()
+    arguments = {each.name: each for each in own if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
+    for base in (each for each in cls.mro()[1:] if issubclass(each, Algorithm)):  # theirs are among the **settings
+        for each in inspect.signature(base.__init__).parameters.values():
+            if each.kind is each.KEYWORD_ONLY:
+                arguments.setdefault(each.name, each)
     hints = get_type_hints(cls.Config)
     for name, each in inspect.signature(cls.Config).parameters.items():
         if name not in ("name", "factory"):  # decided by the class
-            named.append(each.replace(kind=each.KEYWORD_ONLY, annotation=hints[name]))
-    return inspect.Signature(sorted(named, key=lambda each: each.kind))
+            arguments.setdefault(name, each.replace(kind=each.KEYWORD_ONLY, annotation=hints[name]))
+    return inspect.Signature(sorted(arguments.values(), key=lambda each: each.kind))

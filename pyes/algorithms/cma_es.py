@@ -25,9 +25,9 @@ _MATRICES = 9
 _DECIDED = frozenset(
     {
         "CMA_diagonal", "CMA_eigenmethod", "CMA_recombination_weights", "CMA_sampler", "CMA_sampler_options",
-        "is_feasible", "popsize", "popsize_factor", "randn", "seed", "signals_filename", "termination_callback",
-        "transformation", "verb_append", "verb_disp", "verb_disp_overwrite", "verb_filenameprefix", "verb_log",
-        "verb_log_expensive", "verb_plot", "verb_time", "verbose",
+        "fixed_variables", "is_feasible", "popsize", "popsize_factor", "randn", "seed", "signals_filename",
+        "termination_callback", "transformation", "verb_append", "verb_disp", "verb_disp_overwrite",
+        "verb_filenameprefix", "verb_log", "verb_log_expensive", "verb_plot", "verb_time", "verbose", "vv",
     }
 )  # fmt: skip
 

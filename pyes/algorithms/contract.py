@@ -13,7 +13,7 @@ import numpy as np
 from pyes.algorithms.base import Algorithm
 from pyes.algorithms.population import Population, Vector
 from pyes.config import AlgorithmConfig, OptimizerConfig, algorithm_class
-from pyes.errors import ConfigError, PyesError
+from pyes.errors import ConfigError, DivergedError, PyesError
 from pyes.numerics.noise import NoiseTable
 from pyes.system import packing
 from pyes.system.text import reason
@@ -180,6 +180,11 @@ class Rehearsal:
     def _failing(self, where: str) -> Iterator[None]:
         try:
             yield
+        except DivergedError:
+            self._refuse(
+                "theta or what else it learned is not finite after returns of which one is NaN, a member that failed",
+                "have _learn count NaN as the worst return",
+            )
         except PyesError:
             raise
         except Exception as error:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.algorithms import lineage
-from pyes.algorithms.base import Algorithm, Common, accepts
+from pyes.algorithms.base import Algorithm, Common, accepts, standard_deviations
 from pyes.algorithms.lineage import Lineage
 from pyes.algorithms.population import Population, Vector
 from pyes.config import AlgorithmConfig, AtLeastOne, Positive, Scheduled, refusal
@@ -88,7 +88,7 @@ class GA(Algorithm):
     def _draw(self) -> Population:
         size, elites = self.population_size, self._elites
         rows = streams.parents(self._seed, self.generation, size, len(self._parents))
-        scales = np.full(size, self.sigma, np.float32)
+        scales = standard_deviations(np.full(size, self.sigma))
         rows[:elites], scales[:elites] = np.arange(elites), 0
         return Population(self.generation, self._parents, rows, self.offsets(size), scales)
 

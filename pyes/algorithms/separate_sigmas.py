@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyes.algorithms.attempts import Attempts
+from pyes.algorithms.base import standard_deviations
 from pyes.algorithms.population import Vector
 from pyes.numerics import shaping
 from pyes.numerics.noise import NoiseTable
@@ -26,7 +27,7 @@ class SeparateSigmas(Attempts):
         self._begin()
 
     def _begin(self) -> None:
-        self.deviation[:] = self.config.sigma
+        self.deviation[:] = standard_deviations(self.config.sigma)
         self.gradient_norm = 0.0
 
     @property

@@ -25,8 +25,10 @@ class RestartConfig(Section):
 
     PATH = "algorithm.restart"
 
-    after: Annotated[int, AtLeastOne] | None = None  # generations of an attempt; None: never
-    below: float = 0.0  # mean return of that generation, reward offset included
+    after: Annotated[int, AtLeastOne] | None = (
+        None  # number of the generation of an attempt that is judged; None: never
+    )
+    below: float = 0.0  # mean return of that generation, as the algorithm is told it
 
     def gives_up(self, generation: int, mean: float) -> bool:
         """Return whether an attempt is given up in this generation of its own, which has this mean return."""

@@ -207,6 +207,9 @@ def _parse_section(section: type[Section], value: Any, path: str) -> Section:
     for key in value:
         if key not in allowed:
             raise unknown_key(path, str(key), allowed, hint=section.where(str(key)))
+    for each in dataclasses.fields(section):
+        if each.name not in value and each.default is each.default_factory is dataclasses.MISSING:
+            raise ConfigError(f"{_join(path, each.name)}: got no value, expected {_describe(allowed[each.name])}")
     return section(**value)
 
 

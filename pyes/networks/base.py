@@ -113,10 +113,11 @@ def start(program: Program, seed: int, init: str) -> NDArray[np.float32]:
         return np.zeros(program.dim, np.float32)
     theta = initial_theta(program, seed)
     if init == "zero_output":
-        output = program.instructions[-1]
-        for array in (output.weight(theta), output.bias(theta)):
-            if array is not None:
-                array[:] = 0
+        layers = [row for row in program.instructions if row.op != Op.SCALE]
+        for output in layers[-1:]:
+            for array in (output.weight(theta), output.bias(theta)):
+                if array is not None:
+                    array[:] = 0
     return theta
 
 

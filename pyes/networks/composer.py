@@ -4,9 +4,9 @@ Owns the order of parameters in theta, which is that of ``module.parameters()`` 
 kind of network.
 """
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pyes.config.section import refusal
+from pyes.config.section import AtLeastOne, parse, refusal
 from pyes.errors import ConfigError
 from pyes.networks.program import ACTIVATIONS, Activation, Instruction, Op, Program
 
@@ -30,13 +30,14 @@ class Composer:
 
     def scale(self, divisor: int) -> None:
         """Divide by an integer, such as 255 for images."""
-        width = self._width
+        width, divisor = self._width, _count("divisor", divisor)
         self._rows.append(Instruction(Op.SCALE, width, width, -1, -1, Activation.IDENTITY, divisor=divisor))
 
     def linear(
         self, outputs: int, activation: str = "identity", *, bias: bool = True, normalized: bool = False
     ) -> None:
         """Add a linear layer; ``normalized`` adds virtual batch normalisation with a scale and a bias."""
+        outputs = _count("outputs", outputs)
         weight = self._place(self._width * outputs)
         self._rows.append(self._mapping(Op.LINEAR, outputs, outputs, weight, activation, bias, normalized))
         self._width, self._shape = outputs, (outputs,)
@@ -56,8 +57,9 @@ class Composer:
         Raises
         ------
         ConfigError
-            The input is not an image, or smaller than the kernel.
+            The input is not an image, or smaller than the kernel, or a size is impossible.
         """
+        filters, kernel, stride = _count("filters", filters), _count("kernel", kernel), _count("stride", stride)
         if len(self._shape) != 3:
             given = " x ".join(map(str, self._shape))
             raise ConfigError(
@@ -78,7 +80,19 @@ class Composer:
         """Add a recurrent layer: ``Op.RNN``, which has an activation, ``Op.GRU`` or ``Op.LSTM``.
 
         With two biases per gate, as in torch, the second one belongs to the recurrent weights.
+
+        Raises
+        ------
+        ConfigError
+            An argument is none of those.
         """
+        if not isinstance(op, Op) or not op.recurrent:
+            raise refusal("op", str(op), "Op.RNN, Op.GRU or Op.LSTM")
+        if activation not in (known := ("identity", "tanh", "relu") if op == Op.RNN else ("identity",)):
+            raise refusal("activation", activation, f"one of {', '.join(known)} with {op.name}")
+        if biases not in (0, 1, 2):
+            raise refusal("biases", biases, "0, 1 or 2")
+        units = _count("units", units)
         rows = op.blocks * units
         row = Instruction(
             op,
@@ -122,6 +136,11 @@ class Composer:
         """Return the offset of the next ``size`` parameters."""
         self._dim += size
         return self._dim - size
+
+
+def _count(name: str, value: Any) -> int:
+    count: int = parse(Annotated[int, AtLeastOne], value, name)
+    return count
 
 
 def _activation(name: str) -> Activation:

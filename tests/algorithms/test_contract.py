@@ -1,5 +1,6 @@
 """The contract of users' own algorithms: each breach is an error of one line before a run begins."""
 
+import inspect
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +83,11 @@ class FailsInDraw(Good):
 class FailsInLearn(Good):
     def _learn(self, population, returns):
         raise IndexError("too far")
+
+
+class LearnsFromFailures(Good):
+    def _learn(self, population, returns):
+        self.theta += np.float32(returns.mean())
 
 
 class DrawsVectors(Good):
@@ -177,6 +183,7 @@ def test_what_keeps_the_contract_is_taken(kind: str):
         ("ForgetsItsBase", r": it has no theta; call super\(\).__init__\(theta, table, seed=seed, ...\) in its constr"),
         ("FailsInDraw", r": ask failed with AttributeError: sgima \(.*test_contract\.py:\d+ in _draw\)$"),
         ("FailsInLearn", r": tell failed with IndexError: too far \(.*test_contract\.py:\d+ in _learn\)$"),
+        ("LearnsFromFailures", r": theta .* is not finite after returns of which one is NaN, a member .* as the worst"),
         ("DrawsVectors", r": ask returned ndarray, expected a pyes.Population; return self.perturbed\(sigma\)"),
         ("DrawsTooFew", r": ask returned 7 members, expected 8, its population_size; change the members or the"),
         ("DrawsDoubles", r": .* whose bases is float64 \(8, 6\), expected float32 \(8, 6\); see pyes.Population"),
@@ -198,6 +205,45 @@ def test_what_breaks_the_contract_is_refused_in_one_line(kind: str, expected: st
     ) as caught:
         _check(kind)
     assert "\n" not in str(caught.value)
+
+
+def test_constructors_of_any_shape_show_the_settings():
+    class Surrogate(Good):
+        def __init__(self, theta, surrogate, table=None, **settings):
+            super().__init__(theta, table, **settings)
+
+    class Another(Surrogate):
+        def __init__(this, theta, *arguments, step=0.2, **settings):
+            super().__init__(theta, *arguments, step=step, **settings)
+
+    assert list(inspect.signature(Surrogate).parameters) == [
+        *("theta", "surrogate", "table", "seed", "threads", "population_size", "step")
+    ]
+    assert list(inspect.signature(Another).parameters) == ["theta", "step", "seed", "threads", "population_size"]
+    assert Another(np.zeros(2), None, population_size=4).config.step == 0.2
+
+
+def test_saved_is_no_string():
+    with pytest.raises(TypeError, match=r"Momentum\.saved: got the string 'momentum', expected a tuple of names"):
+        type("Momentum", (Good,), {"saved": ("momentum")})
+
+
+def test_a_setting_without_a_default_must_be_given():
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Settings):
+        depth: int
+
+    strict = type("Strict", (Good,), {"Config": Config})
+    with pytest.raises(ConfigError, match=r"^algorithm\.depth: got no value, expected an integer$"):
+        strict(np.zeros(2))
+    assert strict(np.zeros(2), depth=3).config.depth == 3
+
+
+def test_vectors_have_no_offsets():
+    with pytest.raises(
+        ConfigError, match=r"Dense: its members are no perturbations, for its Config\.on_table is False"
+    ):
+        Dense(np.zeros(2), population_size=4).offsets(2)
 
 
 def test_it_is_refused_where_a_run_and_a_search_begin(tmp_path):

@@ -3,8 +3,10 @@ import pytest
 
 from pyes import reference
 from pyes.algorithms.cma_es import CMAES
+from pyes.algorithms.ga import GA
 from pyes.algorithms.openai_es import OpenAIES
 from pyes.algorithms.pgpe import PGPE
+from pyes.algorithms.snes import SNES
 from pyes.config import OptimizerConfig
 from pyes.errors import ConfigError, DivergedError
 from pyes.numerics.noise import NoiseTable
@@ -213,6 +215,33 @@ def test_what_has_no_schedule_stays_as_it_is_set(table):
     es.learning_rate, es.sigma = 0.01, 0.5
     es.tell(np.arange(8.0))
     assert (es.learning_rate, round(es.sigma, 9)) == (0.01, 0.28)
+
+
+def test_a_population_that_has_a_schedule_cannot_be_set(table):
+    es = OpenAIES(np.zeros(3), table, population_size="linear 4 to 20 in 10 generations")
+    with pytest.raises(ConfigError, match=r"population_size: got 8, expected none .*: its schedule is linear 4 to 20"):
+        es.population_size = 8
+    assert len(es.ask()) == 4
+
+
+@pytest.mark.parametrize("sigma", [np.nan, np.inf, 1e39, 1e-50])
+def test_a_sigma_that_no_float32_holds_is_refused_before_members_are_drawn(table, sigma):
+    es = OpenAIES(np.ones(3), table, population_size=8)
+    es.sigma = sigma
+    with pytest.raises(ConfigError, match=r"algorithm\.sigma: got .*, expected a number that a float32 can hold"):
+        es.ask()
+
+
+@pytest.mark.parametrize("algorithm", [GA, PGPE, SNES])
+def test_a_sigma_too_small_for_a_float32_is_refused(table, algorithm):
+    with pytest.raises(ConfigError, match=r"algorithm\.sigma: got 1e-50, expected a number that a float32 can hold"):
+        algorithm(np.ones(3), table, population_size=8, sigma=1e-50).ask()
+
+
+def test_the_state_of_another_algorithm_is_refused(table):
+    state = SNES(np.ones(3), table, population_size=8).state_dict()
+    with pytest.raises(ConfigError, match="state: got one of algorithm=snes, expected one of PGPE"):
+        PGPE(np.ones(3), table, population_size=8).load_state_dict(state)
 
 
 def test_a_population_of_mirrored_members_cannot_become_odd(table):

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from pyes.errors import ConfigError
 from pyes.networks import ActionDecoder, Activation, Instruction, Op, PolicySpec, Program
+from pyes.networks.base import start
 from pyes.networks.composer import Composer
 
 
@@ -36,6 +38,41 @@ def test_recurrent_program_survives_the_round_trip():
     first, _, last = program.to_dict()["instructions"]
     assert first["recurrent_bias_offset"] > first["recurrent_offset"] > 0
     assert "recurrent_offset" not in last
+
+
+@pytest.mark.parametrize(
+    ("add", "message"),
+    [
+        (lambda layers: layers.recurrent("gru", 8), r"op: got 'gru', expected Op\.RNN, Op\.GRU or Op\.LSTM"),
+        (lambda layers: layers.recurrent(Op.LINEAR, 8), r"op: got .*, expected Op\.RNN, Op\.GRU or Op\.LSTM"),
+        (
+            lambda layers: layers.recurrent(Op.RNN, 8, "sigmoid"),
+            "activation: got 'sigmoid', expected one of identity, ta",
+        ),
+        (
+            lambda layers: layers.recurrent(Op.GRU, 8, "tanh"),
+            "activation: got 'tanh', expected one of identity with GRU",
+        ),
+        (lambda layers: layers.recurrent(Op.GRU, 8, biases=3), "biases: got 3, expected 0, 1 or 2"),
+        (lambda layers: layers.recurrent(Op.GRU, 0), "units: got 0, expected an integer >= 1"),
+        (lambda layers: layers.linear(2.5), r"outputs: got 2\.5, expected an integer >= 1"),
+        (lambda layers: layers.scale(0), "divisor: got 0, expected an integer >= 1"),
+        (lambda layers: layers.convolution(4, 3, 0), "stride: got 0, expected an integer >= 1"),
+    ],
+)
+def test_layers_of_impossible_sizes_are_refused(add, message):
+    with pytest.raises(ConfigError, match=message):
+        add(Composer(192, (3, 8, 8)))
+
+
+def test_a_zero_output_is_that_of_the_last_layer_with_parameters():
+    layers = Composer(2)
+    layers.linear(3)
+    layers.linear(1)
+    layers.scale(2)
+    theta = start(layers.program(), 0, "zero_output")
+    assert theta[:9].all()
+    assert not theta[9:].any()
 
 
 @pytest.mark.parametrize("op", [Op.RNN, Op.GRU, Op.LSTM])

@@ -42,7 +42,7 @@ class Scale(nn.Module):
 
 
 class VirtualBatchNorm(nn.Module):
-    """Batch normalisation by the statistics of a reference batch (Salimans, Goodfellow et al. 2016, section 3.4).
+    """Batch normalisation by the statistics of a reference batch (Salimans, Goodfellow et al. 2016, section 3.5).
 
     ``(x - running_mean) / sqrt(running_var + 1e-3) * weight + bias`` for each channel. Its tensors have the names of
     torch's ``BatchNorm2d(channels, eps=1e-3)``, which gives the same in evaluation mode.

@@ -6,7 +6,9 @@ observations give equal outputs in every process. This needs one thread, evaluat
 """
 
 import logging
-from collections.abc import Mapping
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,13 +29,13 @@ logger = logging.getLogger(__name__)
 
 
 def make_module(name: str, kwargs: Mapping[str, Any], observation_size: int, outputs: int) -> nn.Module:
-    """Make the module named by ``name`` (MODULE:CLASS, or MODULE:FUNCTION), and try it on zeros.
+    """Make the module named by ``name`` (MODULE:CLASS, or MODULE:FUNCTION), and try it.
 
     Raises
     ------
     ConfigError
         It cannot be imported or made, is not a module, has no parameters, some that are frozen, or others than
-        float32 on the CPU, or has another number of outputs.
+        float32 on the CPU, has another number of outputs, or acts otherwise in a second episode.
     """
     made = find("network.module", name, "MODULE:CLASS, for example 'my_networks:Convolution'")
     if isinstance(made, type) and not issubclass(made, nn.Module):
@@ -55,15 +57,14 @@ def build(
 ) -> tuple[Program | NamedModule, NDArray[np.float32]]:
     """Return the module's program, or its name if C does not know all its layers, and the initial parameters.
 
-    The module draws them from torch's generator with ``seed``; the global generator is left unchanged.
+    The module draws them from the global generators with ``seed``, and these are left unchanged.
 
     Raises
     ------
     ConfigError
         The module cannot be made, or has both a `VirtualBatchNorm`, which only C supports, and layers unknown to C.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with _seeded(seed):
         module = make_module(name, kwargs, observation_size, outputs)
     theta = flatten(module)
     try:
@@ -80,8 +81,7 @@ class TorchNetwork:
 
     def __init__(self, named: NamedModule) -> None:
         torch.set_num_threads(1)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # for random buffers
+        with _seeded(0):  # for random buffers
             self.module = make_module(named.name, named.kwargs, named.observation_size, named.outputs).eval()
         self._theta = _gathered(self.module)
         self._shape = _observation_shape(self.module, named.observation_size)
@@ -136,30 +136,67 @@ def _check_parameters(name: str, module: nn.Module) -> None:
 def _check_outputs(name: str, module: nn.Module, observation_size: int, outputs: int) -> None:
     training = module.training
     module.eval()
+    generator = np.random.default_rng(0)
+    observations = generator.random((3, observation_size))
     try:
         shape = _observation_shape(module, observation_size)
-        first, second = (_first_outputs(module, np.zeros(observation_size), shape) for _ in range(2))
+        _episode(module, observations[:1], shape)  # for lazy layers, which have no parameters before it
+        with _random_parameters(module, generator):
+            first, second = (_episode(module, observations, shape) for _ in range(2))
     except BaseException as error:
         let_through(error)
-        raise _refusal(name, f"fails on an observation of {observation_size} zeros: {reason(error)}") from error
+        raise _refusal(
+            name, f"fails on an observation of {observation_size} numbers, without a batch axis: {reason(error)}"
+        ) from error
     module.train(training)
     if not np.array_equal(first, second, equal_nan=True):
         raise _refusal(
-            name, "gives other outputs in a second episode, expected the same; let its reset() empty its memory"
+            name,
+            "gives other outputs in a second episode, expected the same; let its reset() empty its memory, and draw "
+            "no random numbers in forward()",
         )
-    if first.size != outputs:
-        raise _refusal(name, f"gives {first.size} outputs, expected {outputs}, as many as the action takes")
+    if first[0].size != outputs:
+        raise _refusal(name, f"gives {first[0].size} outputs, expected {outputs}, as many as the action takes")
 
 
-def _first_outputs(module: nn.Module, observation: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return the first outputs of an episode of two equal observations."""
+@contextmanager
+def _random_parameters(module: nn.Module, generator: np.random.Generator) -> Iterator[None]:
+    """Have random parameters in the block: those at the start may be zeros, which hide what a module remembers."""
+    parameters = list(module.parameters())
+    before = [each.detach().clone() for each in parameters]
+    with torch.no_grad():
+        for each in parameters:
+            each.copy_(torch.tensor(generator.standard_normal(tuple(each.shape))))
+        try:
+            yield
+        finally:
+            for each, values in zip(parameters, before, strict=True):
+                each.copy_(values)
+
+
+def _episode(module: nn.Module, observations: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return the outputs of an episode with these observations: float32 (timesteps, outputs)."""
     _reset(module)
-    first, _ = (_outputs(module, observation, shape).copy() for _ in range(2))
-    return first
+    return np.array([_outputs(module, observation, shape).copy() for observation in observations])
 
 
 def _observation_shape(module: nn.Module, size: int) -> tuple[int, ...]:
     return tuple(getattr(module, "observation_shape", (size,)))
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Have the global generators of Python, NumPy and torch begin at a seed; after the block they are as before."""
+    before = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])
 
 
 def _reset(module: nn.Module) -> None:

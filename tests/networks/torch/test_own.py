@@ -1,6 +1,7 @@
 """Modules of the user's own: compiled where C knows them exactly, else run by torch, with the same runner around."""
 
 import json
+import random
 import subprocess
 import sys
 
@@ -103,14 +104,16 @@ def test_memory_is_emptied_by_begin_episode(name):
     np.testing.assert_array_equal(runner.forward(observation), first)
 
 
-def test_runners_are_equal_though_their_buffers_are_drawn_at_random():
-    spec, theta = _build("Convolution")
-    torch.manual_seed(5)
+@pytest.mark.parametrize("name", ["Convolution", "Projecting"])
+def test_runners_are_equal_though_their_buffers_are_drawn_at_random(name):
+    spec, theta = _build(name)
+    _seed_globally(5)
     first = _runner(spec, theta)
-    torch.manual_seed(6)
-    state = torch.get_rng_state()
+    _seed_globally(6)
     second = _runner(spec, theta)
-    assert torch.equal(torch.get_rng_state(), state)
+    drawn = torch.rand(()), np.random.rand(), random.random()
+    _seed_globally(6)
+    assert drawn == (torch.rand(()), np.random.rand(), random.random())  # the generators are as they were
     for observation in _observations():
         np.testing.assert_array_equal(first.forward(observation), second.forward(observation))
 
@@ -125,6 +128,12 @@ def test_parameters_are_views_of_one_array_that_load_fills():
         np.testing.assert_array_equal(parameter.detach().numpy().ravel(), theta[start : start + parameter.numel()])
     theta[:] = np.nan  # copied
     assert np.isfinite(network.forward(_observations()[0])).all()
+
+
+def _seed_globally(seed):
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
 
 
 # In a run
@@ -263,11 +272,14 @@ def test_loading_a_network_that_torch_runs_imports_torch(saved):
         ("user_modules:frozen", ["has the frozen parameter 0.weight", "make it a buffer"]),
         ("user_modules:double", ["float64", "expected torch.float32"]),
         ("user_modules:too_many", ["gives 3 outputs, expected 2"]),
-        ("user_modules:blind", ["fails on an observation of 6 zeros", "RuntimeError"]),
+        ("user_modules:blind", ["fails on an observation of 6 numbers, without a batch axis", "RuntimeError"]),
         ("user_modules:empty", ["has no parameters"]),
         ("user_modules:Quitting", ["could not be made: SystemExit"]),
-        ("user_modules:Pair", ["fails on an observation of 6 zeros", "it returned a tuple, expected a tensor"]),
+        ("user_modules:Pair", ["fails on an observation of 6 numbers", "it returned a tuple, expected a tensor"]),
         ("user_modules:Unforgetting", ["gives other outputs in a second episode", "let its reset() empty its memory"]),
+        ("user_modules:Hiding", ["gives other outputs in a second episode", "let its reset() empty its memory"]),
+        ("user_modules:Counting", ["gives other outputs in a second episode", "let its reset() empty its memory"]),
+        ("user_modules:Dropping", ["gives other outputs in a second episode", "draw no random numbers in forward()"]),
     ],
 )
 def test_a_module_that_cannot_be_used_is_one_line(name, words):
