@@ -3,8 +3,8 @@
 
 Owns the checks: dtype, shape, layout, alignment, bounds, aliasing, read-only outputs. A kernel runs only on arguments
 that meet its contract in ``csrc/pyes_kernels.h``, which also says what it computes. Large arrays are never copied
-silently, and kernels over them release the GIL, but for the packing of a network's weights. Must not compute anything
-itself. Comments mark each array IN, OUT or both.
+silently, and kernels over them release the GIL. Must not compute anything itself. Comments mark each array IN, OUT or
+both.
 
 Each group of kernels has a file in ``csrc/core/``, which is included here instead of compiled separately. So the result
 is a single module with one abi3 tag, every group calls the checks as plain C functions, and the kernels are linked

@@ -109,7 +109,7 @@ static inline uint32_t pyes_random_bits(struct pyes_random *random)
     return random->words[4 - random->left--];
 }
 
-/* Uniform in [low, high): one of 2^53 evenly spaced numbers. */
+/* Uniform in [low, high): one of 2^53 evenly spaced numbers, which rounding may make `high` itself. */
 static inline double pyes_random_uniform(struct pyes_random *random, double low, double high)
 {
     const uint64_t upper = pyes_random_bits(random), bits = upper << 32 | pyes_random_bits(random);

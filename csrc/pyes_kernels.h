@@ -220,7 +220,7 @@ void pyes_snes_step(enum pyes_level level, int64_t dim, const float *gradient, c
  * A convolution reads an image (channels, height, width) and writes (filters, pixels), pixel by row and column; its
  * square kernel moves by `stride`, without padding. In theta its weights are (filters, channels, kernel, kernel).
  * Packed, they follow the bias as panels of PYES_LANES filters, each (kernel, kernel, channels, PYES_LANES). A scale
- * layer divides every value by `divisor`; it has no weights. */
+ * layer multiplies every value by 1 / `divisor`, rounded to float; it has no weights. */
 
 enum { PYES_LANES = 16 };
 

@@ -111,7 +111,6 @@ cdef extern from "pyes_kernels.h" nogil:
     void pyes_policy_place(int64_t n, pyes_layer *layers, int64_t *packed_size, int64_t *state_size)
     int64_t pyes_conv_pixels(const pyes_layer *layer)
     int64_t pyes_layer_dim(const pyes_layer *layer)
-    int64_t pyes_layer_width(const pyes_layer *layer)
     struct pyes_perturbation:
         pyes_dtype dtype
         const void *slice

@@ -77,6 +77,8 @@ cdef int _separate(dict arrays) except -1:
 cdef int _inside(object offsets, const int64_t *p_offsets, int64_t length, int64_t dim, str out) except -1:
     """Check that every slice is inside a table of this length."""
     cdef int64_t i, last = length - dim
+    if last < 0 and len(offsets):
+        raise ValueError(f"table: got {length} entries, expected at least the {dim} of {out}")
     for i in range(len(offsets)):
         if not 0 <= p_offsets[i] <= last:
             raise ValueError(

@@ -17,8 +17,11 @@ cdef class _Network:
             return theta
         if self.perturbed_array is None:
             self.perturbed_array = np.empty(self.dim, FLOAT32)
-        pyes_perturb(_level(None), self.dim, by.dtype, <const float *>_in("theta", theta, FLOAT32), by.slice,
-                     by.deviation, by.scale, <float *>_out("perturbed", self.perturbed_array, FLOAT32))
+        cdef const float *parameters = <const float *>_in("theta", theta, FLOAT32)
+        cdef float *perturbed = <float *>_out("perturbed", self.perturbed_array, FLOAT32)
+        cdef pyes_level level = _level(None)
+        with nogil:
+            pyes_perturb(level, self.dim, by.dtype, parameters, by.slice, by.deviation, by.scale, perturbed)
         return self.perturbed_array
 
     cdef int reset(self) except -1:
@@ -80,12 +83,15 @@ cdef class _Compiled(_Network):
         self.layers = <pyes_layer *>PyMem_Calloc(self.layer_count, sizeof(pyes_layer))
         if self.layers == NULL:
             raise MemoryError
-        self.outputs = observation_size
+        self.outputs, weights = observation_size, 0  # a Python integer, which does not overflow
         for k, row in enumerate(instructions.tolist()):
             _read_layer(row, &self.layers[k])
             _check_layer(k, &self.layers[k], self.outputs)
             self.outputs = self.layers[k].outputs
             self.dim = max(self.dim, pyes_layer_dim(&self.layers[k]))
+            weights += 4 * (row[1] + row[2] + 1) * (row[2] + 16)
+        if weights > FARTHEST:
+            raise ValueError(f"instructions: got layers of about {weights} weights, expected at most {FARTHEST}")
         self._allocate()
         self._set_reference_batch(reference_batch, observation_size)
 
@@ -139,13 +145,16 @@ cdef class _Compiled(_Network):
     cdef int load(self, object theta, const pyes_perturbation *by) except -1:
         cdef const float *parameters = <const float *>_in("theta", theta, FLOAT32)
         if self.batch == NULL:
-            pyes_policy_pack(self.level, self.layer_count, self.layers, parameters, by, self.packed)
+            with nogil:
+                pyes_policy_pack(self.level, self.layer_count, self.layers, parameters, by, self.packed)
             return 0
         parameters = <const float *>_in("theta", self._perturbed(theta, by), FLOAT32)
-        pyes_policy_pack(self.level, self.layer_count, self.layers, parameters, NULL, self.packed)
         cdef pyes_value type = PYES_BYTE if self.batch_array.dtype == UINT8 else PYES_FLOAT
-        pyes_policy_batch_norm(self.level, self.layer_count, self.layers, parameters, len(self.batch_array), type,
-                               self.batch, self.packed, self.scratch, self.values, self.sums)
+        cdef int64_t count = len(self.batch_array)
+        with nogil:
+            pyes_policy_pack(self.level, self.layer_count, self.layers, parameters, NULL, self.packed)
+            pyes_policy_batch_norm(self.level, self.layer_count, self.layers, parameters, count, type, self.batch,
+                                   self.packed, self.scratch, self.values, self.sums)
         return 0
 
     cdef int reset(self) except -1:

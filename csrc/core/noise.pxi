@@ -82,6 +82,8 @@ cdef int _perturbation(pyes_perturbation *out, int64_t dim, object table, object
     out.dtype = _table_dtype("table", table)
     cdef const char *entries = <const char *>_in("table", table, None)
     cdef int64_t length = len(table), first, width = table.itemsize
+    if length < dim:
+        raise ValueError(f"table: got {length} entries, expected at least the {dim} of theta")
     if not 0 <= _index("offset", offset) <= length - dim:
         raise ValueError(f"offset: got {offset}, expected 0 <= offset <= {length - dim} (table {length} - theta {dim})")
     first = offset

@@ -38,7 +38,7 @@ cdef int _check_numbers(int64_t size, const float *values) except -1:
 cdef object _readable(object observations):
     """Return a contiguous, aligned array of a type that _read_values accepts."""
     values = np.ascontiguousarray(observations)
-    if values.dtype not in (FLOAT32, FLOAT64, UINT8):
+    if values.dtype.char not in "fdB" or not values.dtype.isnative:
         return values.astype(FLOAT32)
     return values if values.flags.aligned else values.copy()
 

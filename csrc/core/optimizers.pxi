@@ -44,7 +44,7 @@ def adam_step(theta, gradient, m, v, step, learning_rate, beta1, beta2, epsilon,
     Raises
     ------
     TypeError, ValueError
-        Types or lengths differ, arrays overlap or are read-only, 0 <= beta < 1 does not hold.
+        Types or lengths differ, arrays overlap or are read-only, 0 <= beta < 1 does not hold, epsilon is 0 as a float32.
 
     Notes
     -----
@@ -57,8 +57,10 @@ def adam_step(theta, gradient, m, v, step, learning_rate, beta1, beta2, epsilon,
     _separate({"theta": theta, "gradient": gradient, "m": m, "v": v})
     cdef int64_t dim = len(theta), t = <int64_t>_integer("step", step, 1 << 63)
     cdef double rate = learning_rate, b1 = _share("beta1", beta1), b2 = _share("beta2", beta2)
-    cdef double eps = _at_least("epsilon", epsilon, 0), decay = weight_decay
+    cdef double eps = epsilon, decay = weight_decay
     cdef pyes_level build = _level(level)
+    if not <float>eps > 0:
+        raise ValueError(f"epsilon: got {epsilon}, expected one that is > 0 as a float32")
     if t < 1:
         raise ValueError(f"step: got {t}, expected step >= 1 (the number of this step)")
     with nogil:

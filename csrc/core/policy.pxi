@@ -1,6 +1,6 @@
 # PolicyRunner: reads an observation, runs a network, and chooses an action.
 
-cdef int64_t SIGNALS_EVERY = 100_000  # timesteps without a look for Ctrl-C
+cdef int64_t SIGNALS_EVERY = 1_000  # timesteps without a look for Ctrl-C
 
 
 cdef class PolicyRunner:
@@ -186,7 +186,7 @@ cdef class PolicyRunner:
         """Whether `run` can run episodes: a network of instructions, and an action that is one choice or box."""
         return isinstance(self.network, _Compiled) and self.head.mode != MIXED
 
-    def run(self, CompiledEnvironment environment, seed, limit, seen=None, double reward_min=-INFINITY):  # IN
+    def run(self, CompiledEnvironment environment not None, seed, limit, seen=None, double reward_min=-INFINITY):  # IN
         """Run the episode of a seed in an environment in C, without Python and without the GIL.
 
         Parameters

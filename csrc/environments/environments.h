@@ -1,7 +1,7 @@
 /* The environments that come with pyes. Each enters by the public header, as those of users do.
  *
  * One with the name of an environment of Gymnasium, or of pyes/tasks/maze.py, follows it timestep by timestep, but for the
- * last bits of sines and cosines, and but for its starts: those are drawn by pyes_random. */
+ * last bits of sines, cosines and squares, and but for its starts: those are drawn by pyes_random. */
 #ifndef PYES_ENVIRONMENTS_H
 #define PYES_ENVIRONMENTS_H
 

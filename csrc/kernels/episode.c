@@ -16,6 +16,7 @@ void pyes_world_reset(const struct pyes_world *world, uint64_t seed)
     memset(world->state, 0, (size_t)environment->state_bytes);
     memset(world->values, 0, environment->observation_size * width);
     environment->reset(world->state, seed, world->values, environment->user);
+    standard_arithmetic(); /* the environment may have changed it */
     restore_arithmetic(found);
 }
 
@@ -28,6 +29,7 @@ static int step_once(const struct pyes_world *world, const float *action, double
     for (int64_t i = 0; i < world->frame_skip && flags == 0; i++) {
         double reward = 0.0;
         flags = environment->step(world->state, action, world->values, &reward, environment->user);
+        standard_arithmetic(); /* the environment may have changed it */
         if (flags < 0 || flags > (PYES_TERMINATED | PYES_TRUNCATED))
             return flags == PYES_FAILED ? PYES_STEP_FAILED : PYES_WRONG_FLAGS;
         if (low < high && !(reward >= low && reward <= high)) {
@@ -113,12 +115,10 @@ static const float *prepare(const struct pyes_episode *episode)
     const int64_t n = episode->observed;
     const float *observation = episode->observation;
     if (episode->sums != NULL)
-        for (int64_t i = 0; i < n; i++)
-            add_up(observation[i], &episode->sums[i], &episode->sums[n + i]);
+        pyes_collect_unguarded(n, observation, episode->sums);
     if (episode->mean == NULL)
         return observation;
-    for (int64_t i = 0; i < n; i++)
-        episode->input[i] = normalized(observation[i], episode->mean[i], episode->inverse_std[i], episode->limit);
+    pyes_normalize_unguarded(n, observation, episode->mean, episode->inverse_std, episode->limit, episode->input);
     return episode->input;
 }
 
@@ -145,7 +145,6 @@ int pyes_episode_run(struct pyes_episode *episode, int64_t timesteps)
         double reward;
         act(episode);
         flags = step_once(episode->world, episode->chosen, &reward);
-        standard_arithmetic(); /* the environment's own step may have changed it */
         if (flags < 0) {
             episode->total = reward;
             break;

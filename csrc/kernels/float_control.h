@@ -83,6 +83,7 @@ static inline uint64_t standard_arithmetic(void)
     return found;
 }
 
+/* Restores what standard_arithmetic has found, after which the word was not changed otherwise. */
 static inline void restore_arithmetic(uint64_t found)
 {
     if (found & PYES_NOT_STANDARD)

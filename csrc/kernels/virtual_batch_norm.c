@@ -34,7 +34,7 @@ PYES_INLINE void gains(const struct pyes_layer *layer, int64_t samples, const fl
     for (int64_t o = 0; o < layer->filters; o++) {
         const double mean = sums[o] / (double)samples;
         const double spread = sums[layer->filters + o] / (double)samples - mean * mean;
-        const double variance = spread > 0.0 ? spread : 0.0; /* rounding may leave it a little below */
+        const double variance = spread < 0.0 ? 0.0 : spread; /* rounding may leave it a little below; NaN stays NaN */
         const double gain = (double)theta[layer->scale_offset + o] / sqrt(variance + PYES_NORMALIZE_EPSILON);
         const double shift = layer->bias_offset < 0 ? 0.0 : (double)theta[layer->bias_offset + o];
         sums[o] = gain;

@@ -1,5 +1,6 @@
 /* Environments in C and the episodes in them: sizes, guards, both types of observations, what is seen. */
 #include "../environments/environments.h"
+#include "../kernels/float_control.h"
 #include "checks.h"
 
 /* The world of an environment; its memory belongs to the caller, who frees state and values. */
@@ -63,6 +64,38 @@ static void test_world(void)
     free(world.values);
 }
 
+static void begin_careless(void *state, uint64_t seed, void *observation, const void *user)
+{
+    (void)state, (void)seed, (void)observation, (void)user;
+    set_control_word(control_word() | PYES_NOT_STANDARD);
+}
+
+static int step_careless(void *state, const float *action, void *observation, double *reward, const void *user)
+{
+    (void)action;
+    begin_careless(state, 0, observation, user);
+    *reward = 1e-310; /* subnormal */
+    return 0;
+}
+
+/* An environment that changes the control word spoils neither its rewards nor what follows. */
+static void test_control_word(void)
+{
+    const struct pyes_environment careless = {
+        .reset = begin_careless, .step = step_careless, .state_bytes = 8, .observation_type = PYES_OBSERVE_FLOAT64,
+        .observation_size = 2, .choices = 6};
+    struct pyes_world world = made(&careless);
+    const float action = 0.0f;
+    double reward;
+    world.frame_skip = 3;
+    pyes_world_reset(&world, 1);
+    CHECK((control_word() & PYES_NOT_STANDARD) == 0);
+    CHECK(pyes_world_step(&world, &action, &reward) == 0 && reward == 1e-310 + 1e-310 + 1e-310);
+    CHECK((control_word() & PYES_NOT_STANDARD) == 0);
+    free(world.state);
+    free(world.values);
+}
+
 /* An episode of a linear policy, in one call or in many. */
 static struct pyes_episode played(const struct pyes_world *world, int64_t chunk, const int64_t *seen, int64_t observed)
 {
@@ -111,6 +144,7 @@ void test_episodes(void)
     };
     const int64_t seen[2] = {1, -1};
     test_world();
+    test_control_word();
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         struct pyes_world world = made(own[i]);
         for (int part = 0; part < 2; part++) {

@@ -196,8 +196,13 @@ class Checks:
     def finite_numbers(self) -> str:
         """Whether all that is observed is a number."""
         for observation, when in self._observed():
-            if not np.isfinite(_numbers(observation)).all():
-                raise CheckError(f"got {np.asarray(observation)} {when}; a member with NaN fails")
+            if not np.isfinite(numbers := _numbers(observation)).all():
+                what = (
+                    "a member with NaN fails"
+                    if np.isnan(numbers).any()
+                    else "an infinity may make actions NaN; clip it"
+                )
+                raise CheckError(f"got {np.asarray(observation)} {when}; {what}")
         return f"{sum(len(each.observations) for each in self._played()):,} observations"
 
     def _observed(self) -> Iterator[tuple[Any, str]]:

@@ -25,7 +25,7 @@ Job = Callable[[], object]
 
 READ_SOURCE = """
 #include <stdint.h>
-/* Eight independent sums of 64-bit words: as fast as memory delivers. */
+/* Sixty-four independent sums of 64-bit words: as fast as memory delivers. */
 uint64_t read_all(const uint64_t *x, int64_t n) {
     uint64_t s[64] = {0};
     for (int64_t i = 0; i + 64 <= n; i += 64)

@@ -25,7 +25,7 @@ class Op(IntEnum):
     GRU = 2  # Cho et al. 2014
     LSTM = 3  # Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000
     CONV = 4  # y = activation(W * x + b) over an image, without padding
-    SCALE = 5  # y = x / divisor
+    SCALE = 5  # y = x * float32(1 / divisor)
 
     @property
     def blocks(self) -> int:

@@ -74,7 +74,7 @@ def bits(random: Any) -> Any:
 
 @_compiled
 def uniform(random: Any, low: float, high: float) -> float:
-    """Return a number that is uniform in [low, high)."""
+    """Return a number that is uniform in [low, high); rounding may give ``high`` itself."""
     upper = uint64(bits(random))
     both = upper << _SHIFT | uint64(bits(random))
     return low + (high - low) * (float(both >> _ELEVEN) * _PER_WORD)
@@ -93,7 +93,7 @@ def _nearest(x: float) -> float:
 
 @_inlined
 def floor(x: float) -> float:
-    """Return the largest integer that is not above x, as a float."""
+    """Return the largest integer that is not above x, as a float, where ``|x| < 2**51``."""
     near = _nearest(x)
     return near - 1.0 if near > x else near
 

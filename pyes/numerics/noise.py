@@ -57,6 +57,7 @@ class NoiseTable(Closing):
         for name, got in (("noise.entries", entries), ("threads", threads)):
             if not isinstance(got, int | np.integer) or isinstance(got, bool) or got < 1:
                 raise ConfigError(f"{name}: got {got!r}, expected an integer >= 1")
+        entries, threads = int(entries), int(threads)  # one of NumPy's would overflow
         self.seed = seed
         self.dtype = dtype
         self._block: memory.SharedBlock | None = None
@@ -235,6 +236,7 @@ class _Kept(Closing):
     """The shared table that was lent last."""
 
     def __init__(self) -> None:
+        self.lent = False
         self._settings: tuple[int, int, str] | None = None
         self._table: NoiseTable | None = None
 
@@ -269,9 +271,15 @@ def kept() -> Iterator[None]:
 
 @contextmanager
 def shared_table(entries: int, seed: int, dtype: DtypeName, threads: int) -> Iterator[NoiseTable]:
-    """Lend a shared table: a new one, unless one with the same settings is `kept`."""
-    if _kept is not None:
-        yield _kept.table(entries, seed, dtype, threads)
+    """Lend a shared table: a new one, unless one with the same settings is `kept` and not lent already."""
+    keeper = _kept
+    if keeper is not None and not keeper.lent:
+        table = keeper.table(entries, seed, dtype, threads)
+        keeper.lent = True
+        try:
+            yield table
+        finally:
+            keeper.lent = False
         return
     with NoiseTable(entries, seed, dtype, shared=True, threads=threads) as table:
         yield table

@@ -109,6 +109,8 @@ def test_optimizers_refuse_impossible_settings() -> None:
         _core.adam_step(theta, gradient, m, v, 1.5, *ADAM)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"beta1: got 1\.0, expected 0 <= beta1 < 1"):
         _core.adam_step(theta, gradient, m, v, 1, 0.1, 1.0, 0.9, 1e-8, 0.0)
+    with pytest.raises(ValueError, match="epsilon: got 1e-50, expected one that is > 0 as a float32"):
+        _core.adam_step(theta, gradient, m, v, 1, 0.1, 0.9, 0.9, 1e-50, 0.0)
     with pytest.raises(ValueError, match=r"max_speed: got -1\.0, expected max_speed >= 0"):
         _core.clipup_step(theta, gradient, m, 0.1, 0.9, -1.0, 0.0)
 

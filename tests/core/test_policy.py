@@ -268,6 +268,10 @@ def test_action_noise_comes_before_the_clip_and_not_into_argmax() -> None:
         ),
         ([[3, 8, 2, 0, -1, 0, 64, -2]], r"instructions\[0\]: got recurrent_bias_offset -2"),
         ([[2, 8, 2, 0, -1, 1, 48, -1]], r"instructions\[0\]: got activation 1, expected 0 to 0"),
+        (
+            [[0, 8, 2**26, 0, -1, 0, -1, -1], *[[0, 2**26, 2**26, 0, -1, 0, -1, -1]] * 3],
+            r"instructions: got layers of about \d+ weights, expected at most 281474976710656",
+        ),
         (np.empty((0, 8)), r"instructions: got shape \(0, 8\)"),
         ([[0, 8, 2, 0, 16, 0]], r"instructions: got shape \(1, 6\), expected \(n, 8\)"),
     ],
@@ -361,6 +365,11 @@ def test_collect_and_normalize_refuse_wrong_shapes() -> None:
         runner([8, 2]).collect(np.zeros((2, 7)))
     with pytest.raises(ValueError, match="inverse_std: got length 7, expected 8"):
         runner([8, 2]).normalize(np.zeros(8, np.float32), np.zeros(7, np.float32), 5.0)
+
+
+def test_no_environment_is_refused() -> None:
+    with pytest.raises(TypeError, match="Argument 'environment' has incorrect type|'environment' must not be None"):
+        runner([8, 2]).run(None, 0, 10)  # type: ignore[arg-type]
 
 
 def test_a_negative_number_of_inputs_is_refused() -> None:

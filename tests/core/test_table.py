@@ -131,8 +131,11 @@ def test_offset_outside_the_table_is_refused(offset: int) -> None:
 
 
 def test_table_smaller_than_theta_is_refused() -> None:
-    with pytest.raises(ValueError, match="offset: got 0"):
-        _core.perturb(normals(10), table_of(np.float32, 9), 0, 1.0, np.empty(10, np.float32))
+    table, out = table_of(np.float32, 9), np.empty(10, np.float32)
+    with pytest.raises(ValueError, match="table: got 9 entries, expected at least the 10 of theta"):
+        _core.perturb(normals(10), table, 0, 1.0, out)
+    with pytest.raises(ValueError, match="table: got 9 entries, expected at least the 10 of out"):
+        _core.weighted_sum(table, np.zeros(1, np.int64), np.ones(1, np.float32), out)
 
 
 def test_perturb_in_place_is_allowed_and_partial_overlap_is_not() -> None:

@@ -126,6 +126,19 @@ def test_runs_that_follow_each_other_share_a_table_of_equal_settings():
         assert alone is not third
 
 
+def test_a_run_within_a_run_has_a_table_of_its_own():
+    with noise.kept(), noise.shared_table(1_000, 7, "float32", 1) as outer:
+        with noise.shared_table(2_000, 7, "float32", 1) as inner:
+            assert len(inner) == 2_000
+        assert len(outer) == 1_000
+
+
+@pytest.mark.parametrize("entries", [np.uint8(200), np.uint16(50_000)])
+def test_a_length_of_numpys_does_not_overflow(entries):
+    with NoiseTable(entries, 0, shared=True) as table:
+        assert len(table) == entries
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("ending", ["exit", "interrupt", "kill"])
 def test_nothing_is_left_behind_however_the_owner_ends(ending):
