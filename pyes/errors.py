@@ -2,6 +2,7 @@
 
     PyesError                exit status 1   something failed while running
     ├── ConfigError          exit status 2   the user's input cannot be used
+    │   ├── StorageError     exit status 1   a disk is full or fails
     │   └── RunDirectoryError                a run directory is missing, damaged or not writable
     │       └── JournalError                 its journal is missing, damaged, or not of this run
     ├── TaskError            exit status 1   the environment failed
@@ -25,6 +26,12 @@ class ConfigError(PyesError):
     """A configuration, argument or input file that cannot be used."""
 
     exit_status = 2
+
+
+class StorageError(ConfigError):
+    """A file that cannot be written, though its place can be: the disk is full, or fails."""
+
+    exit_status = 1
 
 
 class RunDirectoryError(ConfigError):

@@ -45,6 +45,9 @@ if sys.platform == "win32":  # tests of nodes, heads and relays, whose modules i
         "remote/test_agent.py", "remote/test_peer.py", "remote/test_state_copy.py", "reports/explorer/test_server.py",
     ]  # fmt: skip
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script; what tests start would ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 _draw_curve = ending.draw_curve
 
 

@@ -66,8 +66,10 @@ def _status(argv: Sequence[str] | None) -> int:
         if not (debug or isinstance(error, PyesError)) and _interrupted(error):
             return INTERRUPTED
         blocked = unwritten()
-        if isinstance(error, OSError):
-            error = blocked or error
+        if isinstance(error, OSError) and blocked is not None:
+            for note in getattr(error, "__notes__", []):
+                blocked.add_note(note)
+            error = blocked
         if isinstance(error, BrokenPipeError):  # the reader of the output has closed it, as in `pyes info | head -1`
             return 1
         if debug:

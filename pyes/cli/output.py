@@ -89,7 +89,7 @@ def describe(error: Exception) -> str:
         error = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     if isinstance(error, OSError) and (advice := what_to_try(error)):
         place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror}; {advice}"
+        return " ".join([f"{place}{error.strerror}; {advice}", *getattr(error, "__notes__", [])])
     text = one_line(str(error))
     if isinstance(error, MemoryError):
         return f"not enough memory{': ' if text else ''}{text}; {NO_MEMORY}"

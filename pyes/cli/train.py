@@ -40,6 +40,10 @@ def run(arguments: list[str]) -> None:
     KeyboardInterrupt
         The user ended the run.
     """
+    try:
+        os.getcwd()  # where a run is, and which files of settings there are, depends on it
+    except FileNotFoundError as error:
+        raise ConfigError("the current directory was deleted; change to one that exists (cd)") from error
     gc.disable()  # until the run begins, collections take long and find no garbage
     import yaml
     from hydra.errors import HydraException
@@ -138,11 +142,15 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
         if config.hydra.mode == RunMode.MULTIRUN:
             return False
         config.hydra.mode = RunMode.RUN
-        if config.resume is None:
-            RunDirectory(config.hydra.run.dir).check_free()  # before Hydra writes into it
+        lock: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if config.resume is None:  # Hydra writes into it before the run begins
+            directory = RunDirectory(config.hydra.run.dir)
+            directory.check_free()
+            lock = directory.locked(hand_over=True)
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(config))
         try:
-            _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises the job's error
+            with lock:
+                _ = run_job(job, config, "hydra.run.dir", None, context).return_value  # raises the job's error
         except OSError as error:  # of Hydra's own files in it; a full disk is not named
             error.filename = error.filename or config.hydra.run.dir
             raise
@@ -249,7 +257,7 @@ def _run_job(config: Any) -> float | None:
     try:
         print(result.run_dir, flush=True)
     except OSError as error:
-        error.add_note("of standard output: the run is whole")
+        error.add_note("(the run is whole)")
         raise
     if result.stopped_by == "interrupt":
         raise KeyboardInterrupt  # also ends the rest of a sweep

@@ -40,7 +40,8 @@ class Board:
         fields = _fields(plan, workers)
         places, size = _layout(fields)
         if handle is None:
-            self._block = memory.SharedBlock(size, what="a board of members and their results")
+            smaller = "a smaller population or network, or fewer episodes (task.episodes, evaluation.episodes)"
+            self._block = memory.SharedBlock(size, what="a board of members and their results", smaller=smaller)
         else:
             self._block = memory.SharedBlock.attach(handle, writable=True)
         view = {name: self._block.array(dtype, shape, places[name]) for name, dtype, shape in fields}

@@ -73,8 +73,10 @@ class RunDirectory:
         self.learning_curve = self.path / "learning_curve.png"
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, *, hand_over: bool = False) -> Iterator[None]:
         """Lock the directory for this process; the kernel releases the lock however the process ends.
+
+        With ``hand_over`` the lock is held for a run that this thread begins in the block.
 
         Raises
         ------
@@ -85,9 +87,9 @@ class RunDirectory:
             make_folder(self.snapshots)
         except OSError as error:
             raise RunDirectoryError(
-                f"run_dir: cannot write to {self.path} ({error.strerror}); choose another one"
+                f"run_dir: cannot write to {self.path} ({error.strerror}); make it writable, or choose another one"
             ) from error
-        with locks.held(self.lock_file, "run_dir"):
+        with locks.held(self.lock_file, "run_dir", hand_over=hand_over):
             remove_leftovers(self.path, exclusive=False)
             remove_leftovers(self.snapshots, exclusive=True)
             yield
@@ -118,13 +120,14 @@ class RunDirectory:
             raise RunDirectoryError(f"run_dir: cannot write to {self.path} ({reason}); choose another one") from error
 
     def _check_files(self) -> None:
-        """Refuse directories where the run has its files: some are written at its end only."""
+        """Refuse what is no file where the run has its files: some are written at its end only."""
         policy = self.path / "policy.safetensors"
         files = [self.config, self.journal, self.log, self.metrics, self.nodes, policy, self.best, self.learning_curve]
         for path in [*files, policy.with_suffix(".json"), self.best.with_suffix(".json")]:
-            if path.is_dir():
+            if path.is_dir() or path.is_fifo() or path.is_socket():
+                got = "a directory" if path.is_dir() else "a pipe or a socket"
                 raise RunDirectoryError(
-                    f"run_dir: {path}: got a directory, expected a file; move it away or choose another run_dir"
+                    f"run_dir: {path}: got {got}, expected a file; move it away or choose another run_dir"
                 )
 
     def how_to_get_metrics(self) -> str:

@@ -13,6 +13,7 @@ import multiprocessing
 import pickle
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -25,6 +26,32 @@ _FORMAT = "%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
 _LARGEST = 65_536  # bytes of a record; a longer text is cut
 #: What is sent of a record. Others are a user's own, of any size and type, and no handler here reads them.
 _SENT = ("name", "msg", "levelno", "levelname", "pathname", "lineno", "created", "msecs", "processName", KIND)
+
+
+class _Open:
+    """The logs that are open in this process: the first sets the level of what is logged, the last resets it."""
+
+    def __init__(self) -> None:
+        self._count, self._level, self._lock = 0, logging.NOTSET, threading.Lock()
+
+    def begin(self) -> None:
+        """Count one that opens."""
+        with self._lock:
+            root = logging.getLogger()
+            if not self._count:
+                self._level = root.level
+                root.setLevel(min(self._level or logging.INFO, logging.INFO))
+            self._count += 1
+
+    def end(self) -> None:
+        """Count one that closes."""
+        with self._lock:
+            self._count -= 1
+            if not self._count:
+                logging.getLogger().setLevel(self._level)
+
+
+_open = _Open()
 
 
 class Log:
@@ -45,10 +72,8 @@ class Log:
         self._listener: logging.handlers.QueueListener | None = None
         self._limit = _Limit()
         writer.addFilter(self._limit)
-        root = logging.getLogger()
-        self._level = root.level
-        root.setLevel(min(self._level or logging.INFO, logging.INFO))
-        root.addHandler(writer)
+        _open.begin()
+        logging.getLogger().addHandler(writer)
 
     def gather(self) -> None:
         """Start the thread that receives the workers' records; call it after their parent has been forked."""
@@ -62,9 +87,8 @@ class Log:
 
     def close(self) -> None:
         """Write pending records and the counts of omitted ones; the workers must have ended."""
-        root = logging.getLogger()
-        root.removeHandler(self._handler)
-        root.setLevel(self._level)
+        logging.getLogger().removeHandler(self._handler)
+        _open.end()
         if self._listener is not None:
             self._listener.stop()
         for record in self._limit.summary():

@@ -9,13 +9,12 @@ import itertools
 import logging
 import os
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pyes.errors import ConfigError
-from pyes.system.lifetime import Closing
+from pyes.errors import ConfigError, StorageError
+from pyes.system.lifetime import Closing, pause
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +23,8 @@ _DELAYS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 #: Names of temporary files of `replacing`.
 _BESIDE = re.compile(r"\..+\.pyes-(\d{1,9})(\.\w+)?")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+#: What is no mistake of the user's.
+_FAILING = (*_FULL, errno.EIO, errno.EFBIG)
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -161,7 +162,7 @@ def _lives(pid: int) -> bool:
 class AppendFile(Closing):
     """A file with atomic appends: each piece is written completely or not at all.
 
-    On a full disk, writing is tried again for some minutes; any other failure is an immediate error.
+    On a full disk, writing is tried again for some minutes, or until Ctrl-C; any other failure is an immediate error.
 
     Parameters
     ----------
@@ -218,7 +219,7 @@ class AppendFile(Closing):
                     error.strerror,
                     delay,
                 )
-            time.sleep(delay)
+            pause(delay)
 
     def _write(self, data: bytes) -> None:
         if self._torn:
@@ -263,7 +264,8 @@ class AppendFile(Closing):
 
 def _refusal(path: Path, error: OSError) -> ConfigError:
     advice = what_to_try(error) or "choose a place that can be written"
-    return ConfigError(f"cannot write {path}: {error.strerror or error}; {advice}")
+    kind = StorageError if error.errno in _FAILING else ConfigError
+    return kind(f"cannot write {path}: {error.strerror or error}; {advice}")
 
 
 NO_MEMORY = "try a smaller population, network or noise table, or fewer workers (cluster.workers)"
@@ -274,6 +276,8 @@ def what_to_try(error: OSError) -> str:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             return "make room, or choose another place"
+        case errno.EFBIG:
+            return "raise the limit of the size of files (ulimit -f)"
         case errno.EMFILE | errno.ENFILE:
             return "raise the limit of open files (ulimit -n), or start fewer workers (cluster.workers)"
         case errno.EAGAIN:

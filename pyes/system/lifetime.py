@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,10 @@ class Interrupt:
 
     def __bool__(self) -> bool:
         return self.requested
+
+
+#: That of the run in the main thread, if any.
+_current = Interrupt()
 
 
 class Stop(KeyboardInterrupt):
@@ -110,7 +115,8 @@ def how_to_go_on(run: Path) -> str:
 def interruptible(answer: Callable[[], None] = lambda: None) -> Iterator[Interrupt]:
     """Turn the first Ctrl-C or SIGTERM into a request, which is answered; a second one raises `Stop`.
 
-    In the program, where `Stopping` handles Ctrl-C, a third one ends the process.
+    A signal that is ignored, as Ctrl-C is in the background of a script, stays so. In the program, where `Stopping`
+    handles Ctrl-C, a third one ends the process.
 
     Parameters
     ----------
@@ -118,6 +124,7 @@ def interruptible(answer: Callable[[], None] = lambda: None) -> Iterator[Interru
         Tells the user what becomes of the request (default: nothing). Called by the handler, whatever the main thread
         is doing.
     """
+    global _current
     interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():  # other threads cannot set handlers
         yield interrupt
@@ -131,10 +138,22 @@ def interruptible(answer: Callable[[], None] = lambda: None) -> Iterator[Interru
         interrupt.requested = True
         answer()
 
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    heard = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, handle) for number in heard}
+    outer, _current = _current, interrupt
     try:
         yield interrupt
     finally:
+        _current = outer
         for number, handler in previous.items():
             with contextlib.suppress(TypeError):  # a handler that was not set from Python cannot be restored
                 signal.signal(number, handler)
+
+
+def pause(seconds: float) -> None:
+    """Wait where nothing else can be done; raises `Stop` once the user wants the run to end, as it would not soon."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if _current and threading.current_thread() is threading.main_thread():
+            raise Stop
+        time.sleep(min(left, 0.1))

@@ -6,6 +6,7 @@ there are none.
 
 import os
 import socket
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,12 +25,22 @@ HELD = "another process"
 
 #: Lock files that this process holds. Forked children close them, since a lock must end with the process that took it.
 _held: "weakref.WeakSet[IO[str]]" = weakref.WeakSet()
+#: Real paths of those that are handed over, and the threads that may take them.
+_handed: set[tuple[str, int]] = set()
+
+
+def _forget() -> None:
+    for file in list(_held):
+        file.close()
+    _handed.clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: [file.close() for file in list(_held)])
+    os.register_at_fork(after_in_child=_forget)
 
 
 @contextmanager
-def held(path: Path, name: str) -> Iterator[None]:
+def held(path: Path, name: str, *, hand_over: bool = False) -> Iterator[None]:
     """Hold the lock of a folder: a file in it, which then contains the id and the host of this process.
 
     Parameters
@@ -38,13 +49,19 @@ def held(path: Path, name: str) -> Iterator[None]:
         The file.
     name : str
         What the user calls the folder, for messages.
+    hand_over : bool
+        Whether this thread may take the lock once more in the block, for whom it is held.
 
     Raises
     ------
     RunDirectoryError
         Another process holds it, or it cannot be made.
     """
-    folder = path.parent
+    folder, taker = path.parent, (os.path.realpath(path), threading.get_ident())
+    if taker in _handed:
+        _handed.discard(taker)
+        yield
+        return
     try:
         file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - closed below
     except OSError as error:
@@ -68,16 +85,22 @@ def held(path: Path, name: str) -> Iterator[None]:
         with suppress(OSError):  # on a full disk the lock holds even without the name
             os.ftruncate(file.fileno(), 0)
             os.write(file.fileno(), f"{os.getpid()}@{socket.gethostname()}\n".encode())  # closing has nothing to flush
-        yield
+        if hand_over:
+            _handed.add(taker)
+        try:
+            yield
+        finally:
+            _handed.discard(taker)
 
 
 @contextmanager
 def unheld(path: Path) -> Iterator[None]:
-    """Keep others from taking the lock for a moment, if its file exists; a BlockingIOError if one has it.
+    """Keep others from taking the lock for a moment, if its file exists; a BlockingIOError if another process has it.
 
     The lock is a shared one, for which the file need not be writable.
     """
-    if fcntl is None or not path.exists():
+    own = any(not each.closed and os.path.realpath(each.name) == os.path.realpath(path) for each in list(_held))
+    if fcntl is None or own or not path.exists():
         yield
         return
     with open(path, "rb") as file:

@@ -23,9 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.errors import ConfigError
-from pyes.system.files import NO_MEMORY
+from pyes.system.files import NO_MEMORY, what_to_try
 from pyes.system.lifetime import Closing
-from pyes.system.limits import check_fits
+from pyes.system.limits import SMALLER, check_fits
+
+#: Errors that less memory does not help against.
+_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EFBIG)
 
 if sys.platform == "linux":
     import fcntl
@@ -61,8 +64,8 @@ class SharedBlock(Closing):
         Bytes, at least 1.
     kind : str or None
         Backing (default: the best one of this machine).
-    what : str
-        What it is for, for messages.
+    what, smaller : str
+        What it is for, and what takes less; for messages.
 
     Raises
     ------
@@ -70,8 +73,8 @@ class SharedBlock(Closing):
         There is too little memory (the message has both sizes).
     """
 
-    def __init__(self, size: int, kind: Kind | None = None, *, what: str = "a block") -> None:
-        check_fits(size, what)
+    def __init__(self, size: int, kind: Kind | None = None, *, what: str = "a block", smaller: str = SMALLER) -> None:
+        check_fits(size, what, smaller)
         self.size = size
         self._owner = True
         self._memory: shared_memory.SharedMemory | None = None
@@ -87,8 +90,9 @@ class SharedBlock(Closing):
             self._map = self._map_bytes(writable=True)
         except OSError as error:
             self.close()
+            advice = what_to_try(error) if error.errno in _LIMITS else NO_MEMORY
             raise ConfigError(
-                f"cannot make {what} of {size:,} bytes in shared memory ({error.strerror or error}); {NO_MEMORY}"
+                f"cannot make {what} of {size:,} bytes in shared memory ({error.strerror or error}); {advice}"
             ) from error
 
     def _create(self) -> None:

@@ -47,7 +47,9 @@ class Display(Closing):
     def __init__(self, config: TrainConfig, *, enabled: bool = True) -> None:
         self._config = config
         self._enabled = enabled and sys.stderr is not None
-        self._panel = _panel() if self._enabled and sys.stderr.isatty() else None
+        # A dumb terminal cannot move its cursor, so that rich would draw the panel at the end only.
+        moves = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+        self._panel = _panel() if self._enabled and moves else None
         self._shown = 0.0
         self._changed = time.monotonic()  # when something was last shown
         self._row: MetricsRow | None = None

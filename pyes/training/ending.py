@@ -28,10 +28,10 @@ def save(run: Run) -> None:
     """
     run.metrics.sync()
     run.journal.sync()
-    if run.best is not None:
-        run.best.save_as(run.directory.best)
-        run.best = None
     try:
+        if run.best is not None:
+            run.best.save_as(run.directory.best)
+            run.best = None
         run.directory.save_snapshot(run.state.generation, run.state.state_dict() | {"journal": run.journal.digest})
     finally:  # the policy is smaller, and what the run is for
         run.state.policy().save(run.directory.path)
@@ -46,13 +46,15 @@ def try_to_save(run: Run) -> None:
 
 
 def draw_curve(run: Run) -> None:
-    """Draw the learning curve, or log why there is none: the run is over and saved."""
+    """Draw the learning curve, or log why there is none: the run is over, saved and summarised."""
     from pyes.reports import plots
 
     try:
         plots.plot([run.directory.path], run.directory.learning_curve)
     except ConfigError as error:  # a run without a generation has nothing to draw, a full disk no place for it
         logger.warning("no learning curve: %s", error)
+    except KeyboardInterrupt:
+        logger.warning("no learning curve: interrupted")
     except Exception as error:  # matplotlib's own, such as one that finds none of its fonts
         logger.warning("no learning curve: %s", reason(error))
 

@@ -138,9 +138,16 @@ class _Loop:
                 ending.try_to_save(run)
             raise
         run.display.close()
-        ending.save(run)
+        try:
+            ending.save(run)
+        except ConfigError as error:
+            error.add_note(
+                f"(the run is whole in its journal: {how_to_go_on(run.directory.path)} writes what is missing)"
+            )
+            raise
+        finally:  # also after Ctrl-C
+            ending.summarize(run, stopped_by, state.failed + self._unrecorded_failures)
         ending.draw_curve(run)
-        ending.summarize(run, stopped_by, state.failed + self._unrecorded_failures)
         evaluation = run.metrics.last_evaluation
         objective = None if evaluation is None or math.isnan(evaluation[1]) else evaluation[1]
         return RunResult(run.directory.path, objective, state.generation, state.timesteps, stopped_by)

@@ -195,7 +195,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
             ["network=mlp", "network.hidden=[1000000,1000000]"],
             "network: 1,000,012,000,002 parameters, held at least 4 ",
         ),
-        (["run_dir=/dev/null/x"], "run_dir: cannot make /dev/null/x (Not a directory)"),
+        (["run_dir=/dev/null/x"], "run_dir: cannot write to /dev/null/x (Not a directory)"),
         (["cluster=ray", "cluster.resources={CPU: 2}"], "cluster.resources.CPU: got 2, expected cluster.workers=N"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -575,6 +575,22 @@ class Endless(gymnasium.Env):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT from another process")
+def test_an_ignored_signal_stays_ignored(tmp_path: Path):
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "pyes", "train", *TINY]
+    ends = ("generations=null", "time_limit=600", "run_dir=run")
+    with running([*command, *ends], cwd=tmp_path, stderr=subprocess.PIPE) as process:
+        while not (tmp_path / "run" / "journal.bin").exists():
+            time.sleep(0.05)
+        for _ in range(3):
+            process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert stderr.count("the run ends after this generation") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT from another process")
 @pytest.mark.parametrize("cluster", ["inline", "local"])
 def test_train_without_a_time_limit_warns_and_answers_an_interrupt_at_once(cluster: str, tmp_path: Path):
     (tmp_path / "endless.py").write_text(ENDLESS)
@@ -593,6 +609,46 @@ def test_train_without_a_time_limit_warns_and_answers_an_interrupt_at_once(clust
             assert time.monotonic() - asked < 20.0
         assert "go on with: pyes train resume=" in process.stderr.read()
         assert process.wait(60) == 130
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks")
+def test_a_second_start_in_a_directory_changes_nothing_of_the_first(tmp_path: Path):
+    command = [sys.executable, "-m", "pyes", "train", *TINY, "generations=null", "time_limit=600", "run_dir=run"]
+    record = tmp_path / "run" / ".hydra" / "overrides.yaml"
+    with running([*command, "seed=1"], cwd=tmp_path, stderr=subprocess.PIPE) as process:
+        while not record.exists() or not record.read_text():
+            time.sleep(0.01)
+        written = record.read_text()
+        line = error_line(pyes("train", *TINY, "seed=2", "run_dir=run", cwd=tmp_path), 2)
+        assert re.match(r"run_dir: (run already holds a run|another process \(\d+@.*\) is writing to run)", line), line
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert record.read_text() == written
+    assert "seed=1" in written
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders in use cannot be deleted")
+def test_train_in_a_deleted_directory_is_one_line(tmp_path: Path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = ["sh", "-c", 'cd "$1"; rmdir "$1"; shift; exec "$@"', "sh", str(gone)]
+    done = subprocess.run(
+        [*command, sys.executable, "-m", "pyes", "train", *TINY],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert error_line(done, 2) == "the current directory was deleted; change to one that exists (cd)"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders")
+def test_train_does_not_wait_for_the_reader_of_a_pipe(tmp_path: Path):
+    (tmp_path / "run").mkdir()
+    os.mkfifo(tmp_path / "run" / "train.log")
+    line = error_line(pyes("train", *TINY, "run_dir=run", cwd=tmp_path), 2)
+    assert line.startswith(f"run_dir: {Path('run', 'train.log')}: got a pipe or a socket, expected a file")
 
 
 @pytest.mark.slow
@@ -701,7 +757,9 @@ def test_full_standard_output_is_one_line(arguments: list[str], run: Path, tmp_p
         pipes = {"stdout": full, "stderr": subprocess.PIPE, "text": True}
         done = subprocess.run(command, cwd=tmp_path, env=variables, check=False, timeout=100, **pipes)
     done.stdout = ""
-    assert error_line(done, 1) == "standard output: No space left on device; make room, or choose another place"
+    whole = " (the run is whole)" if "run_dir=run" in arguments else ""
+    expected = f"standard output: No space left on device; make room, or choose another place{whole}"
+    assert error_line(done, 1) == expected
 
 
 @pytest.mark.slow

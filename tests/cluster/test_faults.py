@@ -482,10 +482,22 @@ HURRIED = "import sys, pyes.cli, pyes.system.files; pyes.system.files._DELAYS = 
 def test_a_disk_that_stays_full_ends_the_run_and_loses_nothing(tmp_path, reference, disk):
     with _head(tmp_path / "disk" / "run", prefix=disk.enter, faulty=BRISK, program=("-c", HURRIED)) as head:
         _fill_before_a_record(head, disk)
-        assert head.wait() == 2, head.errors
+        assert head.wait() == 1, head.errors
         last = head.errors.splitlines()[-1]
         assert re.fullmatch(r"pyes: error: cannot write \S+: No space left on device; .*", last), head.errors
         assert "Traceback" not in head.errors
+        run = shutil.copytree(disk.seen / "run", tmp_path / "run")
+    _go_on(run)
+    judge(reference, run)
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_a_run_that_waits_for_a_full_disk(tmp_path, reference, disk):
+    with _head(tmp_path / "disk" / "run", prefix=disk.enter, faulty=BRISK) as head:
+        _fill_before_a_record(head, disk)
+        head.until(lambda: "it is tried again in 30 s" in head.errors, "a long wait")
+        head.send(signal.SIGTERM)
+        assert head.process.wait(20) == 130, head.errors  # an attempt later it would be 60 s
         run = shutil.copytree(disk.seen / "run", tmp_path / "run")
     _go_on(run)
     judge(reference, run)

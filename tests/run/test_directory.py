@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -107,6 +108,17 @@ def test_lock_names_its_holder_and_a_stale_one_is_no_hindrance(directory):
     directory.lock_file.write_text("99999@elsewhere\n")
     with directory.locked():
         assert directory.lock_file.read_text() == f"{os.getpid()}@{socket.gethostname()}\n"
+
+
+def test_a_lock_is_handed_over_once_and_to_the_same_thread(directory):
+    with directory.locked(hand_over=True):
+        with ThreadPoolExecutor(1) as other:
+            assert not other.submit(_can_be_locked, directory).result()
+        assert _can_be_locked(directory)
+        assert not _can_be_locked(directory)
+    with directory.locked():
+        assert not _can_be_locked(directory)
+    assert _can_be_locked(directory)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from multiprocessing import get_context
 
 import pytest
@@ -66,6 +67,17 @@ def test_killed_worker_does_not_silence_or_hang_the_head(tmp_path):
     text = path.read_text()
     assert "head goes on" in text
     assert text.count("doomed 199") == 5
+
+
+def test_the_level_is_as_before_once_the_last_of_two_logs_closes(tmp_path):
+    root = logging.getLogger()
+    before = root.level
+    with ExitStack() as first, ExitStack() as second:  # as of two threads, which do not end in order
+        first.enter_context(run_log(tmp_path / "first.log"))
+        second.enter_context(run_log(tmp_path / "second.log"))
+        first.close()
+        assert root.level == logging.INFO
+    assert root.level == before
 
 
 def test_a_record_that_is_too_long_is_cut(tmp_path):

@@ -161,7 +161,7 @@ def test_append_waits_on_a_full_disk_and_loses_nothing(tmp_path, monkeypatch, ca
             delays.append(seconds)
             disk.room = 100 if len(delays) == 3 else 2
 
-        monkeypatch.setattr(files.time, "sleep", sleep)
+        monkeypatch.setattr(files, "pause", sleep)
         file.append(b"after")
     assert path.read_bytes() == b"before after"
     assert delays == sorted(delays)
@@ -178,11 +178,11 @@ def test_append_cuts_the_half_of_a_piece_once_the_full_disk_lets_it(tmp_path, mo
             assert path.read_bytes() == b"before aft"
             disk.room = 100
 
-        monkeypatch.setattr(files.time, "sleep", sleep)
+        monkeypatch.setattr(files, "pause", sleep)
         file.append(b"after")
         assert path.read_bytes() == b"before after"
         disk.room = 3
-        monkeypatch.setattr(files.time, "sleep", lambda seconds: None)
+        monkeypatch.setattr(files, "pause", lambda seconds: None)
         with pytest.raises(ConfigError, match="No space left on device"):
             file.append(b" given up")
         disk.room = 100
@@ -199,7 +199,7 @@ def test_append_gives_up_on_a_disk_that_stays_full(tmp_path, monkeypatch):
     with AppendFile(path, 0) as file:
         file.append(b"before ")
         Disk(3, monkeypatch)
-        monkeypatch.setattr(files.time, "sleep", lambda seconds: None)
+        monkeypatch.setattr(files, "pause", lambda seconds: None)
         with pytest.raises(ConfigError, match=r"cannot write .*No space left on device"):
             file.append(b"after")
         assert path.read_bytes() == b"before "

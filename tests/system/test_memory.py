@@ -123,6 +123,15 @@ def test_a_view_that_is_kept_outlives_the_block(kind):
     assert view.sum() == 70
 
 
+def test_a_limit_of_the_system_is_named(monkeypatch):
+    def refuse(name, flags):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(memory.os, "memfd_create", refuse, raising=False)
+    with pytest.raises(ConfigError, match=r"\(Too many open files\); raise the limit of open files \(ulimit -n\)"):
+        SharedBlock(64, "memfd")
+
+
 def test_a_block_that_finds_no_room_leaves_nothing(tmp_path, monkeypatch):
     def refuse(descriptor, size):
         raise OSError(errno.ENOSPC, "No space left on device")
