@@ -227,6 +227,8 @@ class Wrong(Point):
         observation, reward, terminated, truncated, info = super().step(action)
         if self._rule == "step's shape":
             observation = observation[None]
+        if self._rule == "own actions":
+            reward = float(self.action_space.sample()[0])
         late = self._time == 7
         wrong: dict[str, Any] = {"outside": np.float32([11.5]), "nan": np.float32([np.nan])}
         if late and self._rule == "raises":
@@ -247,6 +249,13 @@ def own_walker() -> gymnasium.Env[Any, Any]:
         pass
 
     return OwnWalker()
+
+
+def three_choices() -> gymnasium.Env[Any, Any]:
+    """Return an environment with three actions."""
+    env = Point()
+    env.action_space = gymnasium.spaces.Discrete(3)
+    return env
 
 
 class Outside(Point):

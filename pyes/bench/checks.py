@@ -5,6 +5,7 @@ keep the others from running.
 """
 
 import contextlib
+import copy
 import hashlib
 import math
 import time
@@ -131,9 +132,10 @@ class Checks:
     def spaces(self) -> str:
         """Whether observations have the shape and the type that the environment says."""
         observed = {"reset": self._task.reset(SEEDS[0])}
-        self._task.action_space.seed(SEEDS[0])
+        actions = copy.deepcopy(self._task.action_space)
+        actions.seed(SEEDS[0])
         with contextlib.suppress(Exception):  # the next checks tell
-            observed["step"] = self._task.step(self._task.action_space.sample())[0]
+            observed["step"] = self._task.step(actions.sample())[0]
         space, encoder = self._task.observation_space, self._task.encoder
         seen = "" if encoder is None or encoder.plain else f", of which the policy sees {self._task.observation_size}"
         if isinstance(space, spaces.Box) and not seen:
@@ -262,12 +264,13 @@ class Checks:
 
 def play(task: Task, seed: int, actions: int | None = None) -> Episode:
     """Play the episode of a seed with random actions, drawn by ``actions`` or the same seed."""
-    task.action_space.seed(seed if actions is None else actions)
+    space = copy.deepcopy(task.action_space)  # the environment may draw from its own
+    space.seed(seed if actions is None else actions)
     episode = Episode([_kept(task.reset(seed))], [], [], False)
     limit = min(task.max_timesteps or STEPS, STEPS)
     try:
         while not episode.ended and len(episode.rewards) < limit:
-            episode.actions.append(task.action_space.sample())
+            episode.actions.append(space.sample())
             observation, reward, terminated, truncated, _ = task.step(episode.actions[-1])
             episode.observations.append(_kept(observation))
             episode.rewards.append(reward)

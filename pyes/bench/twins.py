@@ -4,6 +4,7 @@ Owns what is compared: spaces and limits, rewards and lengths under random actio
 set, every step. Knows nothing of the task but its steps and its state.
 """
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -76,7 +77,8 @@ def _steps(task: Task, twin: Task) -> str:
     for seed in EPISODES[:5]:
         twin.reset(seed)
         task.reset(seed)
-        twin.action_space.seed(seed)
+        space = copy.deepcopy(twin.action_space)
+        space.seed(seed)
         over = False
         for _ in range(task.max_timesteps or 1_000):
             if over:
@@ -85,7 +87,7 @@ def _steps(task: Task, twin: Task) -> str:
             if state.nbytes > task.native.state.nbytes:
                 raise Remark("not compared step by step: its state is smaller than env.unwrapped.state")
             task.native.state[: state.nbytes] = np.frombuffer(state.tobytes(), np.uint8)
-            action = twin.action_space.sample()
+            action = space.sample()
             theirs, ours = twin.step(action), task.step(action)
             same = np.allclose(ours[0], theirs[0], TOLERANCE, TOLERANCE) and np.isclose(ours[1], theirs[1])
             if not same or tuple(map(bool, ours[2:4])) != tuple(map(bool, theirs[2:4])):

@@ -38,16 +38,26 @@ def _standard_output() -> Iterator[Callable[[str], None]]:
     if sys.stdout is None or sys.stderr is None:  # closed at start: their descriptors may belong to other files now
         yield print
         return
-    sys.stdout.flush()
+    output = sys.stdout
+    output.flush()
     kept = os.dup(1)
 
     def redirect() -> None:
         with contextlib.suppress(OSError):
             os.dup2(2, 1)
 
-    def print_result(line: str) -> None:
-        sys.stdout.flush()  # what environments have printed
+    def restore() -> None:
+        """Write to what standard output was at first, whatever environments have made of it."""
+        nonlocal output
+        with contextlib.suppress(OSError, ValueError):  # it is closed, or what it was redirected to
+            sys.stdout.flush()  # what environments have printed
         os.dup2(kept, 1)
+        if output.closed:
+            output = open(1, "w", encoding=output.encoding, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stdout = output
+
+    def print_result(line: str) -> None:
+        restore()
         try:
             print(line, flush=True)
         finally:
@@ -57,9 +67,7 @@ def _standard_output() -> Iterator[Callable[[str], None]]:
         redirect()
         yield print_result
     finally:
-        with contextlib.suppress(OSError, ValueError):  # it is closed, or what it was redirected to
-            sys.stdout.flush()  # what environments have printed
-        os.dup2(kept, 1)
+        restore()
         os.close(kept)
 
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from pyes import config as configuration
 from pyes import tasks
 from pyes.algorithms.population import Member
-from pyes.config import TaskConfig, TrainConfig
+from pyes.config import EnvironmentConfig, TaskConfig, TrainConfig
 from pyes.config.section import AtLeastOne, Seed, parse
 from pyes.episodes.rollout import AnyRollout, TaskEvaluator, rollout_of
 from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
-from pyes.networks import Policy
+from pyes.networks import ActionDecoder, Policy
 from pyes.networks.policy import WEIGHTS_FILE
 from pyes.numerics import streams
 from pyes.run import journal
@@ -247,7 +247,7 @@ def open_task(policy: Policy, render_mode: str | None = None) -> Task:
     ConfigError
         The environment is not installed here, or its configuration is no longer valid.
     RunDirectoryError
-        The policy names no task, or its observations have another size.
+        The policy names no task, or its observations or actions have another size.
     """
     config = _task_of(policy)
     task = tasks.make(config, render_mode)
@@ -258,6 +258,14 @@ def open_task(policy: Policy, render_mode: str | None = None) -> Task:
             f"task {config.title} observes {task.observation_size} numbers, "
             f"the policy expects {expected}; use the version of the environment that it was trained on"
         )
+    if isinstance(config, EnvironmentConfig):
+        wanted = ActionDecoder.for_space(task.action_space, config.action, config.bins).outputs
+        if wanted != policy.spec.program.outputs:
+            task.close()
+            raise RunDirectoryError(
+                f"task {config.title} takes {task.action_space}, for which a policy needs {wanted} outputs, "
+                f"this one has {policy.spec.program.outputs}; use the version of the environment that it was trained on"
+            )
     return task
 
 

@@ -162,13 +162,16 @@ class _Film:
         self._path = str(path.absolute())  # ffmpeg takes a colon in a relative one for a protocol
         self._frames_per_second, self._preset = frames_per_second, preset
         self._writer: Generator[None, Any, None] | None = None
-        self._frames = 0
+        self._frames, self._shape = 0, (0, 0, 0)  # of the frames, padded
 
     def add(self, frame: Any) -> None:
         """Append a frame: uint8 (height, width, 3)."""
         pixels = _even(frame)
         if self._writer is None:
-            self._writer = self._open(pixels.shape[1], pixels.shape[0])
+            self._writer, self._shape = self._open(pixels.shape[1], pixels.shape[0]), pixels.shape
+        if pixels.shape != self._shape:
+            sizes = (" x ".join(map(str, each[1::-1])) for each in (pixels.shape, self._shape))
+            raise PyesError("the environment renders a frame of {} pixels, the first one had {}".format(*sizes))
         try:
             self._writer.send(pixels)
         except OSError as error:
@@ -244,7 +247,9 @@ class _FilmedTask(TaskAround):
 def _even(frame: Any) -> NDArray[np.uint8]:
     """Pad a frame to even width and height, which yuv420p needs, by repeating its last row or column."""
     pixels = np.asarray(frame)
-    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
+    if frame is None or pixels.dtype == object:
+        raise PyesError("the environment's render() returned nothing; does its constructor set self.render_mode?")
+    if not pixels.size or pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
         raise PyesError(f"the environment renders {pixels.dtype} {pixels.shape}, expected uint8 (height, width, 3)")
     height, width = pixels.shape[:2]
     return np.ascontiguousarray(np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))

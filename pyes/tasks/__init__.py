@@ -21,6 +21,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+from gymnasium import Space
+
 from pyes.config import EnvironmentConfig, TaskConfig, refusal
 from pyes.config.task import task_class
 from pyes.errors import ConfigError, TaskError
@@ -82,10 +85,31 @@ def _make_bare(config: TaskConfig, render_mode: str | None) -> Task:
     except BaseException as error:
         let_through(error)
         raise TaskError(f"task {config.title} cannot be made: {reason(error)}") from error
+    if isinstance(config, EnvironmentConfig):
+        _check_description(task)
     task.close = partial(close_within, f"the environment of {config.title}", task.close)  # type: ignore[method-assign]
     limits = [limit for limit in (task.max_timesteps, config.most_timesteps) if limit is not None]
     task.max_timesteps = min(limits, default=None)
     return task
+
+
+def _check_description(task: Task) -> None:
+    """Refuse a task of a kind of one's own whose constructor has not set what the others need."""
+    space, shape, limit = (getattr(task, name, None) for name in ("action_space", "observation_shape", "max_timesteps"))
+    for name, value, right, expected in (
+        ("action_space", space, isinstance(space, Space), "a gymnasium.Space"),
+        ("observation_shape", shape, _is_shape(shape), "a tuple of integers >= 1"),
+        ("max_timesteps", limit, limit is None or (isinstance(limit, int) and limit >= 1), "an integer >= 1, or None"),
+    ):
+        if not right:
+            task.close()
+            raise TaskError(
+                f"{type(task).__name__}.{name}: got {value!r}, expected {expected}; set it in the constructor"
+            )
+
+
+def _is_shape(shape: object) -> bool:
+    return isinstance(shape, tuple) and all(isinstance(each, int | np.integer) and each >= 1 for each in shape)
 
 
 def _observed(task: Task, config: EnvironmentConfig) -> Task:

@@ -36,7 +36,15 @@ class TaskEnvironment(gymnasium.Env[Any, Any]):
         self._timesteps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin the episode of ``seed``, or one at random; returns the first observation."""
+        """Begin the episode of ``seed``, or one at random; returns the first observation.
+
+        Raises
+        ------
+        ValueError
+            Options are given: an episode follows from its seed.
+        """
+        if options:
+            raise ValueError(f"options: got {options!r}, expected none: an episode follows from its seed")
         super().reset(seed=seed)
         self._timesteps = 0
         return self.task.reset(int(self.np_random.integers(2**31)) if seed is None else seed), {}

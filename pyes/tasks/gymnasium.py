@@ -73,6 +73,9 @@ class GymnasiumTask(WrappedTask):
                 if guess := next(filter(None, guesses), None):
                     text = f"{str(error).rstrip('.')}; did you mean {guess!r}?"
                     raise gymnasium.error.Error(text) from error
+                name = self._config.env_id.rpartition(":")[2]
+                if versions := sorted(id for id, each in gymnasium.registry.items() if each.name == name):
+                    raise gymnasium.error.Error(f"it has no version; there are {', '.join(versions)}") from error
                 if isinstance(error, gymnasium.error.UnregisteredEnv) and ":" not in self._config.env_id:
                     text = f"{str(error).rstrip('.')}; of a module that registers it: MODULE:{self._config.env_id}"
                     raise gymnasium.error.Error(text) from error

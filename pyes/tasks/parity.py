@@ -5,6 +5,7 @@ that a process makes with a version that was not verified, and each task whose s
 which simulator is compared.
 """
 
+import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -146,6 +147,7 @@ def random_actions(space: spaces.Space[Any], seed: int) -> list[Any]:
         drawn: Any = space.start + rng.integers(space.n, size=_TIMESTEPS)
         return [int(action) for action in drawn]
     if not isinstance(space, spaces.Box):
+        space = copy.deepcopy(space)  # the environment may draw from its own
         space.seed(seed)
         return [space.sample() for _ in range(_TIMESTEPS)]
     drawn = rng.normal(0, 1, (_TIMESTEPS, *space.shape)) * np.where(np.isfinite(space.high), space.high, 1)

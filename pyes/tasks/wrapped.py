@@ -206,7 +206,15 @@ class WrappedTask(Task):
             self._shorten_step()
         elif self._refresh is not None:
             self._refresh(self._innermost())
-        begun = self._env.reset(seed=seed)
+        try:
+            begun = self._env.reset(seed=seed)
+        except TypeError as error:
+            if "seed" in str(error) and error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                raise TaskError(
+                    f"{self._label()}: reset takes no seed ({error}), which is Gymnasium's interface: reset(self, *, "
+                    "seed=None, options=None); an environment of old gym is task=gym"
+                ) from error
+            raise
         if not (isinstance(begun, tuple) and len(begun) == 2):
             raise TaskError(
                 f"{self._label()}: reset returned a {type(begun).__name__}, expected (observation, info), which is "

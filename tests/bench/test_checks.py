@@ -50,6 +50,7 @@ def test_hidden_numbers_are_no_fault(name: str, how: str):
     ("rule", "expected"),
     [
         ("no seed", {"seeding": "two episodes of seed 1 with the same actions differ; draw every random number from"}),
+        ("own actions", {"seeding": "two episodes of seed 1 with the same actions differ; draw"}),
         ("worn", {"clean slate": "seed 6 gives another episode after others than in a new environment"}),
         ("another process", {"other process": "seed 1 gives another episode in another process; use no hash()"}),
         ("outside", {"bounds": "observation[0] is 11.5 at timestep 7 of seed 1, expected -10.0 to 10.0; clip it"}),

@@ -705,6 +705,25 @@ def test_train_with_an_environment_that_prints_has_the_run_directory_alone_on_st
     assert json.loads(done.stdout)["lengths"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("does", ["sys.stdout = open(os.devnull, 'w')", "sys.stdout.close()"])
+def test_an_environment_that_takes_standard_output_does_not_take_the_results(does: str, tmp_path: Path):
+    (tmp_path / "taking_env.py").write_text(
+        "import os, sys, gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Taking(CartPoleEnv):\n"
+        "    def reset(self, **arguments):\n"
+        f"        {does}\n"
+        "        return super().reset(**arguments)\n"
+        "gymnasium.register('Taking-v0', Taking, max_episode_steps=20)\n"
+    )
+    settings = ("debug=default", "task=gymnasium", "task.env_id=taking_env:Taking-v0", "run_dir=run", "cluster=inline")
+    done = pyes("train", *settings, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'run'}\n"), done.stderr
+    done = pyes("evaluate", "run", "--episodes", "1", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["lengths"], done.stderr
+
+
 def test_what_an_environment_prints_before_an_error_is_not_on_stdout():
     code = """
 from pyes.cli.output import running_environments

@@ -279,6 +279,9 @@ def test_environment_that_raises_is_one_line(tmp_path):
 
 def test_evaluate_refuses_a_policy_of_another_task(tmp_path):
     assert "observes 4 numbers, the policy expects 5" in _error(RunDirectoryError, _policy(tmp_path / "a", size=5))
+    text = "takes Discrete(3), for which a policy needs 3 outputs, this one has 2; use the version"
+    other = {"name": "python", "factory": "user_tasks:three_choices"}
+    assert text in _error(RunDirectoryError, _policy(tmp_path / "d", size=1, task=other))
     assert "names no task" in _error(RunDirectoryError, _policy(tmp_path / "b", task={}))
     assert "task.env_di" in _error(ConfigError, _policy(tmp_path / "c", task={"env_di": "CartPole-v1"}))
 

@@ -120,8 +120,19 @@ def test_frames_of_odd_size_become_a_video(tmp_path):
 
 
 def test_environment_without_pictures_is_one_line():
-    with pytest.raises(PyesError, match="renders"):
+    with pytest.raises(PyesError, match=r"render\(\) returned nothing; does its constructor set self\.render_mode"):
         video._even(None)
+    for shape in [(0, 0, 3), (4, 4), (4, 4, 4)]:
+        with pytest.raises(PyesError, match=r"renders uint8 \(\d, \d.*\), expected uint8 \(height, width, 3\)"):
+            video._even(np.zeros(shape, np.uint8))
+
+
+def test_frames_that_change_their_size_are_one_line(tmp_path):
+    frames = [np.zeros((40, 60, 3), np.uint8), np.zeros((40, 62, 3), np.uint8)]
+    with pytest.raises(
+        PyesError, match=r"^the environment renders a frame of 62 x 40 pixels, the first one had 60 x 40"
+    ):
+        _film(tmp_path / "film.mp4", frames)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the library leaves a pipe open

@@ -70,6 +70,32 @@ def test_mistakes_are_refused_in_one_line(keys: dict[str, object], message: str)
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.usefixtures("family")
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("observation_shape", None, "got None, expected a tuple of integers >= 1"),
+        ("observation_shape", 2, "got 2, expected a tuple of integers >= 1"),
+        ("observation_shape", (0,), r"got \(0,\), expected a tuple of integers >= 1"),
+        ("action_space", 2, r"got 2, expected a gymnasium\.Space"),
+        ("max_timesteps", "50", "got '50', expected an integer >= 1, or None"),
+        ("max_timesteps", 0, "got 0, expected an integer >= 1, or None"),
+    ],
+)
+def test_attributes_that_the_constructor_sets_wrongly_are_named(
+    name: str, value: object, message: str, monkeypatch: pytest.MonkeyPatch
+):
+    import walks
+
+    def wrong(self, *arguments, made=walks.WalkTask.__init__):
+        made(self, *arguments)
+        setattr(self, name, value)
+
+    monkeypatch.setattr(walks.WalkTask, "__init__", wrong)
+    with pytest.raises(TaskError, match=rf"^WalkTask\.{name}: {message}; set it in the constructor$"):
+        tasks.make(from_mapping({"task": {"factory": "walks:WalkTask"}}).task)
+
+
 def test_task_without_a_step_is_refused_in_one_line(family: Path):
     (family / "halves.py").write_text(
         "import walks\n\n\nclass Half(walks.Task):\n    Config = walks.WalkConfig\n\n"

@@ -55,6 +55,23 @@ def test_the_interface_of_old_gym_is_named():
         task.reset(0)
 
 
+def test_a_reset_without_a_seed_is_named():
+    with _task("Old") as task:
+        task._env.reset = lambda: np.zeros(1)
+        with pytest.raises(
+            TaskError, match=r"reset takes no seed \(.*'seed'\), .*; an environment of old gym is task=gym"
+        ):
+            task.reset(0)
+
+
+def test_options_of_an_episode_are_refused():
+    env = tasks.make_environment(PythonConfig(factory="user_tasks:point"))
+    with pytest.raises(ValueError, match=r"options: got \{'x': 1\}, expected none: an episode follows from its seed"):
+        env.reset(seed=1, options={"x": 1})
+    env.reset(seed=1, options={})
+    env.close()
+
+
 def test_a_step_of_old_gym_is_named():
     runner = types.SimpleNamespace(act=lambda _: np.zeros(1, np.float32), check=print)
     with _task("wrong", env_kwargs={"rule": "four values"}) as task:
