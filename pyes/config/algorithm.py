@@ -25,9 +25,7 @@ class RestartConfig(Section):
 
     PATH = "algorithm.restart"
 
-    after: Annotated[int, AtLeastOne] | None = (
-        None  # number of the generation of an attempt that is judged; None: never
-    )
+    after: Annotated[int, AtLeastOne] | None = None  # number of the generation that is judged; None: never
     below: float = 0.0  # mean return of that generation, as the algorithm is told it
 
     def gives_up(self, generation: int, mean: float) -> bool:
