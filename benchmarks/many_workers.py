@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from parts import positive
 
 from pyes.cluster import open_cluster
 from pyes.cluster.socket import SocketCluster
@@ -56,7 +57,7 @@ GENERATIONS = 3
 def main() -> None:
     """Print one line for each number of workers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workers", nargs="*", type=int, default=[18, 90, 360, 1440, 2880, 5760, 10080])
+    parser.add_argument("workers", nargs="*", type=positive, default=[18, 90, 360, 1440, 2880, 5760, 10080])
     parser.add_argument("--relays", type=int, default=0)
     options = parser.parse_args()
     print("workers   nodes  members  efficiency  head  relays  simulation  bytes a member  messages  us each")

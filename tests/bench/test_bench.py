@@ -76,6 +76,42 @@ def test_benchmarks_use_what_is_there() -> None:
     assert [(file.name, name) for file in files for name in _unknown(ast.parse(file.read_text("utf-8")))] == []
 
 
+@pytest.mark.parametrize(
+    ("program", "words", "said"),
+    [
+        ("ask_tell", "0", "got 0, expected a number that is at least 1"),
+        ("atari", "task=cart_pole", "task: got gymnasium, expected a game of Atari"),
+        ("atari", "task=ping", "unknown task 'ping'"),
+        ("blackbox", "--dims 20 --searches any", "with 20 parameters, got any, expected of openai_es"),
+        ("blackbox", "--seeds 0", "got 0, expected"),
+        ("bullet", "antt", "invalid choice: 'antt'"),
+        ("churn", "joins", "got joins, expected a number that is greater than 0"),
+        ("churn", "join 0", "got 0, expected"),
+        ("deceptive", "nsr", "invalid choice: 'nsr'"),
+        ("lander_algorithms", "folder nsr", "invalid choice: 'nsr'"),
+        ("large_policies", "many", "got many, expected"),
+        ("mujoco_tasks", "Hopper", "invalid choice: 'Hopper'"),
+        ("recipes", "cart_pole --seeds 0", "got 0, expected"),
+        ("start", "--runs 0", "got 0, expected"),
+        ("update_step", "float16", "invalid choice: 'float16'"),
+        ("update_step", "int8 0", "got 0, expected"),
+        ("make_benchmarks", "nowhere", "expected nowhere"),
+        ("make_gallery", "cart", "invalid choice: 'cart'"),
+        ("make_results", "nowhere", "expected nowhere"),
+    ],
+)
+def test_words_that_name_nothing_are_refused_before_anything_is_done(
+    program: str, words: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in (BENCHMARKS, BENCHMARKS.parent / "tools"):
+        monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(sys, "argv", [program, *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(program).main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.fixture
 def many_workers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Return the benchmark, whose members are few."""
