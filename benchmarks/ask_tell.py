@@ -7,14 +7,15 @@ parameters and 100 members; the evaluation is 50,000 timesteps of the Bullet ant
 process of its own, whose peak memory is told (on Linux); the returns are those of a sphere. Prints a Markdown table.
 """
 
+import argparse
 import multiprocessing
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from parts import positive
 
 import pyes
 from pyes import algorithms
@@ -38,7 +39,9 @@ MORE: list[dict[str, Any]] = [
 
 def main() -> None:
     """Print the table."""
-    generations = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("generations", nargs="?", type=positive, default=20, metavar="GENERATIONS", help="default: 20")
+    generations = parser.parse_args().generations
     lander, ant = evaluation_of_the_lander(), ANT_TIMESTEPS / ANT_SPEED
     print(
         f"evaluation of a generation: lander {lander:.2f} s (measured), ant {ant:.2f} s ({ANT_SPEED:,} timesteps/s)\n"

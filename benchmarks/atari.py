@@ -9,8 +9,8 @@ the policy, and the emulator alone. Resets are timed apart. All is processor tim
 less than the wall clock; a ratio is the median over rounds of one run.
 """
 
+import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,12 +18,15 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from hydra import compose, initialize_config_module
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from pyes import tasks
 from pyes.algorithms.population import Member
+from pyes.cli.hydra_errors import explained
 from pyes.config import TrainConfig, from_mapping
 from pyes.episodes.rollout import Rollout, TaskEvaluator
+from pyes.errors import ConfigError, PyesError
 from pyes.run.state import Setup
 from pyes.tasks import Task
 
@@ -35,13 +38,28 @@ Episodes = dict[int, list[int]]
 
 def main() -> None:
     """Measure what the command line names."""
-    given = sys.argv[1:]
-    games = [] if any(each.startswith(("task=", "experiment=")) for each in given) else [f"task={g}" for g in GAMES]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="of pyes train")
+    given = parser.parse_args().settings
+    chosen = any(each.startswith(("task=", "experiment=")) for each in given)
+    try:
+        configs = [configure([*given, *game]) for game in ([()] if chosen else [(f"task={name}",) for name in GAMES])]
+    except HydraException as error:
+        parser.error(str(explained(error)))
+    except PyesError as error:
+        parser.error(str(error))
+    for config in configs:
+        report(config)
+
+
+def configure(overrides: list[str]) -> TrainConfig:
+    """Return the settings of a run of a game."""
     with initialize_config_module("pyes.conf", version_base="1.3"):
-        for game in games or [None]:
-            overrides = [*given, *([game] if game else []), "run_dir=unused"]
-            made: Any = OmegaConf.to_container(compose("train", overrides), resolve=True)
-            report(from_mapping(made))
+        made: Any = OmegaConf.to_container(compose("train", [*overrides, "run_dir=unused"]), resolve=True)
+    config = from_mapping(made)
+    if not str(getattr(config.task, "env_id", "")).startswith("ALE/"):
+        raise ConfigError(f"task: got {config.task.name}, expected a game of Atari, for example task=pong")
+    return config
 
 
 def report(config: TrainConfig) -> None:

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from parts import positive
 
 from pyes import algorithms
 from pyes.config import algorithm_config
@@ -232,11 +233,15 @@ def print_table(found: dict[Job, list[int]], dim: int, labels: Iterable[str]) ->
 def main() -> None:
     """Search, and print a table for each number of parameters."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dims", type=int, nargs="+", default=[5, 20], metavar="N")
-    parser.add_argument("--seeds", type=int, default=5, metavar="N")
+    parser.add_argument("--dims", type=positive, nargs="+", default=[5, 20], metavar="N")
+    parser.add_argument("--seeds", type=positive, default=5, metavar="N")
     parser.add_argument("--searches", nargs="+", metavar="NAME", help="default: all")
     parser.add_argument("--output", type=Path, metavar="FILE")
     options = parser.parse_args()
+    for dim in options.dims:
+        if unknown := set(options.searches or ()) - searches(dim).keys():
+            there = "; ".join(searches(dim))
+            parser.error(f"--searches: with {dim} parameters, got {'; '.join(sorted(unknown))}, expected of {there}")
     with tempfile.TemporaryDirectory() as folder:
         file = options.output or Path(folder, "blackbox.csv")
         for dim in options.dims:

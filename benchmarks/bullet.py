@@ -1,17 +1,18 @@
 """Bullet tasks against the environments they come from: timesteps a second, and the cost of a clean reset.
 
-    python benchmarks/bullet.py [TASK ...]
+    python benchmarks/bullet.py [TASK ...]        default: ant half_cheetah
 
-TASK is an option of conf/task without its _bullet; default: ant half_cheetah. The same episodes, those of an untrained
+TASK is an option of conf/task without its _bullet. The same episodes, those of an untrained
 64-64 policy, in turn: the environment stepped bare with the recorded actions, the task stepped bare with them, the
 task with the policy, and of the environment the physics alone. Resets are timed apart. All is processor time, which
 others on the machine disturb less than the wall clock; a ratio is the median over rounds of one run.
 """
 
+import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -30,8 +31,13 @@ ROUNDS, SEEDS = 9, range(3)
 
 def main() -> None:
     """Measure the tasks that the command line names."""
+    files = (Path(__file__).parent.parent / "conf" / "task").glob("*_bullet.yaml")
+    names = sorted(file.stem.removesuffix("_bullet") for file in files)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", choices=names, metavar="TASK", help="one of %(choices)s")
+    chosen = parser.parse_args().tasks or ["ant", "half_cheetah"]
     with initialize_config_module("pyes.conf", version_base="1.3"):
-        for name in sys.argv[1:] or ["ant", "half_cheetah"]:
+        for name in chosen:
             settings: Any = OmegaConf.to_container(compose("train", [f"task={name}_bullet"]).task)
             report(name, GymnasiumConfig(**settings))
 

@@ -20,6 +20,7 @@ first         seconds from the start of the second node's process until its firs
 peak          the most memory that the head has had, before and after, in GB, with the noise table of 1 GB
 """
 
+import argparse
 import csv
 import os
 import signal
@@ -36,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from parts import positive_float
 
 from pyes.errors import ClusterError
 from pyes.reports import status
@@ -96,8 +98,25 @@ def free_address() -> str:
         return f"tcp://127.0.0.1:{free.getsockname()[1]}"
 
 
-def main(minutes: float) -> None:
-    """Print the figures."""
+def main() -> None:
+    """Measure what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    joins = sys.argv[1:2] == ["join"]
+    if joins:
+        parser.add_argument("join", choices=["join"])
+        parser.add_argument("millions", nargs="*", type=positive_float, default=[50.0], metavar="MILLIONS")
+    else:
+        parser.add_argument("minutes", nargs="?", type=positive_float, default=10.0, metavar="MINUTES")
+    options = parser.parse_args()
+    if not joins:
+        disturb(options.minutes)
+    else:
+        for millions in options.millions:
+            join(millions)
+
+
+def disturb(minutes: float) -> None:
+    """Print the figures of nodes that leave and are killed."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         address, run = free_address(), folder / "run"
@@ -233,8 +252,4 @@ def journal(run: Path) -> bytes:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["join"]:
-        for each in sys.argv[2:] or ["50"]:
-            join(float(each))
-    else:
-        main(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0)
+    main()

@@ -6,11 +6,13 @@ Trains `experiment=maze`, in one process, until an evaluation of the center is b
 or for 400 generations. ALGORITHM: any (default: openai_es and nsr_es).
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from pyes.config.registry import ALGORITHMS
 from pyes.run.metrics import read_rows
 
 SEEDS = range(5)
@@ -20,7 +22,10 @@ BEHIND = 6.0
 
 def main() -> None:
     """Print one line a seed and algorithm, then how many passed."""
-    for algorithm in sys.argv[1:] or DEFAULT:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = ALGORITHMS.names()
+    parser.add_argument("algorithms", nargs="*", choices=names, metavar="ALGORITHM", help="one of %(choices)s")
+    for algorithm in parser.parse_args().algorithms or DEFAULT:
         passed = sum(measure(algorithm, seed) for seed in SEEDS)
         print(f"{algorithm}: {passed} of {len(SEEDS)} seeds passed the trap", flush=True)
 
@@ -33,7 +38,7 @@ def measure(algorithm: str, seed: int) -> bool:
         if algorithm == "nsra_es":
             choices.append("algorithm.return_weight_patience=10")
         command = [sys.executable, "-m", "pyes", "train", *choices, f"seed={seed}", f"run_dir={run}"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         rows = read_rows(run / "metrics.csv")
     best = max(float(row["eval_return_mean"]) for row in rows if row["eval_return_mean"])
     passed = best >= BEHIND

@@ -7,6 +7,7 @@ of those that need no more. Prints the table of `pyes table`; its seconds are a 
 episodes included. FOLDER keeps the runs (default: a new one); those that have ended there are not made again.
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -26,9 +27,13 @@ SETTINGS = {
 
 def main() -> None:
     """Train what is not there yet, seed by seed, and print the table."""
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="lander-"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER")
+    parser.add_argument("algorithms", nargs="*", choices=list(SETTINGS), metavar="ALGORITHM", help="one of %(choices)s")
+    options = parser.parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="lander-"))
     for seed in SEEDS:
-        for name in sys.argv[2:] or SETTINGS:
+        for name in options.algorithms or SETTINGS:
             run = folder / f"{name}-{seed}"
             if not (run / "learning_curve.png").exists():
                 train(run, [*SETTINGS[name].split(), f"seed={seed}"])
@@ -38,7 +43,7 @@ def main() -> None:
 def train(run: Path, overrides: list[str]) -> None:
     """Train once."""
     command = [sys.executable, "-m", "pyes", "train", f"run_dir={run}", "cluster.workers=1", "evaluation.episodes=20"]
-    subprocess.run([*command, *overrides], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([*command, *overrides], check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

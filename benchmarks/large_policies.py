@@ -12,6 +12,7 @@ step        one step of Adam, milliseconds
 snapshot    theta and Adam's moments, which a node that joins late is sent, too: megabytes, seconds to write and to read
 """
 
+import argparse
 import statistics
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from parts import positive_float
 
 from pyes import _core
 from pyes.bench import kernels
@@ -31,8 +33,11 @@ from pyes.system.files import write_file
 MEMBERS, TURNS = 64, 7
 
 
-def main(millions: list[float]) -> None:
+def main() -> None:
     """Print a row for each size and type of noise."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("millions", nargs="*", type=positive_float, default=[1, 10, 50], metavar="MILLIONS")
+    millions = parser.parse_args().millions
     with tempfile.TemporaryDirectory() as folder:
         read = kernels.compiled_read(folder)
     if read is None:
@@ -82,4 +87,4 @@ def median(function: Callable[[], object], turns: int = TURNS) -> float:
 
 
 if __name__ == "__main__":
-    main([float(each) for each in sys.argv[1:]] or [1, 10, 50])
+    main()

@@ -23,6 +23,7 @@ import functools
 import heapq
 import multiprocessing
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -30,10 +31,12 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from parts import positive
 
 from pyes.cluster import open_cluster
 from pyes.cluster.socket import SocketCluster
@@ -54,7 +57,7 @@ GENERATIONS = 3
 def main() -> None:
     """Print one line for each number of workers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workers", nargs="*", type=int, default=[18, 90, 360, 1440, 2880, 5760, 10080])
+    parser.add_argument("workers", nargs="*", type=positive, default=[18, 90, 360, 1440, 2880, 5760, 10080])
     parser.add_argument("--relays", type=int, default=0)
     options = parser.parse_args()
     print("workers   nodes  members  efficiency  head  relays  simulation  bytes a member  messages  us each")
@@ -82,19 +85,26 @@ def measure(workers: int, relays: int) -> str:
         setup = Setup.of(config)
         table = stack.enter_context(setup.make_table())
         state = RunState(setup, table)
-        ready = (job.digest_of(setup), table.fingerprint)
+        ready = wire.Ready("", job.digest_of(setup), table.fingerprint, "", 0, 0, setup.versions())
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         between = [stack.enter_context(relay(cluster.address)) for _ in range(relays)]
         addresses = [each.address for each in between] or [cluster.address]
         process = context.Process(target=simulate, args=(addresses, nodes, members, ready, theirs))
         process.start()
+
+        def ended(number: int, frame: object) -> None:
+            if not process.is_alive():
+                raise SystemExit(f"the process of the nodes has ended with status {process.exitcode}")
+
+        signal.signal(signal.SIGCHLD, ended)  # else the head would wait for other nodes
         cluster.start(setup.plan(1), table, state)
         try:
             while cluster.workers < WORKERS_OF_A_NODE * nodes:
                 time.sleep(0.05)
             return figures(state, cluster, members, nodes, between, ours)
         finally:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             process.terminate()
             process.join()
 
@@ -193,9 +203,8 @@ class SimulatedNode:
 
     sent = 0  # messages with results, of all nodes
 
-    def __init__(self, number: int, address: Address, members: int, ready: tuple[str, str]) -> None:
+    def __init__(self, number: int, address: Address, members: int, ready: wire.Ready) -> None:
         self._number, self._address, self._members, self._ready = number, address, members, ready
-        self._job = ""
         self._waiting: deque[int] = deque()
         self._running = 0
         self._done: list[int] = []
@@ -228,13 +237,13 @@ class SimulatedNode:
     def _take(self, message: wire.Message) -> None:
         match message:
             case wire.Job():
-                self._job = message.job
-                self._write(wire.Ready(message.job, *self._ready, "", 0, 0))
+                self._ready = replace(self._ready, job=message.job)
+                self._write(self._ready)
             case wire.Beat():
                 self._write(wire.Echo(message.time))
             case wire.Snapshot():
-                standing = message.theta_hash, message.generation, message.number
-                self._write(wire.Ready(self._job, *self._ready, *standing))
+                standing = {"theta_hash": message.theta_hash, "generation": message.generation}
+                self._write(replace(self._ready, **standing, snapshot=message.number))
             case wire.Open():
                 self._batch, self._hash = message.batch, message.theta_hash
                 self._sent = asyncio.get_running_loop().time()
@@ -308,12 +317,12 @@ class SimulatedNode:
         )
 
 
-def simulate(addresses: list[Address], nodes: int, members: int, ready: tuple[str, str], pipe: Any) -> None:
+def simulate(addresses: list[Address], nodes: int, members: int, ready: wire.Ready, pipe: Any) -> None:
     """Run the nodes in their own process; answer a word on the pipe with processor time and messages so far."""
     asyncio.run(_simulate(addresses, nodes, members, ready, pipe))
 
 
-async def _simulate(addresses: list[Address], nodes: int, members: int, ready: tuple[str, str], pipe: Any) -> None:
+async def _simulate(addresses: list[Address], nodes: int, members: int, ready: wire.Ready, pipe: Any) -> None:
     def answer() -> None:
         pipe.recv()
         pipe.send((time.process_time(), SimulatedNode.sent))

@@ -1,6 +1,6 @@
 """MuJoCo tasks against the environments they come from: timesteps a second, and what the engine alone would allow.
 
-    python benchmarks/mujoco_tasks.py
+    python benchmarks/mujoco_tasks.py [TASK ...]        default: all
 
 The environment is stepped bare with the actions of an untrained policy, and a worker's rollout takes the same episodes
 with the policy and normalised observations, and once more with MuJoCo's clock running, which a rollout stops. The
@@ -8,6 +8,7 @@ engine alone takes random actions until the environment ends an episode; what Py
 measured with no timesteps at all and subtracted. A ratio is the median over rounds of one run.
 """
 
+import argparse
 import statistics
 from typing import Any
 from unittest import mock
@@ -38,7 +39,10 @@ ROUNDS, SEEDS, STEPS = 7, range(5), 200
 
 def main() -> None:
     """Print three lines a task."""
-    for env_id, (hidden, wanted) in CASES.items():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", choices=list(CASES), metavar="TASK", help="one of %(choices)s")
+    for env_id in parser.parse_args().tasks or CASES:
+        hidden, wanted = CASES[env_id]
         network = MLPConfig(hidden=hidden)
         ours, bare = rollouts.compare(env_id, network, normalize=True)
         asked = "" if wanted is None else f" (aim {wanted})"

@@ -76,6 +76,8 @@ def main() -> None:
         parser.error(f"no part {', '.join(sorted(unknown))}; expected of {', '.join(PARTS)}")
     options.folder = options.folder.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
+    for part in options.parts or PARTS:  # before anything is measured for hours
+        peers_records.check(options.folder, part)
     for part in options.parts or PARTS:
         before = sizes(options.folder)
         try:

@@ -44,27 +44,44 @@ def missing(file: Path, jobs: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]
     return [job for job in jobs if job not in {row[: len(job)] for row in done}]
 
 
-def note(folder: Path, part: str, command: str) -> None:
-    """Write down on what a part is being measured; one that goes on later may have several commands and commits.
+def check(folder: Path, part: str) -> None:
+    """Check that what is measured now may stand beside what a folder has of a part.
 
     Raises
     ------
     SystemExit
         The part was begun on another kind of machine, or with other versions.
     """
-    file = folder / "about.json"
-    about = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    earlier = about.get(part, {})
-    machine = {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()}
-    versions = {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
-    if earlier and any(earlier["machine"][key] != machine[key] for key in ("processor", "cores")):
+    earlier, now = read_about(folder).get(part), conditions()
+    if not earlier:
+        return
+    if any(earlier["machine"][key] != now["machine"][key] for key in ("processor", "cores")):
         raise SystemExit(f"{folder}: {part} was begun on a {earlier['machine']['processor']}; give another folder")
-    if earlier and earlier["versions"] != versions:
+    if earlier["versions"] != now["versions"]:
         raise SystemExit(f"{folder}: {part} was begun with {earlier['versions']}; give another folder")
+
+
+def note(folder: Path, part: str, command: str) -> None:
+    """Write down on what a part was measured; one that goes on later may have several commands and commits."""
+    about = read_about(folder)
+    earlier = about.get(part, {})
     about[part] = {
         "commands": list(dict.fromkeys([*earlier.get("commands", ()), command])),
         "commits": list(dict.fromkeys([*earlier.get("commits", ()), commit()])),
-        "machine": machine,
-        "versions": versions,
+        **conditions(),
     }
-    file.write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
+    (folder / "about.json").write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """Return what is known of each part; nothing of a new folder."""
+    file = folder / "about.json"
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
+
+
+def conditions() -> dict[str, Any]:
+    """Return the machine and the versions of now."""
+    return {
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()},
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+    }

@@ -39,6 +39,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from parts import positive
 from threadpoolctl import threadpool_info
 
 from pyes.run.metrics import read_rows
@@ -100,7 +101,7 @@ def main() -> None:
     """Measure the recipes that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="+", metavar="RECIPE", choices=names())
-    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="how many")
+    parser.add_argument("--seeds", type=positive, default=5, metavar="N", help="how many")
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED, metavar="SEED", help="the others follow it")
     parser.add_argument("--add", action="store_true", help="keep the other seeds that the result has")
     parser.add_argument("--untimed", action="store_true", help="leave these seeds' seconds out; with --add")

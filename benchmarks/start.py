@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from parts import positive
+
 PROGRAM = (sys.executable, "-m", "pyes", "train")
 DEFAULTS = ("task=cart_pole", "generations=1", "evaluation.every=0")
 MIB = 2**20
@@ -37,7 +39,7 @@ def main() -> None:
     """Print the medians of several starts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("overrides", nargs="*")
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=positive, default=5)
     options = parser.parse_args()
     starts = []
     with tempfile.TemporaryDirectory() as folder:

@@ -1,31 +1,37 @@
 """The update step of every algorithm on the noise table: its time at 166,000 parameters and 1,000 members.
 
-    python benchmarks/update_step.py [dtype] [threads]
+    python benchmarks/update_step.py [DTYPE] [THREADS]        default: float32 1
 
 `ask` and `tell` are measured as ratios to OpenAI-ES in the same run, turn by turn; figures are medians.
 """
 
+import argparse
 import statistics
-import sys
 import time
 
 import numpy as np
+from parts import positive
 
 from pyes import algorithms
 from pyes.algorithms import Algorithm
 from pyes.config import algorithm_config
 from pyes.config.registry import ALGORITHMS
-from pyes.numerics.noise import NoiseTable
+from pyes.numerics.noise import STORAGE, NoiseTable
 
 DIM, MEMBERS, TURNS = 166_000, 1000, 15
 
 
 def main() -> None:
     """Measure all of them."""
-    dtype = sys.argv[1] if len(sys.argv) > 1 else "float32"
-    threads = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "dtype", nargs="?", choices=list(STORAGE), default="float32", metavar="DTYPE", help="one of %(choices)s"
+    )
+    parser.add_argument("threads", nargs="?", type=positive, default=1, metavar="THREADS")
+    options = parser.parse_args()
+    dtype, threads = options.dtype, options.threads
     returns = np.random.default_rng(0).standard_normal(MEMBERS)
-    with NoiseTable(2**26, 0, dtype) as table:  # type: ignore[arg-type]
+    with NoiseTable(2**26, 0, dtype) as table:
         found = {
             name: _make(name, table, threads) for name in ALGORITHMS.names() if ALGORITHMS.get(name).Config.on_table
         }

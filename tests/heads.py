@@ -217,6 +217,17 @@ def contents(run: Path) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in files.items() if not name.startswith(".hydra/")}
 
 
+def hashes_of(run: Path) -> list[str]:
+    """Return the hashes of theta after each generation."""
+    return [row["theta_hash"] for row in read_rows(run / "metrics.csv")]
+
+
+def check_equal(reference: Path, run: Path) -> None:
+    """Check that two runs have the same journal and the same policy."""
+    for name in ("journal.bin", "policy.safetensors"):
+        assert (run / name).read_bytes() == (reference / name).read_bytes(), name
+
+
 def judge(reference: Path, run: Path) -> None:
     """Check that a run, whatever was done to it, is the one that nothing was done to."""
     rows, expected = rows_of(run), rows_of(reference)

@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from heads import DEADLINE, children, hurt, members, until
+from heads import DEADLINE, children, count_of, hurt, members, until
 
 import pyes
 from pyes.errors import PyesError
@@ -213,6 +213,16 @@ class Trainer(Program):
 
     def __init__(self, settings: dict[str, Any], **options: Any) -> None:
         super().__init__(_train, settings, **options)
+
+    def more_rows(self, run: Path, rows: int) -> None:
+        """Wait until a run has written so many rows more."""
+        before = count_of(run)
+        self.until(lambda: count_of(run) >= before + rows, f"{rows} more rows")
+
+    def stop(self) -> None:
+        """End the run after its generation."""
+        self.send(signal.SIGTERM)
+        assert self.wait() == 130, self.said
 
 
 def _train(settings: dict[str, Any]) -> None:

@@ -1,11 +1,12 @@
 """Draw ``docs/benchmarks.md`` and the figures of ``docs/benchmarks/`` from ``results/benchmarks/``.
 
-    python tools/make_benchmarks.py [DATA DOCS]
+    python tools/make_benchmarks.py [DATA [DOCS]]
 
 Owns the page: its words, its tables and its figures. Where pyes loses is computed from the data. Nothing is measured
 here: ``benchmarks/peers.py`` does that, and a part that it has not measured is no part of the page.
 """
 
+import argparse
 import json
 import math
 import statistics
@@ -117,7 +118,13 @@ higher is better.
 
 def main() -> None:
     """Read the data, write the page and its figures."""
-    data, docs = (Path(argument) for argument in (sys.argv[1:] or (ROOT / "results" / "benchmarks", ROOT / "docs")))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", nargs="?", type=Path, default=ROOT / "results" / "benchmarks", metavar="DATA")
+    parser.add_argument("docs", nargs="?", type=Path, default=ROOT / "docs", metavar="DOCS")
+    options = parser.parse_args()
+    data, docs = options.data, options.docs
+    if not (data / "about.json").is_file() or not docs.is_dir():
+        parser.error(f"expected {data / 'about.json'}, and the folder {docs}")
     pictures = docs / "benchmarks"
     pictures.mkdir(exist_ok=True)
     about = json.loads((data / "about.json").read_text(encoding="utf-8"))

@@ -5,9 +5,9 @@
 Owns the page and its pictures. The videos are those of `pyes video results/RECIPE`; ffmpeg makes them small.
 """
 
+import argparse
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,7 +43,10 @@ what machine the times were taken.
 
 def main() -> None:
     """Film every result, or those that are named; write the page, and with every result the picture of six."""
-    names = sys.argv[1:] or sorted(file.parent.name for file in RESULTS.glob("*/result.json"))
+    made = sorted(file.parent.name for file in RESULTS.glob("*/result.json"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipes", nargs="*", choices=made, metavar="RECIPE", help="one of %(choices)s")
+    names = parser.parse_args().recipes or made
     (DOCS / "gallery").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         films = {name: Path(folder, f"{name}.mp4") for name in names}

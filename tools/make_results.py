@@ -1,16 +1,16 @@
 """Draw ``docs/results.md`` and ``docs/results.png`` from the folders of ``results/``.
 
-    python tools/make_results.py [RESULTS DOCS]
+    python tools/make_results.py [RESULTS [DOCS]]
 
 Owns the page: its words, its tables and its figure. ``results/published.yaml`` has what others have reached, and what a
 reader must know about a task's score. Nothing is measured here: ``benchmarks/recipes.py`` does that.
 """
 
+import argparse
 import csv
 import json
 import math
 import statistics
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -70,7 +70,13 @@ class Result:
 
 def main() -> None:
     """Read the results, write the page and its figure."""
-    results, docs = (Path(argument) for argument in (sys.argv[1:] or (ROOT / "results", ROOT / "docs")))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="?", type=Path, default=ROOT / "results", metavar="RESULTS")
+    parser.add_argument("docs", nargs="?", type=Path, default=ROOT / "docs", metavar="DOCS")
+    options = parser.parse_args()
+    results, docs = options.results, options.docs
+    if not (results / "published.yaml").is_file() or not docs.is_dir():
+        parser.error(f"expected {results / 'published.yaml'}, and the folder {docs}")
     found = [read(file.parent) for file in sorted(results.glob("*/result.json"))]
     published = yaml.safe_load((results / "published.yaml").read_text(encoding="utf-8"))
     (docs / "results.md").write_text(page(found, published), encoding="utf-8")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from heads import hashes_of
 
 pytest.importorskip("nevergrad")
 
@@ -20,7 +21,6 @@ from pyes.errors import ConfigError, JournalError
 from pyes.numerics.noise import NoiseTable
 from pyes.reports import replay
 from pyes.run.journal import read
-from pyes.run.metrics import read_rows
 
 CASES = {
     "full": {"name": "cma_es"},
@@ -171,10 +171,6 @@ def _train(run_dir, settings, **changes):
     return pyes.train(config | changes, display=False)
 
 
-def _hashes(run_dir):
-    return [row["theta_hash"] for row in read_rows(run_dir / "metrics.csv")]
-
-
 def test_journal_names_the_libraries_versions(tmp_path):
     import cma
 
@@ -204,10 +200,10 @@ def test_settings_of_a_librarys_algorithm_stay_as_they_are(tmp_path):
 @pytest.mark.slow
 def test_a_run_goes_another_way_from_where_the_library_is(tmp_path):
     _train(tmp_path / "run", CASES["full"], generations=3)
-    hashes = _hashes(tmp_path / "run")
+    hashes = hashes_of(tmp_path / "run")
     changes = {"resume": str(tmp_path / "run"), "generations": 5, "force": True, "seed": 8}
     pyes.train(changes, display=False)
-    assert _hashes(tmp_path / "run")[:3] == hashes
+    assert hashes_of(tmp_path / "run")[:3] == hashes
     with replay.open(tmp_path / "run") as run:
         assert run.play(4, 0).exact
 

@@ -70,10 +70,72 @@ def _unknown(tree: ast.AST) -> Iterator[str]:
 
 
 def test_benchmarks_use_what_is_there() -> None:
-    """They run for minutes and no other test runs them."""
+    """They run for minutes, and other tests run few of them."""
     files = sorted(BENCHMARKS.glob("*.py"))
     assert len(files) > 10
     assert [(file.name, name) for file in files for name in _unknown(ast.parse(file.read_text("utf-8")))] == []
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "said"),
+    [
+        ("ask_tell", "0", "got 0, expected a number that is at least 1"),
+        ("atari", "task=cart_pole", "task: got gymnasium, expected a game of Atari"),
+        ("atari", "task=ping", "unknown task 'ping'"),
+        ("blackbox", "--dims 20 --searches any", "with 20 parameters, got any, expected of openai_es"),
+        ("blackbox", "--seeds 0", "got 0, expected"),
+        ("bullet", "antt", "invalid choice: 'antt'"),
+        ("churn", "joins", "got joins, expected a number that is greater than 0"),
+        ("churn", "join 0", "got 0, expected"),
+        ("deceptive", "nsr", "invalid choice: 'nsr'"),
+        ("lander_algorithms", "folder nsr", "invalid choice: 'nsr'"),
+        ("large_policies", "many", "got many, expected"),
+        ("mujoco_tasks", "Hopper", "invalid choice: 'Hopper'"),
+        ("recipes", "cart_pole --seeds 0", "got 0, expected"),
+        ("start", "--runs 0", "got 0, expected"),
+        ("update_step", "float16", "invalid choice: 'float16'"),
+        ("update_step", "int8 0", "got 0, expected"),
+        ("make_benchmarks", "nowhere", "expected nowhere"),
+        ("make_gallery", "cart", "invalid choice: 'cart'"),
+        ("make_results", "nowhere", "expected nowhere"),
+    ],
+)
+def test_words_that_name_nothing_are_refused_before_anything_is_done(
+    program: str, words: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in (BENCHMARKS, BENCHMARKS.parent / "tools"):
+        monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(sys, "argv", [program, *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(program).main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.fixture
+def many_workers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Return the benchmark, whose members are few."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    module = importlib.import_module("many_workers")
+    monkeypatch.setattr(module, "MEMBERS_OF_A_WORKER", 1)
+    monkeypatch.setattr(module, "GENERATIONS", 1)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="starts a head, as the tests of clusters do")
+def test_a_head_is_measured_with_simulated_workers(many_workers: ModuleType) -> None:
+    workers, nodes, members, efficiency, *_ = many_workers.measure(18, 0).split()
+    assert (workers, nodes, members) == ("18", "1", "18")
+    assert 0.0 < float(efficiency) <= 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="starts a head, as the tests of clusters do")
+def test_a_head_is_not_measured_without_its_nodes(many_workers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_workers, "simulate", print)
+    with pytest.raises(SystemExit, match="the process of the nodes has ended with status 0"):
+        many_workers.measure(18, 0)
 
 
 def test_what_lacks_a_package_is_left_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

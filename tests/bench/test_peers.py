@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +155,21 @@ def test_targets_are_counted_from_the_first_point_that_reaches_them(monkeypatch:
     found = blackbox.reached("any", 5, "sphere", 0)
     assert found == [2, *[4] * 30]
     assert blackbox.shares([2, 501, 5000], 5) == [1 / 31, 3 / 31]
+
+
+def test_a_folder_of_another_machine_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers, records = (importlib.import_module(name) for name in ("peers", "peers_records"))
+    monkeypatch.setattr(records, "commit", lambda: "0000000")
+    monkeypatch.setattr(sys, "argv", ["peers.py", "wire", "speed", "--folder", str(tmp_path)])
+    measured: list[str] = []
+    for part in peers.PARTS:
+        monkeypatch.setitem(peers.PARTS, part, lambda options, part=part: measured.append(part))
+    records.note(tmp_path, "speed", "make peers")
+    peers.main()
+    assert measured == ["wire", "speed"]
+    monkeypatch.setattr(records, "processor", lambda: "another")
+    with pytest.raises(SystemExit, match=r"speed was begun on a .*; give another folder"):
+        peers.main()
+    assert measured == ["wire", "speed"]

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clusters import check_same, children_of, make_batch, until, workers_now
 from commands import running
 
 from pyes import tasks
-from pyes.algorithms.population import Population
 from pyes.cluster import open_cluster
 from pyes.config import ClusterConfig
-from pyes.episodes.batch import Batch, Plan, Status
+from pyes.episodes.batch import Plan, Status
 from pyes.errors import ClusterError
 from pyes.networks import ActionDecoder, build
 from pyes.networks.linear import LinearConfig
@@ -58,25 +58,6 @@ def _plan(config, members):
     return plan, theta
 
 
-def _batch(theta, members, generation=0, **settings):
-    rng = np.random.default_rng(generation)
-    return Batch(
-        Population.around(generation, theta, rng.integers(0, 40_000, members), np.full(members, 0.1, np.float32)),
-        seeds=np.arange(2 * members, dtype=np.int64).reshape(members, 2),
-        limit=200,
-        statistics_stride=1,
-        **settings,
-    )
-
-
-def _same(first, second):
-    np.testing.assert_array_equal(first.returns, second.returns)
-    np.testing.assert_array_equal(first.lengths, second.lengths)
-    np.testing.assert_array_equal(first.status, second.status)
-    np.testing.assert_array_equal(first.sums, second.sums)
-    np.testing.assert_array_equal(first.sum_lengths, second.sum_lengths)
-
-
 def test_batches_of_different_sizes_follow_each_other(table):
     task = GymnasiumConfig(env_id="LunarLanderContinuous-v3")
     plan, theta = _plan(task, 12)
@@ -87,7 +68,7 @@ def test_batches_of_different_sizes_follow_each_other(table):
         for cluster in (alone, three):
             cluster.start(plan, table)
         for members in (12, 1, 7, 12):
-            _same(three.evaluate(_batch(theta, members)), alone.evaluate(_batch(theta, members)))
+            check_same(three.evaluate(make_batch(theta, members)), alone.evaluate(make_batch(theta, members)))
 
 
 def _faulty(**kwargs):
@@ -98,7 +79,7 @@ def _evaluate(task, config, table, members=16, generations=1):
     plan, theta = _plan(GymnasiumConfig(env_id="faulty:Faulty-v0"), members)
     with open_cluster(config, task) as cluster:
         cluster.start(plan, table)
-        return [cluster.evaluate(_batch(theta, members, generation)) for generation in range(generations)]
+        return [cluster.evaluate(make_batch(theta, members, generation)) for generation in range(generations)]
 
 
 #: With seeds 2m and 2m + 1 for member m, one seed in four fails every second member.
@@ -173,7 +154,7 @@ def test_a_worker_killed_from_outside_or_stopped_costs_the_member_nothing(table,
         config = ClusterConfig(workers=2, attempts=1)
         (results,) = _evaluate(_faulty(fault=fault, once=str(tmp_path / fault), every=8), config, table)
         assert len(list((tmp_path / fault).iterdir())) == 4
-        _same(results, healthy)
+        check_same(results, healthy)
 
 
 @pytest.fixture
@@ -196,7 +177,7 @@ def memory_cgroup():
             (group / "memory.swap.max").write_text("0")
         yield group
     finally:
-        _until(lambda: not (group / "cgroup.procs").read_text(), "the control group is empty")
+        until(lambda: not (group / "cgroup.procs").read_text(), "the control group is empty")
         group.rmdir()
 
 
@@ -208,7 +189,7 @@ def test_members_that_the_kernel_kills_for_want_of_memory_are_tried_again_then_r
     settings = {"fault": "oom", "every": 16, "cgroup": str(memory_cgroup)}
     (results,) = _evaluate(_faulty(once=str(tmp_path), **settings), config, table)
     assert len(list(tmp_path.iterdir())) == 2
-    _same(results, healthy)
+    check_same(results, healthy)
     (results,) = _evaluate(_faulty(**settings), config, table)
     assert np.flatnonzero(results.status == Status.KILLED).tolist() == [0, 8]
     np.testing.assert_array_equal(np.delete(results.returns, [0, 8]), np.delete(healthy.returns, [0, 8]))
@@ -220,7 +201,7 @@ def test_workers_that_cannot_start_end_the_run_with_the_reason(table):
     with open_cluster(ClusterConfig(workers=2), _faulty(fault="make")) as cluster:
         cluster.start(plan, table)
         with pytest.raises(ClusterError, match=r"workers die as soon as they start: .*cannot be made"):
-            cluster.evaluate(_batch(theta, 4))
+            cluster.evaluate(make_batch(theta, 4))
 
 
 def test_workers_that_are_killed_as_they_start_end_the_run(table):
@@ -228,25 +209,14 @@ def test_workers_that_are_killed_as_they_start_end_the_run(table):
     with open_cluster(ClusterConfig(workers=2), _faulty(fault="kill_at_start")) as cluster:
         cluster.start(plan, table)
         with pytest.raises(ClusterError, match="workers die as soon as they start"):
-            cluster.evaluate(_batch(theta, 4))
+            cluster.evaluate(make_batch(theta, 4))
 
 
 def test_a_worker_that_hangs_as_it_starts_is_replaced(table, tmp_path):
     (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
     config = ClusterConfig(workers=1, episode_time_limit=0.5)
     (results,) = _evaluate(_faulty(fault="hang_at_start", once=str(tmp_path)), config, table)
-    _same(results, healthy)
-
-
-def _children(pid):
-    tasks_ = Path(f"/proc/{pid}/task")
-    return [int(child) for task in tasks_.iterdir() for child in (task / "children").read_text().split()]
-
-
-def _workers():
-    """Return the processes two steps below this one: the nursery's children."""
-    (workers,) = [found for child in _children(os.getpid()) if (found := _children(child))]
-    return workers
+    check_same(results, healthy)
 
 
 def _parent(pid):
@@ -254,31 +224,18 @@ def _parent(pid):
         return int(stat.read().rsplit(")", 1)[1].split()[1])
 
 
-def _until(condition, what):
-    """Wait until a condition holds; a KeyError, ValueError or OSError on the way is a no."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if value := condition():
-                return value
-        except (LookupError, ValueError, OSError):
-            pass
-        time.sleep(0.005)
-    raise AssertionError(f"not within 60 s: {what}")
-
-
 def _all_workers(count):
-    return _until(lambda: len(workers := _workers()) == count and workers, f"{count} workers")
+    return until(lambda: len(workers := workers_now()) == count and workers, f"{count} workers")
 
 
 def _nursery():
-    return _until(lambda: _parent(_workers()[0]), "a nursery has workers")
+    return until(lambda: _parent(workers_now()[0]), "a nursery has workers")
 
 
 def _kill(pid):
     """Kill a process and wait for its death: what it was the parent of is killed by then, too."""
     os.kill(pid, signal.SIGKILL)
-    _until(lambda: state_of(pid) in ("", "Z"), f"process {pid} is dead")
+    until(lambda: state_of(pid) in ("", "Z"), f"process {pid} is dead")
 
 
 @pytest.mark.slow
@@ -293,7 +250,7 @@ def test_workers_killed_at_random_change_nothing(table):
         random_source = random.Random(0)
         while len(kills) < 20 and not stop.wait(random_source.expovariate(10)):
             try:
-                os.kill(victim := random_source.choice(_workers()), signal.SIGKILL)
+                os.kill(victim := random_source.choice(workers_now()), signal.SIGKILL)
                 kills.append(victim)
             except (ValueError, IndexError, ProcessLookupError, FileNotFoundError):
                 pass
@@ -305,12 +262,12 @@ def test_workers_killed_at_random_change_nothing(table):
         killer.start()
         try:
             while len(kills) <= 5 or len(results) < 5:
-                results.append(cluster.evaluate(_batch(theta, 64, 0)))
+                results.append(cluster.evaluate(make_batch(theta, 64, 0)))
         finally:
             stop.set()
             killer.join()
     for result in results:
-        _same(result, expected)
+        check_same(result, expected)
 
 
 def test_a_killed_worker_is_replaced_at_once(table):
@@ -318,11 +275,11 @@ def test_a_killed_worker_is_replaced_at_once(table):
     plan, theta = _plan(_faulty(), 4)
     with open_cluster(ClusterConfig(workers=1), _faulty()) as cluster:
         cluster.start(plan, table)
-        cluster.evaluate(_batch(theta, 4))
-        (worker,) = _workers()
+        cluster.evaluate(make_batch(theta, 4))
+        (worker,) = workers_now()
         begun = time.monotonic()
         _kill(worker)
-        cluster.evaluate(_batch(theta, 4))
+        cluster.evaluate(make_batch(theta, 4))
         assert time.monotonic() - begun < 10.0
 
 
@@ -333,14 +290,14 @@ def test_a_worker_or_its_parent_that_cannot_be_replaced_ends_the_run_with_the_re
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with open_cluster(ClusterConfig(workers=1, start_method=start_method), _faulty()) as cluster:
         cluster.start(plan, table)
-        cluster.evaluate(_batch(theta, 4))
+        cluster.evaluate(make_batch(theta, 4))
         children = {child.pid for child in active_children()}
         for child in children:
             _kill(child)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # those that are open stay
         try:
             with pytest.raises(ClusterError, match=r"cannot start .*: Too many open files; raise the limit"):
-                cluster.evaluate(_batch(theta, 4))
+                cluster.evaluate(make_batch(theta, 4))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
@@ -351,11 +308,11 @@ def test_stopped_workers_are_replaced_when_they_hold_nothing_either(table):
     (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
     with open_cluster(ClusterConfig(workers=2), _faulty()) as cluster:
         cluster.start(plan, table)
-        cluster.evaluate(_batch(theta, 16))
+        cluster.evaluate(make_batch(theta, 16))
         for worker in _all_workers(2):
             os.kill(worker, signal.SIGSTOP)
-            _until(lambda worker=worker: state_of(worker) == "T", "the worker has stopped")
-        _same(cluster.evaluate(_batch(theta, 16)), healthy)
+            until(lambda worker=worker: state_of(worker) == "T", "the worker has stopped")
+        check_same(cluster.evaluate(make_batch(theta, 16)), healthy)
 
 
 @pytest.mark.slow
@@ -373,9 +330,9 @@ def test_nurseries_killed_again_and_again_change_nothing(workers_too, table):
     def kill():
         chance = random.Random(1)
         while len(killed) < 5 and not stop.is_set():
-            nursery = _until(lambda: ({_nursery()} - set(killed)).pop(), "a new nursery has workers")
+            nursery = until(lambda: ({_nursery()} - set(killed)).pop(), "a new nursery has workers")
             time.sleep(chance.uniform(0, 0.1))
-            for process in [*(_children(nursery) if workers_too else []), nursery]:
+            for process in [*(children_of(nursery) if workers_too else []), nursery]:
                 with contextlib.suppress(ProcessLookupError):  # a worker that was just replaced
                     os.kill(process, signal.SIGKILL)
             killed.append(nursery)
@@ -387,13 +344,13 @@ def test_nurseries_killed_again_and_again_change_nothing(workers_too, table):
         killer.start()
         try:
             while killer.is_alive() or not results:
-                results.append(cluster.evaluate(_batch(theta, 64, 0)))
+                results.append(cluster.evaluate(make_batch(theta, 64, 0)))
         finally:
             stop.set()
             killer.join()
     assert len(set(killed)) == 5
     for result in results:
-        _same(result, expected)
+        check_same(result, expected)
 
 
 @pytest.mark.slow
@@ -402,23 +359,23 @@ def test_workers_end_with_their_nursery_and_the_next_batch_has_new_ones(table):
     (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
     with open_cluster(ClusterConfig(workers=2), _faulty()) as cluster:
         cluster.start(plan, table)
-        cluster.evaluate(_batch(theta, 4))
+        cluster.evaluate(make_batch(theta, 4))
         old = _all_workers(2)
         _kill(_nursery())
-        _until(lambda: all(state_of(worker) in ("", "Z") for worker in old), "the workers are gone")
-        _same(cluster.evaluate(_batch(theta, 16)), healthy)
-        assert not set(_workers()) & set(old)
+        until(lambda: all(state_of(worker) in ("", "Z") for worker in old), "the workers are gone")
+        check_same(cluster.evaluate(make_batch(theta, 16)), healthy)
+        assert not set(workers_now()) & set(old)
 
 
 def test_a_nursery_killed_before_the_start_is_replaced(table):
     plan, theta = _plan(_faulty(), 16)
     (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
-    before = set(_children(os.getpid()))
+    before = set(children_of(os.getpid()))
     with open_cluster(ClusterConfig(workers=2), _faulty()) as cluster:
-        (nursery,) = set(_children(os.getpid())) - before
+        (nursery,) = set(children_of(os.getpid())) - before
         _kill(nursery)
         cluster.start(plan, table)
-        _same(cluster.evaluate(_batch(theta, 16)), healthy)
+        check_same(cluster.evaluate(make_batch(theta, 16)), healthy)
 
 
 @pytest.mark.slow
@@ -427,13 +384,13 @@ def test_a_stopped_nursery_is_replaced(table):
     (healthy,) = _evaluate(_faulty(), ClusterConfig(name="inline"), table)
     with open_cluster(ClusterConfig(workers=2), _faulty()) as cluster:
         cluster.start(plan, table)
-        cluster.evaluate(_batch(theta, 16))
+        cluster.evaluate(make_batch(theta, 16))
         workers, nursery = _all_workers(2), _nursery()
         os.kill(nursery, signal.SIGSTOP)
-        _until(lambda: state_of(nursery) == "T", "the nursery has stopped")
+        until(lambda: state_of(nursery) == "T", "the nursery has stopped")
         for worker in workers:
             _kill(worker)
-        _same(cluster.evaluate(_batch(theta, 16)), healthy)
+        check_same(cluster.evaluate(make_batch(theta, 16)), healthy)
         assert _nursery() != nursery
 
 
@@ -459,7 +416,7 @@ def test_nurseries_that_die_without_any_progress_end_the_run(table):
     with open_cluster(ClusterConfig(workers=2), _faulty(fault="kill_parent_at_start")) as cluster:
         cluster.start(plan, table)
         with pytest.raises(ClusterError, match=r"^the parent of the workers died \d+ times and no member was finished"):
-            cluster.evaluate(_batch(theta, 4))
+            cluster.evaluate(make_batch(theta, 4))
 
 
 def _script(body, **options):
@@ -468,7 +425,7 @@ def _script(body, **options):
 import os, signal, sys, threading, time
 sys.path[:0] = {[str(Path(__file__).parents[n]) for n in (1, 2)]!r}
 from tests.cluster.test_cluster import *
-from tests.cluster.test_cluster import _all_workers, _batch, _faulty, _kill, _nursery, _plan, _same, _workers
+from tests.cluster.test_cluster import _all_workers, _faulty, _kill, _nursery, _plan
 table = NoiseTable(50_000, 0, shared=True)
 {body}
 table.close()
@@ -482,14 +439,14 @@ def test_a_nursery_forked_beside_torch_and_threads_works_as_the_first_one(table,
 plan, theta = _plan(_faulty(), 16)
 with open_cluster(ClusterConfig(workers=2), _faulty()) as cluster:
     cluster.start(plan, table)
-    first = cluster.evaluate(_batch(theta, 16))
+    first = cluster.evaluate(make_batch(theta, 16))
     import torch
     (torch.ones(1000, 1000) @ torch.ones(1000, 1000)).sum().item()
     threads = [threading.Thread(target=time.sleep, args=(1,)) for _ in range(8)]
     for thread in threads: thread.start()
     for _ in range(3):
         _kill(_nursery())
-        _same(cluster.evaluate(_batch(theta, 16)), first)
+        check_same(cluster.evaluate(make_batch(theta, 16)), first)
     for thread in threads: thread.join()
 print("the same")
 """
@@ -506,21 +463,21 @@ task = _faulty(sleep=0.08)
 plan, theta = _plan(task, 4)
 with open_cluster(ClusterConfig(workers=2, episode_time_limit=3.0, attempts=1), task) as cluster:
     cluster.start(plan, table)
-    cluster.evaluate(_batch(theta, 1))
+    cluster.evaluate(make_batch(theta, 1))
     workers = _all_workers(2)
     print("ready", flush=True)
-    cluster.evaluate(_batch(theta, 4))
-    print(workers == _workers())
+    cluster.evaluate(make_batch(theta, 4))
+    print(workers == workers_now())
 """
     with _script(body, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.4)  # into the middle of an episode: whenever it is, the run must not notice
         os.killpg(process.pid, signal.SIGSTOP)
         time.sleep(4.0)
-        (nursery,) = _children(process.pid)
-        for worker in _children(nursery):  # first, so that the nursery sees them at work and itself late
+        (nursery,) = children_of(process.pid)
+        for worker in children_of(nursery):  # first, so that the nursery sees them at work and itself late
             os.kill(worker, signal.SIGCONT)
-            _until(lambda worker=worker: state_of(worker) != "T", "the worker goes on")
+            until(lambda worker=worker: state_of(worker) != "T", "the worker goes on")
         os.killpg(process.pid, signal.SIGCONT)
         output, errors = process.communicate(timeout=120)
     assert (output, errors) == ("True\n", "")
@@ -543,7 +500,7 @@ task = _faulty(fault="talk")
 plan, theta = _plan(task, 16)
 with open_cluster(ClusterConfig(workers=2, start_method={start_method!r}), task) as cluster:
     cluster.start(plan, table)
-    results = cluster.evaluate(_batch(theta, 16))
+    results = cluster.evaluate(make_batch(theta, 16))
     print(results.status.sum(), results.returns.tolist())
 """
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
@@ -566,10 +523,10 @@ plan, theta = _plan(task, 16)
 print("begun", flush=True)
 with open_cluster(ClusterConfig(workers=2, start_method={start_method!r}), task) as cluster:
     cluster.start(plan, table)
-    results = cluster.evaluate(_batch(theta, 16))
+    results = cluster.evaluate(make_batch(theta, 16))
     if {start_method!r} == "fork":
         _kill(_nursery())
-    _same(cluster.evaluate(_batch(theta, 16)), results)
+    check_same(cluster.evaluate(make_batch(theta, 16)), results)
 print("over", flush=True)
 sys.stdin.read()
 """
@@ -601,14 +558,14 @@ def test_workers_hold_no_torch(table, tmp_path):
 import sys
 sys.path[:0] = {[str(Path(__file__).parents[n]) for n in (1, 2)]!r}
 import numpy as np
-from tests.cluster.test_cluster import _batch, ClusterConfig, NoiseTable, Plan, open_cluster
+from tests.cluster.test_cluster import make_batch, ClusterConfig, NoiseTable, Plan, open_cluster
 seen = lambda theta: float("torch" in sys.modules)
 assert "torch" not in sys.modules
 with NoiseTable(50_000, 0, shared=True) as table, open_cluster(ClusterConfig(workers=2), seen) as cluster:
     import torch
     plan = Plan(seed=0, dim=3, capacity=4, episodes=2, observation_size=0, statistics_rows=4, policy=None)
     cluster.start(plan, table)
-    print(cluster.evaluate(_batch(np.zeros(3, np.float32), 4)).returns.tolist())
+    print(cluster.evaluate(make_batch(np.zeros(3, np.float32), 4)).returns.tolist())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.stdout.strip() == "[0.0, 0.0, 0.0, 0.0]", done.stderr

@@ -6,7 +6,7 @@ import socket
 import sys
 
 import pytest
-from heads import count_of, hurt, merge
+from heads import check_equal, count_of, hurt, merge
 from hosts import FakeNode, Host, Relay, Trainer, new_address, start_server
 
 import pyes
@@ -72,21 +72,6 @@ def _trainer(address, run, *changes, **cluster):
     return Trainer(settings)
 
 
-def _same(reference, run):
-    assert (run / "journal.bin").read_bytes() == (reference / "journal.bin").read_bytes()
-    assert (run / "policy.safetensors").read_bytes() == (reference / "policy.safetensors").read_bytes()
-
-
-def _more_rows(head, run, rows):
-    before = count_of(run)
-    head.until(lambda: count_of(run) >= before + rows, f"{rows} more rows")
-
-
-def _end(head):
-    head.send(signal.SIGTERM)
-    assert head.wait() == 130, head.said
-
-
 def _report(address):
     return status.ask(addresses.parse(address), None)
 
@@ -126,7 +111,7 @@ def tree():
 def test_nodes_behind_relays_lead_to_the_same(tmp_path, reference, tree, changes, cluster):
     run = tmp_path / "run"
     _train(_over(tree, run, **cluster), changes)
-    _same(reference(changes), run)
+    check_equal(reference(changes), run)
 
 
 @pytest.mark.slow
@@ -135,7 +120,7 @@ def test_many_relays_are_sent_whole_generations(tmp_path, reference, tree, monke
     monkeypatch.setattr(head_module, "_FEW_NODES", 1)
     run = tmp_path / "run"
     _train(_over(tree, run))
-    _same(reference(), run)
+    check_equal(reference(), run)
 
 
 def test_a_head_is_told_of_the_nodes_that_join_and_leave_a_relay(tmp_path, reference):
@@ -147,15 +132,15 @@ def test_a_head_is_told_of_the_nodes_that_join_and_leave_a_relay(tmp_path, refer
         for workers, expected in ((1, 1), (2, 3)):
             last = stack.enter_context(Host(low, workers, environment=SLOW))
             head.until(lambda expected=expected: _workers(top) == expected, f"{expected} workers")
-            _more_rows(head, run, 1)
+            head.more_rows(run, 1)
         last.kill()
         head.until(lambda: _workers(top) == 1, "one worker")
-        _more_rows(head, run, 1)
+        head.more_rows(run, 1)
         report = _report(low)
         assert [each["workers"] for each in report["nodes"]] == [1]
         assert report["members"] in (None, 8, 4)
-        _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+        head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -163,18 +148,18 @@ def test_a_relay_without_nodes_leaves_its_head_and_comes_back(tmp_path, referenc
     run, top, low = tmp_path / "run", new_address(), new_address()
     with _trainer(top, run, ENDLESS) as head, Relay(top, low) as relay:
         with Host(low, environment=SLOW) as host:
-            _more_rows(head, run, 2)
+            head.more_rows(run, 2)
             host.send(number)
             host.wait()
         head.hear("there is no node yet")
         relay.hear("leaving the head until there is a node")
         with Host(low, environment=SLOW):
-            _more_rows(head, run, 2)
+            head.more_rows(run, 2)
             lost = _report(top)["lost"]
-            _end(head)
+            head.stop()
         assert "lost the head" not in relay.said
     assert lost == 0, "members were handed back"
-    _same(reference({"generations": count_of(run)}), run)
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
@@ -188,7 +173,7 @@ def test_a_relay_that_is_killed_costs_its_nodes_a_reconnect(tmp_path, reference,
         host = stack.enter_context(Host(low, 2, environment=SLOW))
         for _ in range(3):
             head.until(lambda: _workers(top) == 3, "all workers")
-            _more_rows(head, run, 1)
+            head.more_rows(run, 1)
             job = host.job
             if what == "job":
                 hurt(relay.job, signal.SIGKILL)
@@ -197,10 +182,10 @@ def test_a_relay_that_is_killed_costs_its_nodes_a_reconnect(tmp_path, reference,
                 relay = stack.enter_context(Relay(top, low))
             head.until(lambda: _workers(top) == 1, "the relay's end")
         head.until(lambda: _workers(top) == 3, "all workers")
-        _more_rows(head, run, 1)
+        head.more_rows(run, 1)
         assert host.job == job, "it has kept its workers"
-        _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+        head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
@@ -211,16 +196,16 @@ def test_nodes_of_a_relay_that_are_killed_change_nothing(tmp_path, reference):
         stack.enter_context(Relay(top, low))
         hosts = [stack.enter_context(Host(low, environment=SLOW)) for _ in range(3)]
         for number in range(6):
-            _more_rows(head, run, 1)
+            head.more_rows(run, 1)
             if number % 2:
                 for pid in hosts[number % 3].workers:
                     hurt(pid, signal.SIGKILL)
             else:
                 hosts[number % 3].kill()
                 hosts[number % 3] = stack.enter_context(Host(low, environment=SLOW))
-        _more_rows(head, run, 2)
-        _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+        head.more_rows(run, 2)
+        head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
@@ -234,11 +219,11 @@ def test_a_head_killed_and_resumed_finds_its_relay_again(tmp_path, reference):
             head.kill()
         settings = merge(SETTINGS, {"resume": str(run), "cluster": _over(top, run)["cluster"]})
         with Trainer(settings) as head:
-            _more_rows(head, run, 1)
+            head.more_rows(run, 1)
             jobs.add((relay.job, host.job))
             head.succeed()
         assert len(jobs) == 1, f"they did not keep their state: {relay.said} {host.said}"
-    _same(reference(), run)
+    check_equal(reference(), run)
 
 
 @pytest.mark.slow
@@ -247,14 +232,14 @@ def test_a_relay_that_leaves_loses_no_member(tmp_path, reference):
     with _trainer(top, run, ENDLESS) as head, Host(top, environment=SLOW), Host(low, 2, environment=SLOW):
         with Relay(top, low) as relay:
             head.until(lambda: _workers(top) == 3, "all workers")
-            _more_rows(head, run, 2)
+            head.more_rows(run, 2)
             relay.send(signal.SIGTERM)
             assert relay.wait() == 130, relay.said
-        _more_rows(head, run, 1)
+        head.more_rows(run, 1)
         report = _report(top)
-        _end(head)
+        head.stop()
     assert (report["lost"], report["workers"]) == (0, 1)
-    _same(reference({"generations": count_of(run)}), run)
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 def test_a_relay_waits_for_nodes_that_take_long_to_prepare(tmp_path, reference):
@@ -265,7 +250,7 @@ def test_a_relay_waits_for_nodes_that_take_long_to_prepare(tmp_path, reference):
         _train(_over(top, run))
         assert "Traceback" not in relay.said
         assert host.said.count("at work") == 1, host.said
-    _same(reference(), run)
+    check_equal(reference(), run)
 
 
 @pytest.mark.slow
@@ -281,7 +266,7 @@ def test_a_relay_has_a_key_of_its_own(tmp_path, reference):
         stack.enter_context(Host(low, key=str(other)))
         head.succeed()
         assert stranger.wait() == 3, stranger.said
-    _same(reference(), run)
+    check_equal(reference(), run)
 
 
 @pytest.mark.slow
@@ -289,7 +274,7 @@ def test_a_relay_under_a_relay_leads_to_the_same(tmp_path, reference):
     run, top, middle, low = tmp_path / "run", new_address(), new_address(), new_address()
     with Relay(top, middle), Relay(middle, low), Host(low, 2), Host(middle):
         _train(_over(top, run))
-    _same(reference(), run)
+    check_equal(reference(), run)
 
 
 @pytest.mark.parametrize(

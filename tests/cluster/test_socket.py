@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 from clocks import backwards
 from commands import running
-from heads import DEADLINE, children, count_of, hurt, merge, until
+from heads import DEADLINE, check_equal, children, count_of, hurt, merge, until
 from hosts import FakeNode, Host, Link, Program, Proxy, Trainer, connect, crowd, new_address, new_cable, start_server
 
 import pyes
@@ -92,11 +92,6 @@ def _trainer(address, run, *changes, environment=None, **cluster):
     return Trainer(settings, environment=environment)
 
 
-def _same(reference, run):
-    assert (run / "journal.bin").read_bytes() == (reference / "journal.bin").read_bytes()
-    assert (run / "policy.safetensors").read_bytes() == (reference / "policy.safetensors").read_bytes()
-
-
 @pytest.fixture(scope="module", autouse=True)
 def server():
     start_server()
@@ -132,24 +127,12 @@ def patient(tmp_path_factory, reference):
     """Yield a head whose run continues while tests disturb it; the run must end as if undisturbed."""
     run, address = tmp_path_factory.mktemp("patient") / "run", new_address()
     with _trainer(address, run, ENDLESS, workers=1, environment={"FAULTY": '{"sleep": 0.001}'}) as head:
-        _more_rows(head, run, 1)
+        head.more_rows(run, 1)
         yield address, run
-        _more_rows(head, run, 2)
-        _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+        head.more_rows(run, 2)
+        head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
     assert "Traceback" not in (run / "train.log").read_text()
-
-
-def _more_rows(head, run, rows):
-    """Wait until a run has written so many rows more."""
-    before = count_of(run)
-    head.until(lambda: count_of(run) >= before + rows, f"{rows} more rows")
-
-
-def _end(head):
-    """End a run after its generation."""
-    head.send(signal.SIGTERM)
-    assert head.wait() == 130, head.said
 
 
 # --- equality
@@ -161,7 +144,7 @@ def test_a_state_that_is_sent_in_parts_leads_to_the_same(tmp_path, reference, da
     run = tmp_path / "run"
     _train(run, {"generations": 4})
     pyes.train(merge(SETTINGS, over(daemons, run)), display=False)
-    _same(reference(), run)
+    check_equal(reference(), run)
 
 
 def test_what_many_machines_are_sent_leads_to_the_same(tmp_path, reference, daemons, monkeypatch):
@@ -169,7 +152,7 @@ def test_what_many_machines_are_sent_leads_to_the_same(tmp_path, reference, daem
     monkeypatch.setattr(head_module, "_FEW_NODES", 1)
     run, changes = tmp_path / "run", {"algorithm": {"name": "nsra_es"}, "task": {"behaviour": "final_observation"}}
     _train(run, over(daemons, run, sync="replay"), changes)
-    _same(reference(changes), run)
+    check_equal(reference(changes), run)
 
 
 @pytest.mark.slow
@@ -179,11 +162,11 @@ def test_machines_join_in_the_middle_and_in_a_resumed_run(tmp_path, reference):
     with _trainer(address, run, ENDLESS, environment=SLOW) as head:
         head.hear(f"there is no node yet; start one with: pyes worker {address}")
         with Host(address, environment=SLOW):
-            _more_rows(head, run, 2)
+            head.more_rows(run, 2)
             with Host(address, 2, environment=SLOW):
                 head.until(lambda: len(_nodes(run)) == 2, "a row of the second node")
-                _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+                head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 # --- faults
@@ -198,7 +181,7 @@ def test_nodes_killed_at_random_and_all_at_once_change_nothing(tmp_path, referen
             head.until(lambda: len(_nodes(run)) > 1, "rows of both")
             host = hosts[number % 2]
             victims = [[host.pid], [host.job], host.nurseries, host.workers][number % 4]
-            _more_rows(head, run, 1)
+            head.more_rows(run, 1)
             time.sleep(chance.uniform(0, 0.1))
             for pid in victims:
                 if pid:
@@ -210,9 +193,9 @@ def test_nodes_killed_at_random_and_all_at_once_change_nothing(tmp_path, referen
             host.kill()
         head.hear("there is no node yet")
         stack.enter_context(Host(address, 2, environment=SLOW))
-        _more_rows(head, run, 1)
-        _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+        head.more_rows(run, 1)
+        head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
@@ -220,11 +203,11 @@ def test_the_heads_own_node_is_replaced_when_it_dies(tmp_path, reference):
     run = tmp_path / "run"
     with _trainer(new_address(), run, workers=1, environment=SLOW) as head:
         for _ in range(2):
-            _more_rows(head, run, 1)
+            head.more_rows(run, 1)
             (own,) = children(head.pid)
             hurt(own, signal.SIGKILL)
         head.succeed()
-    _same(reference(), run)
+    check_equal(reference(), run)
 
 
 @pytest.mark.slow
@@ -266,7 +249,7 @@ def test_a_head_killed_and_resumed_finds_its_nodes_again(tmp_path, reference):
         with _trainer(address, run, environment=SLOW) as head:
             head.succeed()
         assert len(jobs) == 1, f"they did not keep their workers: {one.said} {two.said}"
-    _same(reference(), run)
+    check_equal(reference(), run)
 
 
 @pytest.mark.slow
@@ -279,30 +262,30 @@ def test_a_silent_link_costs_time_alone(tmp_path, reference):
         with _trainer(address, run, ENDLESS, environment=SLOW) as head:
             head.until(lambda: len(_nodes(run)) == 2, "rows of both")
             proxy.stop()
-            _more_rows(head, run, 2)
+            head.more_rows(run, 2)
             proxy.heal()
-            _more_rows(head, run, 1)
+            head.more_rows(run, 1)
             proxy.stop()
             near.kill()
             head.until(lambda: _logged(run, "has been silent for"), "the end of patience")
             proxy.heal()
-            _more_rows(head, run, 1)
-            _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+            head.more_rows(run, 1)
+            head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
 def test_a_node_whose_workers_are_lost_leaves_and_tries_again(tmp_path, reference):
     run, address = tmp_path / "run", new_address()
     with _trainer(address, run, ENDLESS, workers=1, environment=SLOW) as head:
-        _more_rows(head, run, 1)
+        head.more_rows(run, 1)
         with Host(address, environment={"FAULTY": '{"fault": "kill_at_start"}'}) as host:
             head.until(lambda: _logged(run, r"node \S+ has left") > 1, "two of its leaves")
             host.until(lambda: host.said.count("workers die as soon as they start") > 1, "its word on both of them")
-            _more_rows(head, run, 1)
+            head.more_rows(run, 1)
             assert host.running
-        _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+        head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
@@ -321,8 +304,8 @@ def test_a_member_that_takes_minutes_costs_its_node_one_worker_for_a_moment(tmp_
             head.until(lambda: len(_nodes(run)) == 2, "a generation of both nodes")
         assert host.said.count("its batch is over") >= 1
         assert "its episode ran for more than" not in host.said
-        _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+        head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
@@ -333,12 +316,12 @@ def test_results_of_a_node_that_was_stopped_are_duplicates(tmp_path, reference):
         with _trainer(address, run, ENDLESS, environment=SLOW) as head:
             head.until(lambda: len(_nodes(run)) == 2, "rows of both")
             one.send_all(signal.SIGSTOP)
-            _more_rows(head, run, 2)
+            head.more_rows(run, 2)
             one.send_all(signal.SIGCONT)
-            _more_rows(head, run, 1)
-            _end(head)
+            head.more_rows(run, 1)
+            head.stop()
             assert re.search(r"\d+ members? (was|were) run again because their node was slow", head.said)
-    _same(reference({"generations": count_of(run)}), run)
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
@@ -357,12 +340,12 @@ def test_three_machines_on_cables_that_are_pulled_out_change_nothing(tmp_path, r
         head.until(lambda: len(_nodes(run)) == 3, "rows of all three")
         for link in links[:2]:
             link.down()
-            _more_rows(head, run, 2)
+            head.more_rows(run, 2)
         for link in links[:2]:
             link.up()
         head.until(lambda: len(_nodes(run)) == 3, "rows of all three again")
-        _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+        head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.soak
@@ -381,11 +364,11 @@ def test_a_cable_that_is_out_for_twenty_seconds_changes_nothing(tmp_path, refere
         head.until(lambda: _logged(run, r"node \S+ has left"), "the end of the head's patience")
         host.hear("lost the head")
         head.until(lambda: time.monotonic() > healed, "twenty seconds")
-        _more_rows(head, run, 1)
+        head.more_rows(run, 1)
         link.up()
         head.until(lambda: len(_nodes(run)) == 2, "rows of both again")
-        _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+        head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
@@ -396,7 +379,7 @@ def test_a_slow_or_crumbling_link_changes_nothing(tmp_path, reference, delay, pi
         proxy.delay, proxy.piece = delay, piece
         with _trainer(address, run) as head:
             head.succeed()
-    _same(reference(), run)
+    check_equal(reference(), run)
 
 
 @pytest.mark.slow
@@ -407,7 +390,7 @@ def test_a_link_cut_after_every_number_of_bytes_changes_nothing(tmp_path, refere
         proxy.cut = (each for most in itertools.count(1, 7) for each in (most, 1000))
         head.succeed()
         assert proxy.cuts > 50
-    _same(reference(), run)
+    check_equal(reference(), run)
 
 
 @pytest.mark.slow
@@ -423,8 +406,8 @@ def test_clocks_that_are_days_apart_change_nothing(tmp_path, reference):
         head.until(lambda: len(_nodes(run)) == 2, "rows of both")
         head.until(lambda: [0.0 < each < 5.0 for each in _round_trips(run)] == [True] * 2, "round trips below 5 s")
         assert not _logged(run, "has been silent|has left")
-        _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+        head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
@@ -437,7 +420,7 @@ def test_a_node_whose_wall_clock_runs_backwards_changes_nothing(tmp_path, refere
         assert any("the job has ended" in line for line in node.stderr)
         node.terminate()
         assert node.wait(DEADLINE) == 130
-    _same(reference(), run)
+    check_equal(reference(), run)
 
 
 def test_a_node_that_was_left_out_of_batches_learns_what_they_came_to(reference):
@@ -612,7 +595,7 @@ def test_a_node_on_which_every_member_fails_changes_nothing(tmp_path, reference)
             head.succeed()
             assert broken.wait() == 3
             assert "members fail on it that other nodes evaluate" in broken.said
-    _same(reference(), run)
+    check_equal(reference(), run)
     assert re.search(r"a member failed on node \S+ and not on \S+ \(", (run / "train.log").read_text())
 
 
@@ -642,7 +625,7 @@ def test_a_node_that_does_not_read_is_not_written_to_for_ever(tmp_path, referenc
             sent[row["node"]] += int(row["bytes_sent"])
     assert sent.pop("deaf") < 16e6
     assert min(sent.values()) > 22e6
-    _same(reference(changes), run)
+    check_equal(reference(changes), run)
 
 
 def test_a_node_with_another_version_of_a_package_is_sent_away(patient):
@@ -733,7 +716,7 @@ def test_a_run_between_machines_with_a_key_lets_in_nobody_else(tmp_path, referen
         honest, wrong, none = (
             stack.enter_context(Host(address, key=each and str(each), environment=SLOW)) for each in (key, other, None)
         )
-        _more_rows(head, run, 1)
+        head.more_rows(run, 1)
         assert wrong.wait() == 3
         assert re.search(r"it is not the head of this key|the head does not take this key", wrong.said)
         with connect(address) as garbage:
@@ -742,11 +725,11 @@ def test_a_run_between_machines_with_a_key_lets_in_nobody_else(tmp_path, referen
         head.until(
             lambda: _logged(run, "refused 127.*: it does not have the nodes' key of this cluster"), "the refusals"
         )
-        _more_rows(head, run, 2)
+        head.more_rows(run, 2)
         assert none.wait() == 3, none.said
         assert honest.running
-        _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+        head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 def test_a_head_with_a_nodes_key_is_not_obeyed(tmp_path, key):
@@ -927,7 +910,7 @@ class Watcher:
 def test_a_report_has_what_is_lost_with_a_node_and_its_return(tmp_path):
     run, address = tmp_path / "run", new_address()
     with _trainer(address, run, ENDLESS, environment=SLOW) as head, Host(address):
-        _more_rows(head, run, 1)
+        head.more_rows(run, 1)
         for _ in range(2):
             with FakeNode(address) as node:
                 node.expect(wire.Job)
@@ -960,15 +943,15 @@ def test_a_head_out_of_descriptors_goes_on(tmp_path, reference):
     with Trainer(
         merge(merge(SETTINGS, over(address, run, workers=1)), ENDLESS), environment=SLOW, descriptors=100
     ) as head:
-        _more_rows(head, run, 1)
+        head.more_rows(run, 1)
         with contextlib.ExitStack() as stack:
             for _ in range(150):
                 stack.enter_context(connect(address))
-            _more_rows(head, run, 3)
+            head.more_rows(run, 3)
         with FakeNode(address) as node:
             node.expect(wire.Job)
-        _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+        head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 def _rest(connection):
@@ -999,7 +982,7 @@ def test_a_sweep_of_tasks_and_networks_is_served_by_the_same_daemons(tmp_path, d
         where = f"hydra.sweep.dir={sweep / name}"
         assert cli.main(["train", "-m", *shared, f"cluster={name}", *more, where]) == 0
     for job in range(4):
-        _same(sweep / "inline" / str(job), sweep / "socket" / str(job))
+        check_equal(sweep / "inline" / str(job), sweep / "socket" / str(job))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -1024,11 +1007,11 @@ def test_a_node_that_leaves_loses_no_member(tmp_path, reference, moment):
             time.sleep(moment)
             host.send(signal.SIGTERM)
             assert host.wait() == 130
-        _more_rows(head, run, 1)
+        head.more_rows(run, 1)
         report = status.ask(addresses.parse(address), None)
-        _end(head)
+        head.stop()
     assert (report["left"], report["lost"], report["workers"]) == (1, 0, 1)
-    _same(reference({"generations": count_of(run)}), run)
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.slow
@@ -1043,9 +1026,9 @@ def test_a_node_that_is_told_twice_to_leave_waits_for_no_member(tmp_path, refere
             host.send(signal.SIGTERM)
             assert host.wait() == 130
         with Host(address):
-            _more_rows(head, run, 1)
-            _end(head)
-    _same(reference({"generations": count_of(run)}), run)
+            head.more_rows(run, 1)
+            head.stop()
+    check_equal(reference({"generations": count_of(run)}), run)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from heads import merge, rows_of
+from heads import check_equal, merge, rows_of
 from hosts import Host, new_address, start_server
 
 import pyes
@@ -135,11 +135,6 @@ def train(run: Path, settings: dict[str, Any], cluster: dict[str, Any], **change
     pyes.train(merge(merge(base, settings), {"cluster": cluster, **where, **changes}), display=False)
 
 
-def same(run: Path, reference: Path) -> None:
-    for name in ("journal.bin", "policy.safetensors"):
-        assert (run / name).read_bytes() == (reference / name).read_bytes(), name
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -151,7 +146,7 @@ def same(run: Path, reference: Path) -> None:
 )
 def test_run_is_the_one_of_a_single_process(name, kind, tmp_path, reference, request):
     train(tmp_path / "run", RUNS[kind], settings_of(name, request))
-    same(tmp_path / "run", reference(RUNS[kind]))
+    check_equal(reference(RUNS[kind]), tmp_path / "run")
 
 
 def test_every_registered_cluster_is_tested():
@@ -173,7 +168,7 @@ def test_runs_are_not_all_the_same(reference):
 def test_run_that_began_elsewhere_goes_on(cluster, tmp_path, reference):
     train(tmp_path / "run", EVERYTHING, {"name": "inline"}, generations=2)
     train(tmp_path / "run", EVERYTHING, cluster, resume=str(tmp_path / "run"))
-    same(tmp_path / "run", reference(EVERYTHING))
+    check_equal(reference(EVERYTHING), tmp_path / "run")
 
 
 @pytest.fixture(
@@ -196,7 +191,7 @@ def faulty(request, reference, tmp_path, monkeypatch) -> Iterator[dict[str, Any]
 def test_workers_that_die_or_hang_change_nothing(faulty, tmp_path, reference):
     train(tmp_path / "run", EVERYTHING, faulty | {"episode_time_limit": 1.0})
     assert len(list((tmp_path / "marks").iterdir())) > 5
-    same(tmp_path / "run", reference(EVERYTHING))
+    check_equal(reference(EVERYTHING), tmp_path / "run")
 
 
 @pytest.mark.slow
@@ -211,7 +206,7 @@ def test_members_that_always_kill_or_hang_are_recorded_alike(name, tmp_path, ref
     train(tmp_path / "run", settings, settings_of(name, request) | limits)
     alone = reference(settings, CLUSTERS["one worker"] | limits)
     assert sum(int(row["failed_members"]) for row in rows_of(alone)) > 1
-    same(tmp_path / "run", alone)
+    check_equal(alone, tmp_path / "run")
 
 
 @pytest.mark.parametrize("workers", [2, 3])

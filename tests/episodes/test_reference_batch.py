@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 import torch
 import user_tasks
-from heads import Head, merge
+from heads import Head, hashes_of, merge
 from numpy.typing import NDArray
 
 import pyes
@@ -56,10 +56,6 @@ SETTINGS: dict[str, Any] = {
 def trained(run: Path, **changes: Any) -> Path:
     pyes.train(merge(SETTINGS, {"run_dir": str(run), **changes}), display=False)
     return run
-
-
-def hashes(run: Path) -> list[str]:
-    return [row["theta_hash"] for row in read_rows(run / "metrics.csv")]
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +122,7 @@ def test_draw_names_the_task_whose_observation_has_another_size(monkeypatch: pyt
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_do_not_change_a_run_on_images(run: Path, tmp_path: Path, workers: int) -> None:
     again = trained(tmp_path / "run", cluster={"name": "local", "workers": workers})
-    assert hashes(again) == hashes(run)
+    assert hashes_of(again) == hashes_of(run)
     ours, theirs = (read_rows(each / "metrics.csv") for each in (again, run))
     assert [row["eval_return_mean"] for row in ours] == [row["eval_return_mean"] for row in theirs]
 
@@ -138,8 +134,8 @@ def test_a_killed_run_on_images_goes_on_exactly(tmp_path: Path) -> None:
         head.reach(killed, 3)
         head.send_all(signal.SIGKILL)
         head.wait()
-    pyes.train({"resume": str(killed), "generations": max(6, len(hashes(killed)))}, display=False)
-    assert hashes(killed)[:6] == hashes(whole)
+    pyes.train({"resume": str(killed), "generations": max(6, len(hashes_of(killed)))}, display=False)
+    assert hashes_of(killed)[:6] == hashes_of(whole)
 
 
 def test_the_center_acts_after_loading_as_it_did(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -633,6 +633,7 @@ def test_a_member_that_a_relay_is_given_again_is_run_again():
     scheduler.join(2, known(1, 0.01))
     for begin in (0.0, 1.0):
         scheduler.offer(members(0))
+        assert not scheduler.complete
         while not scheduler.complete:
             begin += 0.01
             ((node, given),) = scheduler.grants(begin)

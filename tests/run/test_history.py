@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from heads import hashes_of
 
 import pyes
 from pyes.errors import ConfigError, JournalError
@@ -11,7 +12,6 @@ from pyes.run import journal
 from pyes.run.directory import RunDirectory
 from pyes.run.history import History, setup_of
 from pyes.run.journal import Evaluation, Generation, Journal, Start
-from pyes.run.metrics import read_rows
 from pyes.system.packing import theta_hash
 
 TINY = {
@@ -53,10 +53,6 @@ def history(run):
         yield History(recording, setup, table)
 
 
-def _hashes(run):
-    return [row["theta_hash"] for row in read_rows(run / "metrics.csv")]
-
-
 def test_a_journal_has_a_record_of_everything(run):
     recording = journal.read(run / "journal.bin")
     kinds = [type(recording[i]) for i in range(len(recording))]
@@ -69,11 +65,11 @@ def test_advance_leads_through_the_thetas_of_the_run(run, history):
     while not history.ended:
         if isinstance(history.advance(), Generation):
             hashes.append(theta_hash(history.state.algorithm.theta))
-    assert hashes == _hashes(run)
+    assert hashes == hashes_of(run)
 
 
 def test_seek_finds_every_generation_in_any_order(run, history):
-    hashes = _hashes(run)
+    hashes = hashes_of(run)
     for generation in [8, 3, 5, 0, 6, 7, 1]:
         state = history.seek(generation)
         assert state.generation == generation
@@ -101,7 +97,7 @@ def test_a_snapshot_is_a_short_cut_to_the_same_state(run, history):
         assert short.state.generation == snapshot["algorithm"]["generation"] > 0
         while not short.ended:
             short.advance()
-        assert short.state.theta_hash == _hashes(run)[-1]
+        assert short.state.theta_hash == hashes_of(run)[-1]
 
 
 def test_a_snapshot_of_another_journal_is_passed_over(run, history):
@@ -119,7 +115,7 @@ def test_a_snapshot_of_another_version_is_passed_over(run, history, caplog, chan
     assert "a snapshot cannot be used (" in caplog.text
     while not rebuilt.ended:
         rebuilt.advance()
-    assert rebuilt.state.theta_hash == _hashes(run)[-1]
+    assert rebuilt.state.theta_hash == hashes_of(run)[-1]
 
 
 def test_a_changed_return_is_found_by_the_next_record(run, history, tmp_path):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clusters import check_same, make_batch, until, workers_now
 
 import pyes
 from pyes import networks, tasks
@@ -30,7 +31,6 @@ from pyes.numerics.noise import NoiseTable
 from pyes.reports import replay
 from pyes.run.metrics import read_rows
 from pyes.tasks.envpool import EnvPoolConfig
-from tests.cluster.test_cluster import _batch, _same, _until, _workers
 
 envpool = pytest.importorskip("envpool")
 
@@ -90,7 +90,7 @@ def test_returns_and_lengths_are_those_of_a_plain_loop(table):
     """EnvPool stepped as its users step it, through the resets that it does by itself; the first episodes count."""
     config = _config()
     plan, theta = _plan(config, 8)
-    batch = dataclasses.replace(_batch(theta, 8), limit=500)
+    batch = dataclasses.replace(make_batch(theta, 8), limit=500)
     results = _evaluate(table, config, plan, batch)
     returns, lengths = np.zeros(8), np.zeros(8, int)
     for episode in range(2):
@@ -115,7 +115,7 @@ def test_returns_and_lengths_are_those_of_a_plain_loop(table):
 def test_max_timesteps_and_the_limit_of_the_batch_end_episodes(table):
     assert tasks.make(_config("Pendulum-v1", max_timesteps=30)).max_timesteps == 30
     plan, theta = _plan(_config("Pendulum-v1"), 4)
-    batch = dataclasses.replace(_batch(theta, 5), limit=7)
+    batch = dataclasses.replace(make_batch(theta, 5), limit=7)
     results = _evaluate(table, _config("Pendulum-v1"), plan, batch)
     np.testing.assert_array_equal(results.lengths, 14)
     np.testing.assert_array_equal(results.sum_lengths, 14)
@@ -149,12 +149,12 @@ def test_results_depend_neither_on_the_vector_nor_on_the_workers(env_id, table):
     plan, theta = _plan(config, 1, network, noise)
     size = plan.observation_size
     statistics = {"mean": np.full(size, 0.1, np.float32), "inverse_std": np.full(size, 2.0, np.float32)}
-    batch = dataclasses.replace(_batch(theta, 9, **statistics), limit=80, reward_min=-0.3)  # no float32
+    batch = dataclasses.replace(make_batch(theta, 9, **statistics), limit=80, reward_min=-0.3)  # no float32
     expected = _evaluate(table, config, plan, batch)
     assert not expected.status.any()
     assert len(set(expected.returns.tolist())) > 2
     for vector, cluster in [(4, INLINE), (64, INLINE), (3, ClusterConfig(workers=2))]:
-        _same(_evaluate(table, config, dataclasses.replace(plan, vector=vector), batch, cluster), expected)
+        check_same(_evaluate(table, config, dataclasses.replace(plan, vector=vector), batch, cluster), expected)
     evaluator = replay.TaskEvaluator(tasks.make(config), plan)
     evaluator.begin(batch)
     for member in (0, 8):
@@ -170,7 +170,7 @@ def _fatal(fault: str, table: NoiseTable, members: int) -> tuple[NetworkConfig, 
     """Return a network that fails for one member, which one that is, and the batch."""
     network = OwnModuleConfig(module="user_modules:Fatal")
     _, theta = _plan(_config("Pendulum-v1"), 1, network)
-    batch = dataclasses.replace(_batch(theta, members), limit=10)
+    batch = dataclasses.replace(make_batch(theta, members), limit=10)
     first = theta[0] + np.float32(0.1) * table.array[batch.population.offsets]
     limit = float(np.sort(first)[-2:].mean())
     failing = dataclasses.replace(network, module_kwargs={"fault": fault, "limit": limit})
@@ -186,7 +186,7 @@ def test_a_member_that_raises_fails_alone(table):
     assert re.match(
         r"RuntimeError: the network is unhappy \(.* in forward\) \(generation 0, member ", results.errors[0]
     )
-    _same(_evaluate(table, config, plan, batch), results)
+    check_same(_evaluate(table, config, plan, batch), results)
 
 
 @pytest.mark.slow
@@ -211,7 +211,7 @@ def test_a_member_that_kills_or_hangs_its_worker_fails_alone(fault, table):
 def test_workers_killed_in_the_middle_of_their_waves_change_nothing(table):
     config = _config("Pendulum-v1")
     plan, theta = _plan(config, 8)
-    batch = _batch(theta, 64)
+    batch = make_batch(theta, 64)
     expected = _evaluate(table, config, plan, batch)
     killed: set[int] = set()
     stop = threading.Event()
@@ -220,7 +220,7 @@ def test_workers_killed_in_the_middle_of_their_waves_change_nothing(table):
         chance = random.Random(0)
         while len(killed) < 5 and not stop.is_set():
             time.sleep(chance.uniform(0, 0.1))
-            victim = _until(lambda: (set(_workers()) - killed).pop(), "a new worker")
+            victim = until(lambda: (set(workers_now()) - killed).pop(), "a new worker")
             os.kill(victim, signal.SIGKILL)
             killed.add(victim)
 
@@ -236,7 +236,7 @@ def test_workers_killed_in_the_middle_of_their_waves_change_nothing(table):
             stop.set()
             killer.join()
     for result in results:
-        _same(result, expected)
+        check_same(result, expected)
 
 
 # --- a run

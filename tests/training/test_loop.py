@@ -1,12 +1,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from heads import merge
+from heads import hashes_of, merge
 
 import pyes
 import pyes.reports.export
@@ -33,10 +32,6 @@ TINY = {
 
 def _train(path, **changes):
     return pyes.train(merge(TINY, {"run_dir": str(path), **changes}), display=False)
-
-
-def _hashes(path):
-    return [row["theta_hash"] for row in read_rows(Path(path) / "metrics.csv")]
 
 
 def test_run_leaves_what_it_promises(tmp_path, learning_curves):
@@ -84,7 +79,7 @@ def test_run_with_memory_goes_on_exactly(tmp_path):
     _train(tmp_path / "whole", network=network)
     _train(tmp_path / "parts", network=network, generations=3)
     _train(tmp_path / "parts", network=network, resume=str(tmp_path / "parts"))
-    assert _hashes(tmp_path / "whole") == _hashes(tmp_path / "parts")
+    assert hashes_of(tmp_path / "whole") == hashes_of(tmp_path / "parts")
 
 
 FORKS = """
@@ -108,7 +103,7 @@ def test_the_workers_parent_is_forked_before_any_thread(tmp_path):
 def test_evaluations_and_snapshots_do_not_change_theta(tmp_path):
     _train(tmp_path / "often")
     _train(tmp_path / "never", evaluation={"every": 0}, snapshot={"every": 0})
-    assert _hashes(tmp_path / "often") == _hashes(tmp_path / "never")
+    assert hashes_of(tmp_path / "often") == hashes_of(tmp_path / "never")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +114,7 @@ def test_evaluations_and_snapshots_do_not_change_theta(tmp_path):
 def test_settings_of_the_task_change_theta(tmp_path, setting):
     _train(tmp_path / "plain")
     _train(tmp_path / "changed", task=setting)
-    assert _hashes(tmp_path / "plain")[1:] != _hashes(tmp_path / "changed")[1:]
+    assert hashes_of(tmp_path / "plain")[1:] != hashes_of(tmp_path / "changed")[1:]
 
 
 def test_reported_returns_are_the_tasks_own_whatever_the_offset(tmp_path):
@@ -218,7 +213,7 @@ def test_resume_goes_on_exactly(tmp_path):
     _train(tmp_path / "parts", task={"normalize_observations": True}, generations=3)
     result = _train(tmp_path / "parts", task={"normalize_observations": True}, resume=str(tmp_path / "parts"))
     assert result.generations == 6
-    assert _hashes(tmp_path / "whole") == _hashes(tmp_path / "parts")
+    assert hashes_of(tmp_path / "whole") == hashes_of(tmp_path / "parts")
     seconds = [float(row["seconds"]) for row in read_rows(tmp_path / "parts" / "metrics.csv")]
     assert seconds == sorted(seconds)
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 import user_modules
 from gymnasium import spaces
+from heads import hashes_of
 
 import pyes
 import pyes.reports.replay
@@ -19,7 +20,6 @@ from pyes.networks.mlp import MLPConfig
 from pyes.networks.own_module import OwnModuleConfig
 from pyes.networks.torch.own import TorchNetwork
 from pyes.reports.export import export
-from pyes.run.metrics import read_rows
 
 DECODER = ActionDecoder.for_space(spaces.Box(-1, 1, (2,), np.float32))
 
@@ -152,10 +152,6 @@ def _config(run_dir, name, **changes):
     }
 
 
-def _hashes(run):
-    return [row["theta_hash"] for row in read_rows(run / "metrics.csv")]
-
-
 CLUSTERS = {
     "one": {"workers": 1},
     "five": {"workers": 5},
@@ -176,7 +172,7 @@ def reference_run(request, tmp_path_factory):
 def test_theta_does_not_depend_on_the_cluster(tmp_path, cluster, reference_run):
     name, run, _ = reference_run
     pyes.train(_config(tmp_path / "run", name, cluster=CLUSTERS[cluster]), display=False)
-    assert _hashes(tmp_path / "run") == _hashes(run)
+    assert hashes_of(tmp_path / "run") == hashes_of(run)
 
 
 @pytest.mark.slow
@@ -188,7 +184,7 @@ def test_run_is_replayed_evaluated_and_gone_on_with(tmp_path, reference_run):
     part = _config(tmp_path / "part", name, cluster={"workers": 2}, generations=1)
     pyes.train(part, display=False)
     pyes.train({"resume": str(tmp_path / "part"), "generations": 3}, display=False)
-    assert _hashes(tmp_path / "part") == _hashes(run)
+    assert hashes_of(tmp_path / "part") == hashes_of(run)
 
 
 @pytest.mark.slow
