@@ -425,13 +425,13 @@ def root_mean_square(theta: Vector) -> float:
 def _signature(cls: type[Algorithm]) -> inspect.Signature:
     """Return the constructor's arguments with the settings by name, for ``help`` and interactive editors."""
     _, *own = inspect.signature(cls.__init__).parameters.values()
-    arguments = {each.name: each for each in own if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
-    for base in (each for each in cls.mro()[1:] if issubclass(each, Algorithm)):  # theirs are among the **settings
-        for each in inspect.signature(base.__init__).parameters.values():
-            if each.kind is each.KEYWORD_ONLY:
-                arguments.setdefault(each.name, each)
+    positional = {each.name: each for each in own if each.kind < each.VAR_POSITIONAL}
+    named: dict[str, inspect.Parameter] = {}
+    for base in reversed([each for each in cls.mro() if issubclass(each, Algorithm)]):  # among the **settings of cls
+        found = inspect.signature(base.__init__).parameters
+        named |= {name: each for name, each in found.items() if each.kind is each.KEYWORD_ONLY}
     hints = get_type_hints(cls.Config)
     for name, each in inspect.signature(cls.Config).parameters.items():
         if name not in ("name", "factory"):  # decided by the class
-            arguments.setdefault(name, each.replace(kind=each.KEYWORD_ONLY, annotation=hints[name]))
-    return inspect.Signature(sorted(arguments.values(), key=lambda each: each.kind))
+            named.setdefault(name, each.replace(kind=each.KEYWORD_ONLY, annotation=hints[name]))
+    return inspect.Signature([*positional.values(), *(named[name] for name in named if name not in positional)])

@@ -25,8 +25,8 @@ HELD = "another process"
 
 #: Lock files that this process holds. Forked children close them, since a lock must end with the process that took it.
 _held: "weakref.WeakSet[IO[str]]" = weakref.WeakSet()
-#: Real paths of those that are handed over, and the threads that may take them.
-_handed: set[tuple[str, int]] = set()
+#: Whether a lock that is handed over has been taken, by its real path and the thread that may take it.
+_handed: dict[tuple[str, int], bool] = {}
 
 
 def _forget() -> None:
@@ -37,6 +37,10 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+def _taker(path: Path) -> tuple[str, int]:
+    return os.path.realpath(path), threading.get_ident()
 
 
 @contextmanager
@@ -57,9 +61,9 @@ def held(path: Path, name: str, *, hand_over: bool = False) -> Iterator[None]:
     RunDirectoryError
         Another process holds it, or it cannot be made.
     """
-    folder, taker = path.parent, (os.path.realpath(path), threading.get_ident())
-    if taker in _handed:
-        _handed.discard(taker)
+    folder, taker = path.parent, _taker(path)
+    if _handed.get(taker) is False:
+        _handed[taker] = True
         yield
         return
     try:
@@ -86,21 +90,20 @@ def held(path: Path, name: str, *, hand_over: bool = False) -> Iterator[None]:
             os.ftruncate(file.fileno(), 0)
             os.write(file.fileno(), f"{os.getpid()}@{socket.gethostname()}\n".encode())  # closing has nothing to flush
         if hand_over:
-            _handed.add(taker)
+            _handed[taker] = False
         try:
             yield
         finally:
-            _handed.discard(taker)
+            _handed.pop(taker, None)
 
 
 @contextmanager
 def unheld(path: Path) -> Iterator[None]:
-    """Keep others from taking the lock for a moment, if its file exists; a BlockingIOError if another process has it.
+    """Keep others from taking the lock for a moment, if its file exists; a BlockingIOError if one has it.
 
-    The lock is a shared one, for which the file need not be writable.
+    The lock is a shared one, for which the file need not be writable. One that is handed over to this thread will do.
     """
-    own = any(not each.closed and os.path.realpath(each.name) == os.path.realpath(path) for each in list(_held))
-    if fcntl is None or own or not path.exists():
+    if fcntl is None or _taker(path) in _handed or not path.exists():
         yield
         return
     with open(path, "rb") as file:

@@ -219,7 +219,7 @@ def test_constructors_of_any_shape_show_the_settings():
     assert list(inspect.signature(Surrogate).parameters) == [
         *("theta", "surrogate", "table", "seed", "threads", "population_size", "step")
     ]
-    assert list(inspect.signature(Another).parameters) == ["theta", "step", "seed", "threads", "population_size"]
+    assert list(inspect.signature(Another).parameters) == ["theta", "seed", "threads", "step", "population_size"]
     assert Another(np.zeros(2), None, population_size=4).config.step == 0.2
 
 

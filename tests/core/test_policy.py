@@ -368,7 +368,7 @@ def test_collect_and_normalize_refuse_wrong_shapes() -> None:
 
 
 def test_no_environment_is_refused() -> None:
-    with pytest.raises(TypeError, match="Argument 'environment' must not be None"):
+    with pytest.raises(TypeError, match="Argument 'environment' has incorrect type"):
         runner([8, 2]).run(None, 0, 10)  # type: ignore[arg-type]
 
 
