@@ -231,6 +231,7 @@ class Wrong(Point):
             reward = float(self.action_space.sample()[0])
         late = self._time == 7
         wrong: dict[str, Any] = {"outside": np.float32([11.5]), "nan": np.float32([np.nan])}
+        wrong["infinite"] = np.float32([np.inf])
         if late and self._rule == "raises":
             raise KeyError("missing")
         if self._rule == "endless":

@@ -198,12 +198,10 @@ class Checks:
     def finite_numbers(self) -> str:
         """Whether all that is observed is a number."""
         for observation, when in self._observed():
-            if not np.isfinite(numbers := _numbers(observation)).all():
-                what = (
-                    "a member with NaN fails"
-                    if np.isnan(numbers).any()
-                    else "an infinity may make actions NaN; clip it"
-                )
+            numbers = _numbers(observation)
+            if not np.isfinite(numbers).all():
+                of_infinity = "an infinity may make actions NaN; clip it"
+                what = "a member with NaN fails" if np.isnan(numbers).any() else of_infinity
                 raise CheckError(f"got {np.asarray(observation)} {when}; {what}")
         return f"{sum(len(each.observations) for each in self._played()):,} observations"
 

@@ -49,7 +49,7 @@ def _standard_output() -> Iterator[Callable[[str], None]]:
     def restore() -> None:
         """Write to what standard output was at first, whatever environments have made of it."""
         nonlocal output
-        with contextlib.suppress(OSError, ValueError):  # it is closed, or what it was redirected to
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # it is closed or no file, or what it leads to
             sys.stdout.flush()  # what environments have printed
         os.dup2(kept, 1)
         if output.closed:

@@ -20,6 +20,7 @@ from pyes.episodes.native import NativeRollout, fits
 from pyes.errors import TaskError
 from pyes.networks import Runner
 from pyes.system.text import no_number
+from pyes.system.user_code import is_of_the_call
 from pyes.tasks import Task
 from pyes.tasks.function import value_of
 
@@ -58,7 +59,7 @@ class Rollout:
         except (TypeError, ValueError) as error:
             _check_reward(reward)
             _check_flags(terminated, truncated)
-            if "unpack" in str(error) and error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            if "unpack" in str(error) and is_of_the_call(error):
                 raise TaskError(
                     f"step: {error}, expected (observation, reward, terminated, truncated, info), which is Gymnasium's "
                     "interface; an environment of old gym is task=gym"

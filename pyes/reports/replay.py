@@ -20,7 +20,7 @@ from pyes.algorithms.population import Member
 from pyes.config import EnvironmentConfig, TaskConfig, TrainConfig
 from pyes.config.section import AtLeastOne, Seed, parse
 from pyes.episodes.rollout import AnyRollout, TaskEvaluator, rollout_of
-from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
+from pyes.errors import ConfigError, JournalError, PyesError, RunDirectoryError, TaskError
 from pyes.networks import ActionDecoder, Policy
 from pyes.networks.policy import WEIGHTS_FILE
 from pyes.numerics import streams
@@ -251,22 +251,29 @@ def open_task(policy: Policy, render_mode: str | None = None) -> Task:
     """
     config = _task_of(policy)
     task = tasks.make(config, render_mode)
-    expected = policy.spec.program.observation_size
-    if task.observation_size != expected:
+    try:
+        _check_sizes(policy, config, task)
+    except PyesError:
         task.close()
+        raise
+    return task
+
+
+def _check_sizes(policy: Policy, config: TaskConfig, task: Task) -> None:
+    """Refuse a policy of other observations or actions than a task has now."""
+    expected, outputs = policy.spec.program.observation_size, policy.spec.program.outputs
+    advice = "use the version of the environment that it was trained on"
+    if task.observation_size != expected:
         raise RunDirectoryError(
-            f"task {config.title} observes {task.observation_size} numbers, "
-            f"the policy expects {expected}; use the version of the environment that it was trained on"
+            f"task {config.title} observes {task.observation_size} numbers, the policy expects {expected}; {advice}"
         )
     if isinstance(config, EnvironmentConfig):
         wanted = ActionDecoder.for_space(task.action_space, config.action, config.bins).outputs
-        if wanted != policy.spec.program.outputs:
-            task.close()
+        if wanted != outputs:
             raise RunDirectoryError(
                 f"task {config.title} takes {task.action_space}, for which a policy needs {wanted} outputs, "
-                f"this one has {policy.spec.program.outputs}; use the version of the environment that it was trained on"
+                f"this one has {outputs}; {advice}"
             )
-    return task
 
 
 def _task_of(policy: Policy) -> TaskConfig:

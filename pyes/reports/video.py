@@ -170,8 +170,8 @@ class _Film:
         if self._writer is None:
             self._writer, self._shape = self._open(pixels.shape[1], pixels.shape[0]), pixels.shape
         if pixels.shape != self._shape:
-            sizes = (" x ".join(map(str, each[1::-1])) for each in (pixels.shape, self._shape))
-            raise PyesError("the environment renders a frame of {} pixels, the first one had {}".format(*sizes))
+            now, first = (f"{width} x {height}" for height, width, _ in (pixels.shape, self._shape))
+            raise PyesError(f"the environment renders a frame of {now} pixels, the first one had {first}")
         try:
             self._writer.send(pixels)
         except OSError as error:

@@ -45,6 +45,11 @@ def is_ctrl_c(error: BaseException) -> bool:
     return isinstance(error, Stop) or (in_charge and threading.current_thread() is threading.main_thread())
 
 
+def is_of_the_call(error: BaseException) -> bool:
+    """Whether a call from the present function failed as such, by its arguments or what it gave, and not within it."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
+
+
 def close_within(name: str, close: Callable[[], None]) -> None:
     """Close something of the user's; whatever it raises is logged and no more.
 

@@ -23,7 +23,7 @@ from pyes.errors import ConfigError, PyesError, TaskError
 from pyes.networks import ObservationEncoder
 from pyes.system import lookup
 from pyes.system.text import message, reason
-from pyes.system.user_code import close_within, let_through
+from pyes.system.user_code import close_within, is_of_the_call, let_through
 from pyes.tasks.base import Step, Task
 from pyes.tasks.bullet_output import quiet_worlds
 from pyes.tasks.encoded import covers, unread
@@ -209,7 +209,7 @@ class WrappedTask(Task):
         try:
             begun = self._env.reset(seed=seed)
         except TypeError as error:
-            if "seed" in str(error) and error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            if "seed" in str(error) and is_of_the_call(error):
                 raise TaskError(
                     f"{self._label()}: reset takes no seed ({error}), which is Gymnasium's interface: reset(self, *, "
                     "seed=None, options=None); an environment of old gym is task=gym"

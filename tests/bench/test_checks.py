@@ -55,6 +55,7 @@ def test_hidden_numbers_are_no_fault(name: str, how: str):
         ("another process", {"other process": "seed 1 gives another episode in another process; use no hash()"}),
         ("outside", {"bounds": "observation[0] is 11.5 at timestep 7 of seed 1, expected -10.0 to 10.0; clip it"}),
         ("nan", {"finite numbers": "got [nan] at timestep 7 of seed 1; a member with NaN fails"}),
+        ("infinite", {"finite numbers": "got [inf] at timestep 7 of seed 1; an infinity may make actions NaN"}),
         ("no reward", {"rewards": "got the reward None (NoneType), expected a finite number"}),
         ("nan reward", {"rewards": "got the reward nan (float), expected a finite number"}),
         ("endless", {"time limit": "an episode has not ended after 1,000 timesteps; set task.max_timesteps"}),

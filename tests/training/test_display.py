@@ -32,6 +32,17 @@ def test_without_a_terminal_evaluations_are_plain_lines(monkeypatch):
     assert "\x1b" not in line
 
 
+@pytest.mark.parametrize(("kind", "lines"), [("dumb", 1), ("xterm", 0)])
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(monkeypatch, kind, lines):
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", kind)
+    with Display(from_mapping({})) as display:
+        display.show(row(3, eval_return_mean=200.0, eval_return_std=4.0))
+        assert stream.getvalue().count("generation     3") == lines
+
+
 def test_without_a_terminal_lines_come_every_two_seconds_only(monkeypatch):
     display, stream = _display(monkeypatch)
     with display:

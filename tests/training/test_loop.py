@@ -10,7 +10,7 @@ from heads import hashes_of, merge
 import pyes
 import pyes.reports.export
 from pyes.cluster.inline import InlineCluster
-from pyes.errors import ConfigError, TaskError
+from pyes.errors import ConfigError, StorageError, TaskError
 from pyes.reports import plots
 from pyes.reports.replay import evaluate
 from pyes.run import journal
@@ -206,6 +206,19 @@ def test_what_was_reached_is_saved_when_the_task_fails_for_good(tmp_path):
     with pytest.raises(TaskError):
         _train(tmp_path / "run", task={"env_kwargs": {"fault": "raise", "every": 1}}, snapshot={"every": 0})
     assert pyes.load(tmp_path / "run").generation == 0
+
+
+def test_the_policy_is_saved_where_a_snapshot_has_no_room(tmp_path, monkeypatch):
+    def refuse(self, generation, state):
+        raise StorageError("cannot write it: No space left on device")
+
+    monkeypatch.setattr(RunDirectory, "save_snapshot", refuse)
+    with pytest.raises(StorageError) as caught:
+        _train(tmp_path / "run")
+    assert caught.value.__notes__ == [
+        f"(the run is whole in its journal: pyes train resume={tmp_path / 'run'} writes what is missing)"
+    ]
+    assert pyes.load(tmp_path / "run").generation == 6
 
 
 def test_resume_goes_on_exactly(tmp_path):
