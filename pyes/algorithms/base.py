@@ -399,7 +399,9 @@ def standard_deviations(values: Any) -> NDArray[np.float32]:
         found = given.astype(np.float32)
     lost = ~np.isfinite(found) | ((found == 0) & (given != 0))
     if lost.any():
-        raise ConfigError(f"algorithm.sigma: got {given[lost][0]}, expected a number that a float32 can hold: 1e-45 to 3e38")
+        raise ConfigError(
+            f"algorithm.sigma: got {given[lost][0]}, expected a number that a float32 can hold: 1e-45 to 3e38"
+        )
     return found
 
 
