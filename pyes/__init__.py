@@ -89,7 +89,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOMES, *_algorithms()])
+    return sorted(["native", *_HOMES, *_algorithms()])
 
 
 def _algorithms() -> dict[str, Any]:

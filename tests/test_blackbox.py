@@ -1,13 +1,16 @@
 import random
 import re
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
 
 import pyes
 from pyes.config import OptimizerConfig
-from pyes.errors import ConfigError, TaskError
+from pyes.errors import ClusterError, ConfigError, TaskError
 from pyes.tasks import functions
 
 
@@ -105,6 +108,33 @@ def test_processes_draw_numbers_of_their_own(tmp_path):
     lines = (tmp_path / "drawn").read_text().splitlines()
     for drawn in zip(*map(str.split, lines), strict=True):
         assert len(set(drawn)) == 17
+
+
+@pytest.mark.filterwarnings("ignore")  # that pycma's are hidden is not certain with threads, before Python 3.14
+def test_searches_in_threads_find_what_they_find_alone():
+    """CMA-ES draws from the global generators, which the threads of a process share."""
+
+    def search(seed):
+        return pyes.maximize(_paraboloid, np.zeros(3), "cma_es", generations=40, population_size=8, seed=seed).theta
+
+    alone = [search(seed) for seed in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            together = list(threads.map(search, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    np.testing.assert_array_equal(together, alone)
+
+
+def _on_two_workers(theta):
+    return pyes.maximize(_paraboloid, theta, generations=2, workers=2).value
+
+
+def test_a_process_that_may_start_no_others_is_told_so():
+    with get_context("fork").Pool(1) as pool, pytest.raises(ClusterError, match=r"is a daemonic process, .*workers=1"):
+        pool.map(_on_two_workers, [np.zeros(3)])
 
 
 def test_what_is_no_function_of_numbers_is_named():

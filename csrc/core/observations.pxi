@@ -14,6 +14,8 @@ cdef int _read_observation(object observation, int64_t size, float *out) except 
             PyBuffer_Release(&view)
             if done:
                 return 0
+    if observation is None:
+        raise ValueError(f"observation: got None, expected {size} values")
     values = _readable(observation)
     if values.size != size:
         raise ValueError(f"observation: got {values.size} values, expected {size}")

@@ -411,6 +411,8 @@ def _as_numbers(returns: Any, count: int) -> NDArray[np.float64]:
         given = np.asarray(returns)
         if np.iscomplexobj(given):
             raise TypeError("complex numbers")
+        if given.dtype.kind in "OSU" and any(each is None or isinstance(each, str | bytes) for each in given.flat):
+            raise TypeError("None or a text in it")  # which would become NaN, a member that failed
         found: NDArray[np.float64] = given.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         kind = type(returns).__name__

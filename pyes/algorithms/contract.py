@@ -134,7 +134,7 @@ class Rehearsal:
         if len(population.bases) > algorithm.config.bases:
             self._refuse(
                 f"ask returned {len(population.bases)} bases, expected at most {algorithm.config.bases}",
-                "override `bases` of its Config",
+                "set on_table = False in its Config if they are its members, else override `bases` there",
             )
         if not _equal(population, again):
             self._refuse("asking twice gave different members", "override _draw, not ask")

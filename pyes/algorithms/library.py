@@ -10,6 +10,7 @@ import math
 import random
 import sys
 import textwrap
+import threading
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -203,6 +204,10 @@ class LibraryAlgorithm(Algorithm):
             ) from error
 
 
+#: Held while a library runs: threads of a process share the global generators.
+_GENERATORS = threading.RLock()
+
+
 class _Generators:
     """Own states of Python's and NumPy's global generators, from which libraries draw here and there."""
 
@@ -212,13 +217,14 @@ class _Generators:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Put these states into the global generators for a while; afterwards they are as they were."""
-        outer = random.getstate(), np.random.get_state()
-        self._install(self._states)
-        try:
-            yield
-        finally:
-            self._states = random.getstate(), np.random.get_state()
-            self._install(outer)
+        with _GENERATORS:
+            outer = random.getstate(), np.random.get_state()
+            self._install(self._states)
+            try:
+                yield
+            finally:
+                self._states = random.getstate(), np.random.get_state()
+                self._install(outer)
 
     @staticmethod
     def _install(states: tuple[Any, Any]) -> None:

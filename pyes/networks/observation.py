@@ -216,6 +216,8 @@ class ObservationEncoder:
 
     def _flat(self, observation: Any) -> NDArray[Any]:
         if self.array:
+            if observation is None:
+                raise ValueError(f"observation: got None, expected {self.whole} values")
             flat = np.ravel(observation)
             if flat.size != self.whole:
                 raise ValueError(f"observation: got {flat.size} values, expected {self.whole}")

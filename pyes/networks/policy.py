@@ -13,6 +13,7 @@ Owns the two files of a policy and their format; knows no task and no training. 
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,19 @@ class Policy:
         self.runner.load(self.theta)
         self.runner.normalize(self.observation_mean, self.observation_inverse_std, spec.observation_clip)
         self.reset()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it be copied and pickled; a copy begins an episode."""
+        make = partial(
+            type(self),
+            reference_batch=self.reference_batch,
+            encoder=self.encoder,
+            network=self.network,
+            task=self.task,
+            seed=self.seed,
+            generation=self.generation,
+        )
+        return make, (self.spec, self.theta, self.observation_mean, self.observation_inverse_std)
 
     def __call__(self, observation: Any) -> Any:
         """Return the environment's own action for one of its own observations.

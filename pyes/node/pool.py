@@ -7,7 +7,7 @@ all at once or in parts.
 
 import sys
 from collections.abc import Callable
-from multiprocessing import connection
+from multiprocessing import connection, current_process
 from multiprocessing.connection import Connection
 from typing import Self
 
@@ -44,6 +44,11 @@ class Pool(Closing):
     workers : int
     done : Connection
         Becomes readable when a worker has no more work; `drain` empties it.
+
+    Raises
+    ------
+    ClusterError
+        This process may not start others.
     """
 
     def __init__(
@@ -52,6 +57,12 @@ class Pool(Closing):
         workload: Workload,
         log: Callable[[], None] | None = None,
     ) -> None:
+        if current_process().daemon:
+            raise ClusterError(
+                f"{current_process().name} is a daemonic process, as those of multiprocessing.Pool are, and starts no "
+                "workers; take those of concurrent.futures.ProcessPoolExecutor, or evaluate in this process: "
+                "pyes.train(cluster={'name': 'inline'}), pyes.maximize(workers=1)"
+            )
         self.workers = usable_cores() if config.workers == "auto" else config.workers
         self.start_method = _start_method(config)
         self.done: Connection

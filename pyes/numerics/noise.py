@@ -46,7 +46,7 @@ class NoiseTable(Closing):
     Raises
     ------
     ConfigError
-        The dtype is unknown, entries is not positive, or there is too little memory.
+        The dtype is unknown, entries is not positive, the seed out of its range, or there is too little memory.
     """
 
     def __init__(
@@ -57,8 +57,10 @@ class NoiseTable(Closing):
         for name, got in (("noise.entries", entries), ("threads", threads)):
             if not isinstance(got, int | np.integer) or isinstance(got, bool) or got < 1:
                 raise ConfigError(f"{name}: got {got!r}, expected an integer >= 1")
+        if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not 0 <= seed < 2**64:
+            raise ConfigError(f"seed: got {seed!r}, expected an integer in [0, 2**64)")
         entries, threads = int(entries), int(threads)  # one of NumPy's would overflow
-        self.seed = seed
+        self.seed = seed = int(seed)
         self.dtype = dtype
         self._block: memory.SharedBlock | None = None
         storage = np.dtype(STORAGE[dtype])

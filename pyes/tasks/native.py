@@ -211,11 +211,10 @@ class _GivenTask(NativeTask):
         super().__init__(config, "rgb_array" if config.env_id else None)
 
     def _found(self, config: NativeConfig) -> tuple[str, int, Any]:
-        return (
-            super()._found(config)
-            if self._given is None
-            else (config.title, _address(config.title, self._given), self._given)
-        )
+        if self._given is None:
+            return super()._found(config)
+        found = self._given() if callable(self._given) else self._given
+        return config.title, _address(config.title, found), found
 
     @property
     def _draw(self) -> Callable[[Any], Any] | None:

@@ -179,7 +179,11 @@ class WrappedTask(Task):
         traits = self._traits()
         if kind not in traits:
             others = ", ".join(map(repr, ("none", "final_observation", *traits)))
-            raise ConfigError(f"task.behaviour: got {kind!r}, expected one of {others} for {self._config.title}")
+            hint = "; an environment's own attribute `position` is set by its constructor"
+            raise ConfigError(
+                f"task.behaviour: got {kind!r}, expected one of {others} for {self._config.title}"
+                f"{hint if kind == 'final_position' else ''}"
+            )
         size, read = traits[kind]
         return size, lambda _: read()
 

@@ -182,8 +182,7 @@ class _Loop:
         results, seconds = self._evaluate(state.batch())
         if results.failed == len(results.returns):  # the task is broken, not the members
             what = f"{self._config.task.title}: all {results.failed} members failed: {_reason(results)}"
-            where = f"tracebacks are in {self._run.directory.log}"
-            raise TaskError(f"{what}; {where}").with_traceback(self._cluster.traceback)
+            raise TaskError(f"{what}; see {self._run.directory.log}").with_traceback(self._cluster.traceback)
         evaluated = time.perf_counter()
         record = state.record(results)
         if state.statistics is not None:

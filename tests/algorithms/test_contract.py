@@ -187,7 +187,7 @@ def test_what_keeps_the_contract_is_taken(kind: str):
         ("DrawsVectors", r": ask returned ndarray, expected a pyes.Population; return self.perturbed\(sigma\)"),
         ("DrawsTooFew", r": ask returned 7 members, expected 8, its population_size; change the members or the"),
         ("DrawsDoubles", r": .* whose bases is float64 \(8, 6\), expected float32 \(8, 6\); see pyes.Population"),
-        ("DrawsManyBases", r": ask returned 8 bases, expected at most 1; override `bases` of its Config"),
+        ("DrawsManyBases", r": ask returned 8 bases, expected at most 1; set on_table = False in its Config if"),
         ("DrawsBeyondTheTable", r": ask .* whose offsets are not all from 0 to 9994; see pyes.Population"),
         ("DrawsAnew", r": asking twice gave different members; override _draw, not ask"),
         ("ThetaOfDoubles", r": theta is float64 \(6,\), expected float32 \(6,\); change it in place: self.theta"),

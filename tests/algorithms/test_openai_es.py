@@ -167,6 +167,8 @@ def test_a_center_that_diverges_stays_as_it_was(table):
     [
         ([1j, 0, 0, 0], r"returns: got a list \(complex numbers\), expected 4 numbers, one a member"),
         ((each for each in "abcd"), r"returns: got a generator \(.*\), expected 4 numbers"),
+        ([1.0, None, 0, 0], r"returns: got a list \(None or a text in it\), expected 4 numbers"),
+        (["1", "2", "3", "4"], r"returns: got a list \(None or a text in it\), expected 4 numbers"),
         ([10**400, 0, 0, 0], r"returns: got a list \(.*\), expected 4 numbers"),
         ([[1, 2], 0, 0, 0], r"returns: got a list \(.*\), expected 4 numbers"),
         ([1, 0, 0], r"returns: got shape \(3,\), expected \(4,\), one a member"),

@@ -1,5 +1,7 @@
+import copy
 import json
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -46,6 +48,14 @@ def test_policy_that_is_loaded_acts_as_the_one_that_was_saved(tmp_path, statisti
     assert sorted(os.listdir(tmp_path)) == ["policy.json", "policy.safetensors"]
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
+def test_policy_can_be_copied_and_sent_to_processes(copied):
+    policy = _policy()
+    other = copied(policy)
+    np.testing.assert_array_equal(_actions(other), _actions(policy))
+    assert other.description() == policy.description()
+
+
 def test_policy_is_deterministic_whatever_its_action_noise():
     policy = _policy(noise=1.0)
     np.testing.assert_array_equal(_actions(policy), _actions(_policy()))
@@ -75,6 +85,11 @@ def test_policy_takes_observations_of_any_float_and_layout():
 def test_policy_refuses_an_observation_of_another_size():
     with pytest.raises(ValueError, match=r"5.*4|4.*5"):
         _policy()(np.zeros(5, np.float32))
+
+
+def test_policy_refuses_an_observation_that_is_not_there():
+    with pytest.raises(ValueError, match="observation: got None, expected 4 values"):
+        _policy()(None)
 
 
 def test_policy_keeps_its_own_copy_of_theta():

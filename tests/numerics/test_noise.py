@@ -60,6 +60,12 @@ def test_offset_bound_admits_the_last_slice_and_refuses_a_table_that_is_too_smal
             table.offset_bound(51)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**64, 1.5, True])
+def test_impossible_seed_is_refused(seed):
+    with pytest.raises(ConfigError, match=r"seed: got .*, expected an integer in \[0, 2\*\*64\)"):
+        NoiseTable(1000, seed)
+
+
 @pytest.mark.parametrize(("entries", "dtype"), [(0, "float32"), (-1, "float32"), (1e6, "float32"), (10, "float16")])
 def test_impossible_table_is_refused(entries, dtype):
     with pytest.raises(ConfigError, match="noise"):

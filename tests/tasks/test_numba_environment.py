@@ -206,6 +206,8 @@ def test_as_gymnasium_plays_the_episode_of_the_task_and_ends_it_at_the_limit():
     np.testing.assert_array_equal(env.reset(seed=7)[0], task.reset(7))
     np.testing.assert_array_equal(env.step(1)[0], task.step(1)[0])
     assert env.render_mode is None
+    made = pyes.native.as_gymnasium(lambda: cart_pole.CartPole)  # a function, as task.factory takes it
+    np.testing.assert_array_equal(made.reset(seed=7)[0], task.reset(7))
     car = pyes.native.as_gymnasium("MountainCar-v0")
     car.reset(seed=1)
     assert [car.step(1)[3] for _ in range(200)] == [False] * 199 + [True]

@@ -64,7 +64,7 @@ def build(
     ConfigError
         The module cannot be made, or has both a `VirtualBatchNorm`, which only C supports, and layers unknown to C.
     """
-    with _seeded(seed):
+    with _one_thread(), _seeded(seed):
         module = make_module(name, kwargs, observation_size, outputs)
     theta = flatten(module)
     try:
@@ -77,11 +77,10 @@ def build(
 
 
 class TorchNetwork:
-    """The network of a ``PolicyRunner``, run by torch; limits torch to one thread in this process."""
+    """The network of a ``PolicyRunner``, run by torch."""
 
     def __init__(self, named: NamedModule) -> None:
-        torch.set_num_threads(1)
-        with _seeded(0):  # for random buffers
+        with _one_thread(), _seeded(0):  # for random buffers
             self.module = make_module(named.name, named.kwargs, named.observation_size, named.outputs).eval()
         self._theta = _gathered(self.module)
         self._shape = _observation_shape(self.module, named.observation_size)
@@ -140,7 +139,8 @@ def _check_outputs(name: str, module: nn.Module, observation_size: int, outputs:
     observations = generator.random((3, observation_size))
     try:
         shape = _observation_shape(module, observation_size)
-        _episode(module, observations[:1], shape)  # for lazy layers, which have no parameters before it
+        # Lazy layers have no parameters before it.
+        begun = _episode(module, observations[:1], shape)
         with _random_parameters(module, generator):
             first, second = (_episode(module, observations, shape) for _ in range(2))
     except BaseException as error:
@@ -157,6 +157,8 @@ def _check_outputs(name: str, module: nn.Module, observation_size: int, outputs:
         )
     if first[0].size != outputs:
         raise _refusal(name, f"gives {first[0].size} outputs, expected {outputs}, as many as the action takes")
+    if np.isnan(begun).all():
+        raise _refusal(name, "gives only NaN with the parameters that it begins with")
 
 
 @contextmanager
@@ -185,6 +187,17 @@ def _observation_shape(module: nn.Module, size: int) -> tuple[int, ...]:
 
 
 @contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let torch compute in one thread in the block, since the order of its sums depends on their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Have the global generators of Python, NumPy and torch begin at a seed; after the block they are as before."""
     before = random.getstate(), np.random.get_state()
@@ -210,7 +223,7 @@ def _reset(module: nn.Module) -> None:
 
 def _outputs(module: nn.Module, observation: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Run the module on a copy of the observation that torch allocates, so that its alignment is always the same."""
-    with torch.inference_mode():
+    with _one_thread(), torch.inference_mode():
         values = module(torch.tensor(observation, dtype=torch.float32).reshape(shape))
     if not isinstance(values, torch.Tensor):
         raise TypeError(f"it returned a {type(values).__name__}, expected a tensor of its outputs")

@@ -218,6 +218,17 @@ def test_policy_survives_the_files(saved):
         np.testing.assert_array_equal(loaded(observation), policy(observation))
 
 
+def test_a_policy_in_torch_leaves_its_threads_alone(saved):
+    _, folder = saved
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        Policy.load(folder)(_observations()[0])
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_state_dict_loads_into_the_module(saved):
     policy, folder = saved
     state = torch.load(export(folder, folder / "policy.pt"), weights_only=True)
@@ -275,6 +286,7 @@ def test_loading_a_network_that_torch_runs_imports_torch(saved):
         ("user_modules:Unforgetting", ["gives other outputs in a second episode", "let its reset() empty its memory"]),
         ("user_modules:Hiding", ["gives other outputs in a second episode", "let its reset() empty its memory"]),
         ("user_modules:Counting", ["gives other outputs in a second episode", "let its reset() empty its memory"]),
+        ("user_modules:NotANumber", ["gives only NaN with the parameters that it begins with"]),
         ("user_modules:Dropping", ["gives other outputs in a second episode", "draw no random numbers in forward()"]),
     ],
 )
