@@ -209,6 +209,8 @@ def trained(recipe: str, seed: int) -> Row:
     done = pyes("train", *train)
     if not done.returncode:
         done = pyes("evaluate", str(run), *evaluation(), "--json")
+    if done.returncode < 0:  # as for lack of memory: nothing that the recipe did
+        raise SystemExit(f"{recipe}, seed {seed}: ended by signal {-done.returncode}; the same command goes on with it")
     if done.returncode:
         print(f"{recipe}, seed {seed}: {done.stderr.splitlines()[-1]}", file=sys.stderr)
         return Row(seed, math.nan, math.nan, 0, 0, 0, math.nan, "")

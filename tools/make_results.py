@@ -141,7 +141,7 @@ def text_of(value: float) -> str:
     """Return a return as text."""
     if math.isinf(value):
         return "failed"
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{round(value, 1) + 0.0:.1f}"  # no -0.0
 
 
 REPEAT = """\

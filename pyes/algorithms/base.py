@@ -135,6 +135,8 @@ class Algorithm(ABC):
         self.timesteps = 0
         self._attempt = (0, 0)  # generation and timesteps at which the schedules began
         self._schedules = schedules(self.config)
+        if sigma := self._schedules.get("sigma"):  # before training, rather than when it gets there
+            standard_deviations([each for each in (sigma.smallest, sigma.largest) if math.isfinite(each)])
         self._adjust()
         # Those that are constant have their value, for a run or a user may change it.
         self._schedules = {name: each for name, each in self._schedules.items() if each.kind != "constant"}

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, RunDirectoryError
+from pyes.system.files import READABLE
 from pyes.system.text import instead_of
 
 #: Runs a command with parsed arguments.
@@ -86,6 +87,12 @@ def port_or_any(text: str) -> int:
     return _integer(text, 0, 65535)
 
 
+def _output(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("got nothing, expected a path; is a variable of the shell not set?")
+    return Path(text)
+
+
 def add_run(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     """Add RUN, or RUN..."""
     if several:
@@ -109,9 +116,13 @@ def check_runs(options: argparse.Namespace) -> None:
     given = [(run, several) for run in (runs if several else [runs])]
     given += [(getattr(options, name), False) for name in ("first", "second") if hasattr(options, name)]
     for run, several in given:
-        if not run.exists():
-            raise ConfigError(f"no run directory at {run}{instead_of(run)}")
-        if run.suffix != ".safetensors" and not (run / "journal.bin").exists():
+        try:
+            if not run.exists():
+                raise ConfigError(f"no run directory at {run}{instead_of(run)}")
+            begun = run.suffix == ".safetensors" or (run / "journal.bin").exists()
+        except OSError as error:
+            raise RunDirectoryError(f"cannot read {run}: {error.strerror}; {READABLE}") from error
+        if not begun:
             from pyes.run.directory import RunDirectory  # takes long
 
             RunDirectory(run).check_folder(several=several)
@@ -119,7 +130,7 @@ def check_runs(options: argparse.Namespace) -> None:
 
 def add_output(parser: argparse.ArgumentParser, text: str) -> None:
     """Add the file to write."""
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help=text)
+    parser.add_argument("-o", "--output", metavar="FILE", type=_output, required=True, help=text)
 
 
 def add_episodes(parser: argparse.ArgumentParser, default: int | None, shown: str) -> None:

@@ -86,6 +86,11 @@ def _parsed(arguments: list[str]) -> tuple[list[str], list[str], bool, str | Non
         parser.add_argument(*names)
     about = ["all", "config", "defaults", "defaults-tree", "plugins", "searchpath"]
     parser.add_argument("--info", "-i", nargs="?", choices=about)
+    for number, text in enumerate(arguments):
+        word, equals, value = text.removeprefix("--").partition("=")
+        if text.startswith("--") and _is_key(word):
+            following = [value] if equals else _without_key(arguments[number + 1 :])[:1]
+            raise ConfigError(f"got {text!r}, expected KEY=VALUE; {_meant(word, following)}")
     parsed = parser.parse_intermixed_args(arguments)
     rest, flags = list(parsed.overrides), []
     for text in arguments:
@@ -169,9 +174,13 @@ def _without_key(words: list[str]) -> list[str]:
     return list(itertools.takewhile(lambda word: "=" not in word and not word.startswith("~"), words))
 
 
+def _is_key(word: str) -> bool:
+    return word in options() or word in (each.name for each in dataclasses.fields(TrainConfig))
+
+
 def _meant(word: str, following: list[str]) -> str:
     """Return what a word that is no override may stand for, with the one after it."""
-    if word in options() or word in (each.name for each in dataclasses.fields(TrainConfig)):
+    if _is_key(word):
         value = following[0] if following and "=" not in following[0] else "VALUE"
         return f"did you mean {word}={value}?"
     every = [(group, option) for group, names in options().items() for option in names]
@@ -183,7 +192,7 @@ def _meant(word: str, following: list[str]) -> str:
     close = difflib.get_close_matches(word, [option for _, option in every], n=1)
     if close:
         return f"did you mean {next(group for group, option in every if option == close[0])}={close[0]}?"
-    return "for example seed=1 (all keys: pyes train --cfg job)"
+    return "for example seed=1 (keys of a task: pyes train --cfg job task=TASK)"
 
 
 def _check_resume(resumed: str, several: bool, overrides: list[str]) -> None:

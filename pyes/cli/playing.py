@@ -46,7 +46,9 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
-    parser.add_argument("--generation", metavar="G", type=index, required=True, help="the individual's generation")
+    parser.add_argument(
+        "--generation", metavar="G", type=index, required=True, help="the individual's generation, from 0"
+    )
     parser.add_argument("--member", metavar="M", type=index, required=True, help="its number in the generation")
     parser.add_argument("--video", metavar="FILE", type=Path, help="video to write, for example member.mp4")
     add_json(parser)

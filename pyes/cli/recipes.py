@@ -15,7 +15,9 @@ from pyes.config import TrainConfig, to_mapping
 from pyes.errors import ConfigError
 from pyes.system.files import write_file
 
-_MEASURED = re.compile(r"^# Measured: (median .*)$", re.MULTILINE)
+_ENV_ID = re.compile(r"^env_id: (\S+)$", re.MULTILINE)
+#: Median, and after the range: seeds, timesteps, minutes and, at the end, the commit.
+_MEASURED = re.compile(r"^# Measured: median (\S+) \(.*? to .*?\) (of .*), \w+$", re.MULTILINE)
 
 
 def advice(option: str, env_id: str) -> str | None:
@@ -28,24 +30,21 @@ def advice(option: str, env_id: str) -> str | None:
     env_id : str
         Id of the environment, which finds the option where ``gymnasium`` or another general one was chosen.
     """
-    name = option if _measured(option) else _option_of(env_id)
-    measured = name and _measured(name)
-    return f"there is a recipe for this task: experiment={name} ({measured})" if measured else None
+    files = resources.files("pyes.conf").joinpath("task").iterdir()
+    ids = {file.name.removesuffix(".yaml"): _ENV_ID.search(file.read_text(encoding="utf-8")) for file in files}
+    own = ids.get(option)
+    # The plainest, where variants have names of their own.
+    of_id = min((name for name, found in ids.items() if found and found[1] == env_id), key=len, default="")
+    name = of_id if own and own[1] != env_id else option if _measured(option) else of_id
+    measured = _measured(name)
+    return f"there is a recipe for this task: pyes train experiment={name} ({measured})" if measured else None
 
 
 def _measured(name: str) -> str | None:
-    """Return what a recipe reaches."""
+    """Return what a recipe reaches, and what that takes."""
     file = resources.files("pyes.conf").joinpath("experiment", f"{name}.yaml")
     found = _MEASURED.search(file.read_text(encoding="utf-8")) if file.is_file() else None
-    return found[1] if found else None
-
-
-def _option_of(env_id: str) -> str | None:
-    """Return the option of an environment that is named in its file."""
-    line = re.compile(rf"^env_id: {re.escape(env_id)}$", re.MULTILINE)
-    files = resources.files("pyes.conf").joinpath("task").iterdir()
-    names = (file.name.removesuffix(".yaml") for file in files if line.search(file.read_text(encoding="utf-8")))
-    return min(names, key=len, default=None)  # the plainest, where variants have names of their own
+    return f"median return {round(float(found[1]), 1):g} {found[2]}" if found else None
 
 
 def write(path: Path, words: Sequence[str], config: TrainConfig, comment: Sequence[str]) -> None:

@@ -93,6 +93,8 @@ class Scheduled:
         if schedule.kind == "norm" and not self.norm:
             return f"{self._notation} (only sigma and learning_rate follow a norm)"
         ends = (schedule.smallest,) if schedule.kind == "norm" else (schedule.smallest, schedule.largest)
+        if self.whole and not all(abs(each) < 2**63 for each in ends):
+            return f"{self._notation} with all values below 2**63"
         return "" if all(each in self.range for each in ends) else f"{self._notation} with all values {self.range}"
 
 

@@ -4,6 +4,7 @@ Owns style, size, file formats and saving. Knows nothing of what is drawn. Invar
 unchanged, and equal input gives an equal file.
 """
 
+import textwrap
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -141,12 +142,24 @@ def write(output: Path, draw: "Callable[[Figure], None]", width: float = WIDTH, 
         with replacing(output) as beside, warnings.catch_warnings():
             warnings.filterwarnings("error", "constrained_layout not applied")
             try:
+                _fit_labels(figure)
                 figure.savefig(beside, dpi=150, metadata=_METADATA[output.suffix])
             except UserWarning as error:
                 inches = f"{figure.get_figwidth():g} by {figure.get_figheight():g} inches"
                 raise ConfigError(
                     f"{inches} have no room for the axes; make it larger, or its labels shorter"
                 ) from error
+
+
+def _fit_labels(figure: "Figure") -> None:
+    """Break the labels of y axes that are longer than the figure: only the layout knows how high the axes are."""
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        label, text = axes.yaxis.label, axes.get_ylabel()
+        drawn = label.get_window_extent()
+        if drawn.y0 < 0 or drawn.y1 > figure.bbox.y1:
+            characters = max(map(len, text.splitlines())) * axes.get_window_extent().height / drawn.height
+            axes.set_ylabel(textwrap.fill(" ".join(text.split()), max(1, int(characters)), break_long_words=False))
 
 
 def set_caption(axes: "Axes", text: str) -> None:

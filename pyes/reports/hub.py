@@ -87,23 +87,24 @@ def _evaluation(
 ) -> tuple[float, float, str] | None:
     """Return the mean, the standard deviation and the episodes of the run's evaluation of this policy, as a text.
 
-    None if there was none, it was of another task than that of the settings, or all of its episodes failed. The last
-    evaluation of a part of the run may be in the metrics alone; of how many episodes, only the last part is known.
+    None if there was none, or it was of another task than that of the settings; NaN if all of its episodes failed. The
+    last evaluation of a part of the run may be in the metrics alone; of how many episodes, only the last part is known.
     """
     if 0 < policy.generation <= task_began(recording):
         return None
     for index, entry in enumerate(recording.entries):
         if entry.generation == policy.generation and isinstance(record := recording[index], Evaluation):
             over = f" over {counted(int(np.isfinite(record.returns).sum()), 'episode')}"
-            return (*record.summary, over) if math.isfinite(record.summary[0]) else None
+            return (*record.summary, over)
     rows = read_rows(metrics) if metrics.exists() else []
-    row = next((row for row in rows if number(row["generation"]) + 1 == policy.generation), None)
-    mean = math.nan if row is None else number(row["eval_return_mean"])
-    if row is None or config is None or not math.isfinite(mean):
+    row = next((row for row in rows if number(row.get("generation")) + 1 == policy.generation), {})
+    mean, deviation = (number(row.get(f"eval_return_{each}")) for each in ("mean", "std"))
+    if config is None or -math.inf in (mean, deviation):
         return None
-    episodes = config.evaluation.episodes - int(row.get("eval_failed_episodes") or 0)
-    over = f" over {counted(episodes, 'episode')}" if row is rows[-1] else ""
-    return mean, number(row["eval_return_std"]), over
+    failed = number(row.get("eval_failed_episodes") or "0")
+    known = row is rows[-1] and math.isfinite(failed)
+    over = f" over {counted(config.evaluation.episodes - int(failed), 'episode')}" if known else ""
+    return mean, deviation, over
 
 
 def _card(
@@ -123,7 +124,7 @@ def _card(
         "pipeline_tag": "reinforcement-learning",
         "tags": [task, "reinforcement-learning", "evolution-strategies", "pyes", network],
     }
-    if evaluation is not None and not chosen:
+    if evaluation is not None and math.isfinite(evaluation[0]) and not chosen:
         front["model-index"] = _model_index(task, network, evaluation)
     made = (_CHANGED if changed else _MADE).format(settings=_SETTINGS)
     if config is None:
@@ -163,6 +164,8 @@ def _result(evaluation: tuple[float, float, str] | None, *, known: bool, chosen:
         why = "It has not been evaluated in its run" if known else "What it came to in its run is not known here"
         return f"{why}; `pyes evaluate` says what it comes to."
     mean, deviation, over = evaluation
+    if not math.isfinite(mean):
+        return "All episodes of its evaluation failed."
     seeds = "on seeds that training does not use"
     if chosen:
         seeds = "by which it was chosen, so some of it is luck; `pyes evaluate . --seed 1` has other episodes"

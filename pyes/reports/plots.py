@@ -56,7 +56,7 @@ class _Style:
 
 
 def plot(
-    runs: str | Path | Sequence[str | Path],
+    runs: str | Path | Sequence[str | Path | Run],
     output: str | Path,
     x: XAxis = "timesteps",
     band: BandKind = "range",

@@ -25,7 +25,6 @@ from pyes.reports import figures, hub, maps, plots, replay, tables, video, wordi
 from pyes.reports.runs import Run, read, title
 from pyes.run.directory import RunDirectory
 from pyes.run.journal import Start
-from pyes.run.metrics import read_rows
 from pyes.system import limits
 from pyes.system.files import write_file
 from pyes.system.lookup import version
@@ -82,13 +81,13 @@ def _middle(runs: Sequence[Run]) -> Run:
 
 
 def _figures(runs: Sequence[Run], folder: Path) -> str:
-    plots.plot([run.path for run in runs], folder / "curves.svg")
+    plots.plot(runs, folder / "curves.svg")
     drawing = (folder / "curves.svg").read_text(encoding="utf-8")
     return f'<figure class="paper">{drawing[drawing.index("<svg") :]}</figure>'
 
 
 def _tables(runs: Sequence[Run]) -> Iterator[str]:
-    made = tables.table([run.path for run in runs])
+    made = tables.table(runs)
     yield from (_table(lines[0], lines[1:]) for lines in made.tables())
     yield from map(_note, made.notes())
 
@@ -139,7 +138,7 @@ def _runs(runs: Sequence[Run]) -> str:
 
 
 def _row(run: Run) -> list[str]:
-    last, texts = run.rows[-1], read_rows(RunDirectory(run.path).metrics)[-1]
+    last = run.rows[-1]
     evaluated = "-"
     if run.ends_in_failure:
         evaluated = "failed"
@@ -148,7 +147,7 @@ def _row(run: Run) -> list[str]:
         evaluated = spread(mean, deviation)
     counts = (f"{last[key]:,.0f}" for key in ("timesteps", "seconds"))
     generations = f"{last['generation'] + 1:,.0f}"
-    return [run.path.name, str(run.seed), generations, *counts, evaluated, texts.get("theta_hash", "")]
+    return [run.path.name, str(run.seed), generations, *counts, evaluated, run.theta_hash]
 
 
 def _configuration(run: Run, runs: Sequence[Run]) -> str:

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from pyes.run import evaluations, journal
 from pyes.run.directory import RunDirectory
 from pyes.run.history import task_began
 from pyes.run.metrics import COLUMNS, read_rows
+from pyes.system.files import READABLE
 from pyes.system.text import literal
 
 XAxis = Literal["timesteps", "seconds", "generation", "episodes"]
@@ -34,6 +35,7 @@ X_AXES: tuple[XAxis, ...] = get_args(XAxis)
 
 #: Keys about where a run is stored and what it writes, left out of comparisons.
 _SILENT = ("run_dir", "resume", "force", "logger", "snapshot")
+_BUDGETS = ("generations", "timesteps", "time_limit", "target_return")
 
 Float64Array = NDArray[np.float64]
 
@@ -59,6 +61,8 @@ class Run:
         Mean return in the evaluation of the initial center; None if there was none.
     task_began : int
         Generation from which on the task is that of now, which evaluations of another one cannot be compared with.
+    theta_hash : str
+        Of the center after the last generation.
     """
 
     path: Path
@@ -68,6 +72,7 @@ class Run:
     rows: Sequence[Mapping[str, float]]
     initial: float | None = None
     task_began: int = 0
+    theta_hash: str = ""
 
     def __getitem__(self, name: str) -> Float64Array:
         """Return a column of metrics.csv."""
@@ -117,7 +122,7 @@ class Run:
     def ended(self) -> bool:
         """Whether the run has used up a budget: generations, timesteps, nine tenths of its time, or its target."""
         last, budgets = self.rows[-1], self.conditions
-        used = {
+        used: dict[str, float] = {
             "generations": last["generation"] + 1,
             "timesteps": last["timesteps"],
             "time_limit": last["seconds"] / 0.9,
@@ -139,13 +144,14 @@ class Run:
         return curve[:, 0], curve[:, 1]
 
 
-def read(runs: str | Path | Iterable[str | Path]) -> list[Run]:
+def read(runs: str | Path | Iterable[str | Path | Run]) -> list[Run]:
     """Read runs, finished or in progress; one that is named twice is there once.
 
     Parameters
     ----------
     runs : str, Path, or several of them
-        Run directories, or folders with runs somewhere below them (such as a multirun).
+        Run directories, or folders with runs somewhere below them (such as a multirun). Those that were read before are
+        taken as they are.
 
     Raises
     ------
@@ -153,8 +159,8 @@ def read(runs: str | Path | Iterable[str | Path]) -> list[Run]:
         A run is missing, is damaged, or has no generations yet.
     """
     found: dict[Path, Run] = {}
-    for path in [runs] if isinstance(runs, str | Path) else runs:
-        for run in _read_below(Path(path)):
+    for each in [runs] if isinstance(runs, str | Path) else runs:
+        for run in [each] if isinstance(each, Run) else _read_below(Path(each)):
             found.setdefault(run.path.resolve(), run)
     return list(found.values())
 
@@ -172,16 +178,17 @@ def title(runs: Iterable[Run]) -> str:
     return tasks.pop() if len(tasks) == 1 else ""
 
 
-def folders_with(path: Path, *names: str) -> list[Path]:
+def folders_with(path: Path, *names: str, onerror: Callable[[OSError], None] | None = None) -> list[Path]:
     """Return the folders in and below a path that have a file of one of these names, each once.
 
-    Links are followed, after all that is there itself; but not to a folder above the path.
+    Links are followed, after all that is there itself; but not to a folder above the path. ``onerror`` is called with a
+    folder that cannot be read.
     """
     found: list[Path] = []
     seen = {os.path.realpath(parent) for parent in path.resolve().parents}
     starts = [str(path)]
     for start in starts:
-        for folder, below, files in os.walk(start):  # what vanishes meanwhile is left out
+        for folder, below, files in os.walk(start, onerror=onerror):
             place = os.path.realpath(folder)
             if place in seen:
                 below.clear()
@@ -193,21 +200,27 @@ def folders_with(path: Path, *names: str) -> list[Path]:
     return found
 
 
+def _refuse_folder(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):  # what vanishes meanwhile is left out
+        raise RunDirectoryError(f"cannot read {error.filename}: {error.strerror}; {READABLE}") from error
+
+
 def _read_below(path: Path) -> list[Run]:
     if not path.is_dir():
         raise RunDirectoryError(f"no run directory at {path}; name one that pyes train has printed")
     if (path / "metrics.csv").exists():
-        rows = _rows(path)
+        rows, digest = _rows(path)
         if not rows:
             raise RunDirectoryError(
                 f"{path / 'metrics.csv'} has no generations yet; wait for the first one, or train again"
             )
-        return [_run(path, rows)]
-    found = sorted(folders_with(path, "metrics.csv"), key=natural)
+        return [_run(path, rows, digest)]
+    found = sorted(folders_with(path, "metrics.csv", onerror=_refuse_folder), key=natural)
     if not found:
         raise RunDirectoryError(f"no metrics.csv in or below {path}; {RunDirectory(path).how_to_get_metrics()}")
     # In a sweep that is still in progress, some runs have no generation yet.
-    begun = [_run(run, rows) for run in found if (rows := _rows(run))]
+    read_of = {run: _rows(run) for run in found}
+    begun = [_run(run, rows, digest) for run, (rows, digest) in read_of.items() if rows]
     if not begun:
         raise RunDirectoryError(f"none of the {len(found)} runs below {path} has finished a generation")
     return begun
@@ -218,11 +231,15 @@ def natural(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", str(path)) if part]
 
 
-def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
+def _run(path: Path, rows: Sequence[Mapping[str, float]], digest: str) -> Run:
     recording = recording_of(path / "journal.bin")
-    config = _config(path)
     if recording.starts and not (path / "config.json").exists():
+        config: dict[str, Any] = {}
+        with contextlib.suppress(RunDirectoryError):  # others have the budgets alone
+            config = _config(path)
         config |= recording.starts[-1].settings  # what decides the run, where ``auto`` is resolved
+    else:
+        config = _config(path)
     told = {key: value for key, value in config.items() if key not in ("seed", *_SILENT)}
     settings = _given({key: value for key, value in told.items() if key not in configuration.FREE})
     if settings and recording.branches:
@@ -233,7 +250,7 @@ def _run(path: Path, rows: Sequence[Mapping[str, float]]) -> Run:
     began = 0
     with contextlib.suppress(ConfigError):  # settings that are not valid here
         began = task_began(recording)
-    return Run(path, config.get("seed"), settings, conditions, rows, initial, began)
+    return Run(path, config.get("seed"), settings, conditions, rows, initial, began, digest)
 
 
 def _changed(recording: journal.Recording) -> str:
@@ -258,8 +275,8 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in configuration.flat(values).items() if value is not None and value != {}}
 
 
-def _rows(path: Path) -> list[dict[str, float]]:
-    """Return the finite numbers of each row of metrics.csv, without rows that lack a needed one."""
+def _rows(path: Path) -> tuple[list[dict[str, float]], str]:
+    """Return the finite numbers of each row of metrics.csv, and the last hash, without rows that lack a needed one."""
     file = path / "metrics.csv"
     try:
         texts = read_rows(file)
@@ -269,8 +286,8 @@ def _rows(path: Path) -> list[dict[str, float]]:
     if texts and not needed <= texts[0].keys():
         missing = ", ".join(sorted(needed - texts[0].keys()))
         raise RunDirectoryError(f"{file} has no column {missing}; expected the metrics of a pyes run")
-    rows = (_numbers(text) for text in texts)
-    return [row for row in rows if needed <= row.keys()]
+    rows = [(row, text.get("theta_hash") or "") for text in texts if needed <= (row := _numbers(text)).keys()]
+    return [row for row, _ in rows], rows[-1][1] if rows else ""
 
 
 def _numbers(texts: Mapping[str, str | None]) -> dict[str, float]:
@@ -296,15 +313,31 @@ def _composed(text: bytes) -> dict[str, Any]:
 
 def _config(path: Path) -> dict[str, Any]:
     """Return the configuration of a run from the first file that has it; empty if none has."""
-    try:
-        if (path / "config.json").exists():
-            return dict(json.loads((path / "config.json").read_bytes()))
-        if (path / ".hydra" / "config.yaml").exists():
-            return _composed((path / ".hydra" / "config.yaml").read_bytes())
-        if (path / "policy.json").exists():
-            policy = json.loads((path / "policy.json").read_bytes())
-            return {key: policy[key] for key in ("seed", "task", "network") if key in policy}
-    except (OSError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise RunDirectoryError(f"the configuration of {path} is damaged: {reason}; restore it from a copy") from error
+    kinds: dict[Path, Callable[[bytes], dict[str, Any]]] = {
+        path / "config.json": lambda data: dict(json.loads(data)),
+        path / ".hydra" / "config.yaml": _composed,
+        path / "policy.json": _described,
+    }
+    for file, values in kinds.items():
+        try:
+            if file.exists():
+                return _sound(values(file.read_bytes()))
+        except (OSError, ValueError, TypeError) as error:
+            reason = " ".join(str(error).split())
+            text = f"the configuration of {path} is damaged: {reason} ({file.name}); restore it from a copy"
+            raise RunDirectoryError(text) from error
     return {}
+
+
+def _described(text: bytes) -> dict[str, Any]:
+    policy = json.loads(text)
+    return {key: policy[key] for key in ("seed", "task", "network") if key in policy}
+
+
+def _sound(config: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a seed or a budget that is no number."""
+    for key in ("seed", *_BUDGETS):
+        if not isinstance(got := config.get(key), int | float | None) and (key, got) != ("generations", "auto"):
+            raise ValueError(f"{key} is {got!r}, expected a number")
+    # Hydra's file has it unresolved.
+    return {key: value for key, value in config.items() if (key, value) != ("generations", "auto")}

@@ -130,7 +130,7 @@ class Table:
         return any(row.comparison for row in self.rows)
 
 
-def table(runs: str | Path | Sequence[str | Path], targets: Iterable[float] | float = ()) -> Table:
+def table(runs: str | Path | Sequence[str | Path | Run], targets: Iterable[float] | float = ()) -> Table:
     """Return the table of runs.
 
     Parameters

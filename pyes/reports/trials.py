@@ -115,8 +115,6 @@ def to_markdown(found: Found) -> str:
 def comment(found: Found) -> list[str]:
     """Return the lines of a recipe that say how it was found."""
     lines = [f"Found by pyes tune: {counted(len(found.trials) - 1, 'setting')}, {counted(found.seeds, 'seed')} each."]
-    if not any(found.confirmed.values()):
-        return lines
     count = len(found.confirmed[DEFAULTS])
     lines.append(f"Confirmed with {counted(count, 'other seed')}: median {_confirmed(found, found.best.number)}")
     if found.best.number == DEFAULTS:
@@ -125,8 +123,8 @@ def comment(found: Found) -> list[str]:
 
 
 def doubt(found: Found) -> str:
-    """Return, in a sentence, that the best trial was not better with other seeds; empty if it was, or was not tried."""
-    if found.best.number == DEFAULTS or not any(found.confirmed.values()):
+    """Return in a sentence that the best trial was no better with other seeds; empty if it was, or is the defaults."""
+    if found.best.number == DEFAULTS:
         return ""
     best, defaults = (statistics.median_low(found.confirmed[number]) for number in (found.best.number, DEFAULTS))
     if best > defaults:

@@ -225,7 +225,7 @@ class _FilmedTask(TaskAround):
         """Begin an episode."""
         observation = self._task.reset(seed)
         self._episode, self._timesteps = self._episode + 1, 0
-        self._film.add(self._task.render())
+        self._film.add(self._frame())
         return observation
 
     def step(self, action: Any) -> Any:
@@ -233,12 +233,20 @@ class _FilmedTask(TaskAround):
         result = self._task.step(action)
         self._timesteps += 1
         if self._timesteps % self._stride == 0:
-            self._film.add(self._task.render())
+            self._film.add(self._frame())
         if time.monotonic() - self._told >= _TELL_EVERY:
             self._told = time.monotonic()
             most = "" if self.max_timesteps is None else f" of at most {self.max_timesteps:,}"
             self._tell(f"filming episode {self._episode}: timestep {self._timesteps:,}{most}")
         return result
+
+    def _frame(self) -> Any:
+        try:
+            return self._task.render()
+        except NotImplementedError as error:  # of gymnasium.Env
+            raise PyesError(
+                "the environment has no render(), which draws it; pyes plot and pyes map show the run instead"
+            ) from error
 
     def close(self) -> None:
         """Do nothing: the owner of the task closes it."""

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes.errors import ConfigError, JournalError
-from pyes.system.files import AppendFile, what_to_try
+from pyes.system.files import READABLE, AppendFile, what_to_try
 from pyes.system.lifetime import Closing
 
 #: Since format 2, the initial parameters of compiled networks come from pyes' own streams;
@@ -252,7 +252,8 @@ def read(path: Path) -> Recording:
 
 
 def _unreadable(path: Path, error: OSError) -> JournalError:
-    advice = what_to_try(error) or "restore it from a copy"
+    unreadable = isinstance(error, PermissionError)
+    advice = READABLE if unreadable else what_to_try(error) or "restore it from a copy"
     return JournalError(f"cannot read {path}: {error.strerror or error}; {advice}")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pyes.errors import RunDirectoryError
-from pyes.system.files import AppendFile, set_aside, write_file
+from pyes.system.files import READABLE, AppendFile, set_aside, write_file
 from pyes.system.lifetime import Closing
 
 logger = logging.getLogger(__name__)
@@ -245,8 +245,24 @@ def read_rows(path: Path, most_bytes: int | None = None) -> list[dict[str, str]]
     Raises
     ------
     RunDirectoryError
-        It is damaged: it has bytes that are no text.
+        It is damaged: it has bytes that are no text; or it may not be read.
     """
+    try:
+        data = _read_end(path, most_bytes)
+    except PermissionError as error:
+        raise RunDirectoryError(f"cannot read {path}: {error.strerror}; {READABLE}") from error
+    except IsADirectoryError as error:
+        raise RunDirectoryError(f"cannot read {path}: it is a directory; move it away") from error
+    try:
+        text = data.decode()
+        whole = text[: text.rfind("\n") + 1]
+        return list(csv.DictReader(whole.splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise RunDirectoryError(f"cannot read {path}: {error}; train again or restore it from a copy") from error
+
+
+def _read_end(path: Path, most_bytes: int | None) -> bytes:
+    """Return the header and all rows, or those in the last so many bytes."""
     with open(path, "rb") as file:
         header = file.readline()
         begin, end = file.tell(), file.seek(0, os.SEEK_END)
@@ -254,13 +270,7 @@ def read_rows(path: Path, most_bytes: int | None = None) -> list[dict[str, str]]
         if most_bytes is not None and end - most_bytes > begin:
             file.seek(end - most_bytes)
             file.readline()  # the rest of a row
-        data = header + file.read()
-    try:
-        text = data.decode()
-        whole = text[: text.rfind("\n") + 1]
-        return list(csv.DictReader(whole.splitlines()))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise RunDirectoryError(f"cannot read {path}: {error}; train again or restore it from a copy") from error
+        return header + file.read()
 
 
 def last_row(path: Path) -> dict[str, str]:
@@ -278,7 +288,7 @@ def best_evaluation(rows: Iterable[Mapping[str, str]], since: int = 0) -> tuple[
     A center is named by its generation, the number of its updates: one more than that of the row. Rows of generations
     before ``since`` do not count.
     """
-    evaluated = ((number(row["generation"]) + 1, number(row["eval_return_mean"])) for row in rows)
+    evaluated = ((number(row.get("generation")) + 1, number(row.get("eval_return_mean"))) for row in rows)
     known = ((int(center), mean) for center, mean in evaluated if center > since and math.isfinite(mean))
     return max(known, key=lambda each: each[1], default=None)
 

@@ -385,7 +385,8 @@ class RunState:
         """Return what the algorithm learns from; reports keep the task's own returns."""
         offset = self.reward_offset
         if offset is not None:
-            return returns + offset * lengths / episodes
+            with np.errstate(over="ignore"):  # an infinite return counts as that of a failed member
+                return returns + offset * lengths / episodes
         return shaping.with_differential(returns, lengths / episodes) if self.algorithm.config.relative else returns
 
     def follow_schedules(self) -> None:

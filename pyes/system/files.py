@@ -268,6 +268,7 @@ def _refusal(path: Path, error: OSError) -> ConfigError:
     return kind(f"cannot write {path}: {error.strerror or error}; {advice}")
 
 
+READABLE = "make it readable for this user"
 NO_MEMORY = "try a smaller population, network or noise table, or fewer workers (cluster.workers)"
 
 

@@ -6,6 +6,7 @@ Knows no family by name: each is a module of this folder and defines which ids b
 
 import copy
 import importlib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -80,7 +81,9 @@ class GymnasiumTask(WrappedTask):
                     text = f"{str(error).rstrip('.')}; of a module that registers it: MODULE:{self._config.env_id}"
                     raise gymnasium.error.Error(text) from error
                 raise
-            return gymnasium.make(spec, **_GIVEN, **arguments)
+            with warnings.catch_warnings():  # what cannot be filmed says so itself
+                warnings.filterwarnings("ignore", r".*render.?mode", UserWarning)
+                return gymnasium.make(spec, **_GIVEN, **arguments)
 
     def _spec(self) -> EnvSpec:
         """Look up the id; for "module:id" the module is imported first, which registers it."""

@@ -108,7 +108,8 @@ class Advice:
             else:
                 yield f"{told} still, though training is without that bonus; try a larger algorithm.sigma"
         initial = math.inf if self._initial is None else self._initial
-        if len(self._evaluations) == _WITHOUT_GAIN and max(self._evaluations) <= initial < math.inf:
+        best = max((each for each in self._evaluations if not math.isnan(each)), default=-math.inf)  # NaN: failed
+        if len(self._evaluations) == _WITHOUT_GAIN and best <= initial < math.inf:
             yield (
                 f"none of {_WITHOUT_GAIN} evaluations was better than {rounded(initial)}, that of the untrained "
                 "center; try a larger algorithm.sigma"
@@ -155,6 +156,6 @@ def verdict(initial: tuple[float, float] | None, best: tuple[int, float] | None)
     if initial is None or best is None or not best[1] <= initial[0]:  # NaN if all its episodes failed
         return ""
     return (
-        f"no evaluation was better than {rounded(initial[0])}, that of the untrained center; the page "
-        '"My run does not learn" of the documentation says what to look at'
+        f"no evaluation was better than {rounded(initial[0])}, that of the untrained center: what to look at is in "
+        'docs/howto/not_learning.md ("My run does not learn")'
     )

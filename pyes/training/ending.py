@@ -64,7 +64,7 @@ def described(mean: float, std: float) -> str:
     return "all episodes failed" if math.isnan(mean) else spread(mean, std)
 
 
-def summarize(run: Run, stopped_by: str, failed: int) -> None:
+def summarize(run: Run, stopped_by: str, failed: int, *, idle: bool) -> None:
     """Show how the run ended.
 
     Parameters
@@ -73,10 +73,19 @@ def summarize(run: Run, stopped_by: str, failed: int) -> None:
         The budget that was reached, or "interrupt".
     failed : int
         Members and evaluation episodes that failed.
+    idle : bool
+        Whether a run that goes on had reached its budget before.
     """
     show, state = run.display.note, run.state
-    reached = f"{counted(state.generation, 'generation')} and {counted(state.timesteps, 'timestep')}"
-    show(f"stopped by {stopped_by} after {reached}")
+    reached = f"after {counted(state.generation, 'generation')} and {counted(state.timesteps, 'timestep')}"
+    if stopped_by == "interrupt":
+        show(f"interrupted {reached}")
+    else:
+        budget = getattr(run.config, stopped_by)
+        show(f"reached {stopped_by}={budget:.10g} {reached}")
+        if idle:
+            larger = "null" if stopped_by == "target_return" else f"{2 * budget:.10g}"
+            show(f"nothing was left to do; go on with a larger budget, as {stopped_by}={larger}")
     if run.metrics.last_evaluation is not None:
         center, mean, deviation = run.metrics.last_evaluation
         which = "" if center == state.generation else f", of the center of generation {center}"

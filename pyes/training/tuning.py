@@ -33,7 +33,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -212,13 +212,15 @@ class _Search:
         self._optuna = _optuna()
         self._study = self._open()
         self._rungs = [max(1, arguments.timesteps // _KEPT**left) for left in range(_RUNGS)][::-1]
-        for trial in self._trials():
-            names = self._space.parameters.keys() if trial.number != DEFAULTS else ()
-            if trial.values.keys() != set(names) or not trial.means.keys() <= set(self._rungs):
-                raise RunDirectoryError(
-                    f"{folder / 'tune.json'} was changed after the search had begun; restore it, or begin again in "
-                    "another folder"
-                )
+        # Its folder may have moved, and with that the one that it was started in.
+        decided = json.dumps(asdict(replace(arguments, started_in="")), sort_keys=True)
+        if not self._study.trials:
+            self._study.set_user_attr("arguments", decided)
+        elif self._study.user_attrs.get("arguments") != decided:
+            raise RunDirectoryError(
+                f"{folder / 'tune.json'} was changed after the search had begun; restore it, or begin again in "
+                "another folder"
+            )
 
     def go(self) -> Found:
         if not self._study.trials:

@@ -173,6 +173,8 @@ def test_train_leaves_the_files_of_a_run(run: Path):
             "got 'algorithm.sigma=linear', a schedule that the shell has split; quote it: 'algorithm.sigma=linear 0.3 ",
         ),
         (["generations", "20"], "got 'generations', expected KEY=VALUE; did you mean generations=20?"),
+        (["--task", "pendulum"], "got '--task', expected KEY=VALUE; did you mean task=pendulum?"),
+        (["--seed=3"], "got '--seed=3', expected KEY=VALUE; did you mean seed=3?"),
         (["task", "seed=1"], "got 'task', expected KEY=VALUE; did you mean task=VALUE?"),
         (["-m", "--cfg", "job"], "--multirun: one configuration is shown, not those of several runs"),
         (["--resolve"], "--resolve: expected --cfg job with it"),

@@ -1,5 +1,6 @@
 """Which tasks have a recipe, and how one is written."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from pyes.config import from_mapping, to_mapping
         ("acrobot", "Acrobot-v1", "acrobot"),
         ("gymnasium", "Acrobot-v1", "acrobot"),
         ("native", "CartPole-v1", "cart_pole"),
+        ("cart_pole", "Acrobot-v1", "acrobot"),
+        ("lunar_lander", "LunarLander-v3", "lunar_lander_discrete"),
+        ("half_cheetah_mujoco", "HalfCheetah-v4", None),
         ("pusher_mujoco", "Pusher-v5", None),
         ("gymnasium", "Acrobot-v", None),
         ("python", "", None),
@@ -27,7 +31,14 @@ def test_recipe_is_found_by_option_or_environment(option: str, env_id: str, name
     assert (
         line is None
         if name is None
-        else line.startswith(f"there is a recipe for this task: experiment={name} (median ")
+        else line.startswith(f"there is a recipe for this task: pyes train experiment={name} (median return ")
+    )
+
+
+def test_recipe_says_what_it_takes():
+    assert re.fullmatch(
+        r".* \(median return 500 of 10 seeds, .* timesteps, \d+ seconds on 2 cores\)",
+        recipes.advice("cart_pole", "CartPole-v1"),
     )
 
 

@@ -105,7 +105,7 @@ def test_policy_whose_evaluation_failed_has_no_result(tmp_path):
     }
     front, text = _front(export(pyes.train(config, display=False).run_dir, tmp_path / "policy"))
     assert "model-index" not in front
-    assert "has not been evaluated" in text
+    assert "All episodes of its evaluation failed" in text
     assert front["tags"][0] == "user_functions:hollow"  # the name of a task of one's own
 
 
@@ -132,6 +132,18 @@ def test_episodes_of_an_evaluation_before_the_last_part_of_the_run_are_not_told(
     text = _front(export(tmp_path / "run", tmp_path / "policy"))[1]
     assert "episodes" not in text.split("## Use")[0]
     assert ", on seeds that training does not use." in text
+
+
+@pytest.mark.parametrize(("column", "text"), [("generation", "g"), ("eval_failed_episodes", "x")])
+def test_a_damaged_file_of_metrics_hinders_no_export(run, tmp_path, column, text):
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "journal.bin").unlink()
+    rows = [line.split(",") for line in (copy / "metrics.csv").read_text().splitlines()]
+    place = rows[0].index(column)
+    for row in rows[1:] if column != "generation" else rows[:1]:
+        row[place] = text
+    (copy / "metrics.csv").write_text("".join(f"{','.join(row)}\n" for row in rows))
+    assert "episodes" not in _front(export(copy, tmp_path / "policy"))[1].split("## Use")[0]
 
 
 def test_a_function_has_neither_videos_nor_episodes(tmp_path):

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from pyes.errors import ConfigError
-from pyes.reports import plots
+from pyes.reports import figures, plots
 from pyes.reports.groups import group
 from pyes.reports.plots import plot
 from pyes.reports.runs import read
@@ -84,6 +84,20 @@ def test_size_is_that_in_inches_and_no_word_is_cut(tmp_path):
         assert image.size == (510, 390)
     texts = _svg_texts(plot(tmp_path, tmp_path / "curve.svg", width=3.4, height=2))
     assert {"mean return of the", "population"} <= set(texts)
+
+
+def test_label_that_is_longer_than_the_figure_is_broken():
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.4, 1.6), layout="constrained")
+    axes, text = figure.subplots(), "return of the center (evaluation mean)"
+    axes.set_ylabel(text, fontsize=10)
+    figures._fit_labels(figure)
+    figure.draw_without_rendering()
+    drawn = axes.yaxis.label.get_window_extent()
+    assert drawn.y0 >= 0
+    assert drawn.y1 <= figure.bbox.y1
+    assert axes.get_ylabel().split() == text.split()
 
 
 def test_axis_may_be_logarithmic(tmp_path):

@@ -1,3 +1,7 @@
+import errno
+import os
+import re
+
 import numpy as np
 import pytest
 from made_runs import make_run, write_metrics
@@ -173,5 +177,26 @@ def test_read_missing_and_empty_runs_are_one_line(tmp_path):
 
 def test_read_damaged_configuration_is_one_line(tmp_path):
     run = make_run(tmp_path / "run")
-    (run / "config.json").write_text('{"seed": ')
-    assert "configuration" in _error(run)
+    for text in ('{"seed": ', '{"seed": [1]}', '{"seed": 1, "timesteps": [3]}', '{"target_return": "x"}'):
+        (run / "config.json").write_text(text)
+        assert re.search(r"configuration of .* is damaged: .* \(config\.json\)", _error(run))
+
+
+def test_a_folder_that_cannot_be_read_is_refused_rather_than_left_out(tmp_path):
+    make_run(tmp_path / "runs" / "0")
+    with pytest.raises(RunDirectoryError, match=r"cannot read .*runs/1: Permission denied; make it readable"):
+        runs._refuse_folder(PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "runs" / "1")))
+    runs._refuse_folder(FileNotFoundError(errno.ENOENT, "gone", "x"))
+
+
+def test_metrics_that_are_a_folder_are_one_line(tmp_path):
+    (tmp_path / "run" / "metrics.csv").mkdir(parents=True)
+    assert "it is a directory; move it away" in _error(tmp_path / "run")
+
+
+def test_the_hash_is_that_of_the_last_row_that_was_read(tmp_path):
+    run = make_run(tmp_path / "run")
+    read = _one(run)
+    (run / "metrics.csv").write_text((run / "metrics.csv").read_text() + "4,5000\n")
+    assert (read.theta_hash, len(read.rows)) == ("00ff00ff00ff00ff", 4)
+    assert runs.read([read]) == [read]

@@ -84,4 +84,3 @@ def test_a_best_trial_that_others_seeds_do_not_confirm_is_doubted(found: Found):
         "recipe; search with more --seeds"
     )
     assert "| -112.00 (-112.00 to -110.00) |" in trials.to_markdown(worse)  # the medians of two are the same ones
-    assert trials.doubt(replace(found, confirmed={0: [], 2: []})) == ""

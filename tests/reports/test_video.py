@@ -4,7 +4,9 @@ import re
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
+import gymnasium
 import leftovers
 import numpy as np
 import pytest
@@ -125,6 +127,13 @@ def test_environment_without_pictures_is_one_line():
     for shape in [(0, 0, 3), (4, 4), (4, 4, 4)]:
         with pytest.raises(PyesError, match=r"renders uint8 \(\d, \d.*\), expected uint8 \(height, width, 3\)"):
             video._even(np.zeros(shape, np.uint8))
+
+
+def test_environment_that_cannot_draw_is_one_line():
+    filmed = object.__new__(video._FilmedTask)
+    filmed._task = SimpleNamespace(render=gymnasium.Env().render)
+    with pytest.raises(PyesError, match=r"^the environment has no render\(\), which draws it; pyes plot and pyes map"):
+        filmed._frame()
 
 
 def test_frames_that_change_their_size_are_one_line(tmp_path):

@@ -305,14 +305,24 @@ def test_the_values_of_the_first_bracket_alone_are_random(tmp_path: Path):
     assert search._chosen(6, 6) != at_random(6)
 
 
-@pytest.mark.parametrize("changed", [{"space": {"algorithm.sigma": [0.1, 0.2]}}, {"timesteps": 1000}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"space": {"algorithm.sigma": [0.1, 0.2]}},
+        {"space": {"network.init": {"zero": "network.init=zero", "other": "network.init=uniform"}}},
+        {"timesteps": 1000},
+        {"overrides": ("task=pendulum",)},
+        {"seeds": 7},
+    ],
+)
 def test_arguments_that_are_not_those_of_the_study_are_one_line(tmp_path: Path, changed: dict[str, Any]):
     tuning.begin(tmp_path / "found", ARGUMENTS)
     search = tuning._Search(tmp_path / "found", ARGUMENTS, print, Interrupt())
     search._add({})
     search._report(0, ARGUMENTS.timesteps, 1.0)
     search._add({"network.init": "zero"})
-    tuning._Search(tmp_path / "found", ARGUMENTS, print, Interrupt())
+    moved = dataclasses.replace(ARGUMENTS, started_in="elsewhere")
+    tuning._Search(tmp_path / "found", moved, print, Interrupt())
     with pytest.raises(RunDirectoryError, match=r"tune\.json was changed after the search had begun"):
         tuning._Search(tmp_path / "found", dataclasses.replace(ARGUMENTS, **changed), print, Interrupt())
 
