@@ -128,6 +128,29 @@ def test_searches_in_threads_find_what_they_find_alone():
     np.testing.assert_array_equal(together, alone)
 
 
+def _search_for_long():
+    pyes.maximize(_paraboloid, np.zeros(3), "cma_es", generations=300, population_size=8)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_process_forked_while_another_thread_searches_can_search():
+    with ThreadPoolExecutor(1) as thread:
+        searching = thread.submit(_search_for_long)
+        forked = [get_context("fork").Process(target=_on_one_worker, args=(np.zeros(3),)) for _ in range(6)]
+        for each in forked:
+            each.start()
+        for each in forked:
+            each.join(60)
+            if each.exitcode is None:
+                each.kill()
+        searching.result()
+    assert [each.exitcode for each in forked] == [0] * 6
+
+
+def _on_one_worker(theta):
+    return pyes.maximize(_paraboloid, theta, "cma_es", generations=2).value
+
+
 def _on_two_workers(theta):
     return pyes.maximize(_paraboloid, theta, generations=2, workers=2).value
 

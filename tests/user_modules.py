@@ -230,7 +230,7 @@ def number(observation_size: int, outputs: int) -> int:
 
 
 class NotANumber(Plain):
-    """Divides zero by zero."""
+    """Gives NaN, whatever its parameters are."""
 
     def forward(self, observation: torch.Tensor) -> torch.Tensor:
         return super().forward(observation) * float("nan")

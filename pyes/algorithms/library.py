@@ -7,6 +7,7 @@ asks and tells again.
 """
 
 import math
+import os
 import random
 import sys
 import textwrap
@@ -206,6 +207,10 @@ class LibraryAlgorithm(Algorithm):
 
 #: Held while a library runs: threads of a process share the global generators.
 _GENERATORS = threading.RLock()
+if hasattr(os, "register_at_fork"):  # a child has no other thread that could release it
+    os.register_at_fork(
+        before=_GENERATORS.acquire, after_in_parent=_GENERATORS.release, after_in_child=_GENERATORS.release
+    )
 
 
 class _Generators:

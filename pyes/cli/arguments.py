@@ -121,7 +121,8 @@ def check_runs(options: argparse.Namespace) -> None:
                 raise ConfigError(f"no run directory at {run}{instead_of(run)}")
             begun = run.suffix == ".safetensors" or (run / "journal.bin").exists()
         except OSError as error:
-            raise RunDirectoryError(f"cannot read {run}: {error.strerror}; {READABLE}") from error
+            advice = READABLE if isinstance(error, PermissionError) else "expected a run directory"
+            raise RunDirectoryError(f"cannot read {run}: {error.strerror}; {advice}") from error
         if not begun:
             from pyes.run.directory import RunDirectory  # takes long
 

@@ -181,7 +181,7 @@ def _is_key(word: str) -> bool:
 def _meant(word: str, following: list[str]) -> str:
     """Return what a word that is no override may stand for, with the one after it."""
     if _is_key(word):
-        value = following[0] if following and "=" not in following[0] else "VALUE"
+        value = following[0] if following and "=" not in following[0] and following[0][:1] != "-" else "VALUE"
         return f"did you mean {word}={value}?"
     every = [(group, option) for group, names in options().items() for option in names]
     groups = [group for group, option in every if option == word]

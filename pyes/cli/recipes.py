@@ -16,8 +16,9 @@ from pyes.errors import ConfigError
 from pyes.system.files import write_file
 
 _ENV_ID = re.compile(r"^env_id: (\S+)$", re.MULTILINE)
-#: Median, and after the range: seeds, timesteps, minutes and, at the end, the commit.
-_MEASURED = re.compile(r"^# Measured: median (\S+) \(.*? to .*?\) (of .*), \w+$", re.MULTILINE)
+_INCLUDED = re.compile(r"^defaults:\n  - (\w+)$", re.MULTILINE)
+#: Median, and after the range: seeds, timesteps and time; commits come last.
+_MEASURED = re.compile(r"^# Measured: median (\S+) \(.*? to .*?\) (of .*? cores?)", re.MULTILINE)
 
 
 def advice(option: str, env_id: str) -> str | None:
@@ -31,13 +32,23 @@ def advice(option: str, env_id: str) -> str | None:
         Id of the environment, which finds the option where ``gymnasium`` or another general one was chosen.
     """
     files = resources.files("pyes.conf").joinpath("task").iterdir()
-    ids = {file.name.removesuffix(".yaml"): _ENV_ID.search(file.read_text(encoding="utf-8")) for file in files}
-    own = ids.get(option)
+    texts = {file.name.removesuffix(".yaml"): file.read_text(encoding="utf-8") for file in files}
+    ids = {name: _id_in(texts, name) for name in texts}
     # The plainest, where variants have names of their own.
-    of_id = min((name for name, found in ids.items() if found and found[1] == env_id), key=len, default="")
-    name = of_id if own and own[1] != env_id else option if _measured(option) else of_id
+    of_id = min((name for name, found in ids.items() if found and found == env_id), key=len, default="")
+    own = ids.get(option) in (None, env_id)
+    name = option if own and _measured(option) else of_id
     measured = _measured(name)
     return f"there is a recipe for this task: pyes train experiment={name} ({measured})" if measured else None
+
+
+def _id_in(texts: Mapping[str, str], option: str) -> str | None:
+    """Return the environment of an option, whose file may include that of another one."""
+    text = texts.get(option, "")
+    if found := _ENV_ID.search(text):
+        return found[1]
+    included = _INCLUDED.search(text)
+    return _id_in(texts, included[1]) if included else None
 
 
 def _measured(name: str) -> str | None:

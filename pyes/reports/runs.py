@@ -202,7 +202,8 @@ def folders_with(path: Path, *names: str, onerror: Callable[[OSError], None] | N
 
 def _refuse_folder(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):  # what vanishes meanwhile is left out
-        raise RunDirectoryError(f"cannot read {error.filename}: {error.strerror}; {READABLE}") from error
+        advice = READABLE if isinstance(error, PermissionError) else "mend that, or name the runs one by one"
+        raise RunDirectoryError(f"cannot read {error.filename}: {error.strerror}; {advice}") from error
 
 
 def _read_below(path: Path) -> list[Run]:

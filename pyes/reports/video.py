@@ -243,8 +243,10 @@ class _FilmedTask(TaskAround):
     def _frame(self) -> Any:
         try:
             return self._task.render()
-        except NotImplementedError as error:  # of gymnasium.Env
-            raise PyesError(
+        except NotImplementedError as error:
+            if str(error):
+                raise
+            raise PyesError(  # gymnasium.Env's own
                 "the environment has no render(), which draws it; pyes plot and pyes map show the run instead"
             ) from error
 

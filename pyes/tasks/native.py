@@ -213,7 +213,12 @@ class _GivenTask(NativeTask):
     def _found(self, config: NativeConfig) -> tuple[str, int, Any]:
         if self._given is None:
             return super()._found(config)
-        found = self._given() if callable(self._given) else self._given
+        found = self._given
+        if callable(found) and not isinstance(found, type):
+            try:
+                found = found()
+            except TypeError as error:
+                raise ConfigError(f"{config.title} cannot be called without arguments: {reason(error)}") from error
         return config.title, _address(config.title, found), found
 
     @property

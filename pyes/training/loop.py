@@ -116,7 +116,7 @@ class _Loop:
         self._bytes = (0, 0)  # sent to other machines, and received
         self._evaluating = 0.0  # seconds of evaluation since the previous rows of nodes
         self._generation_seconds = self._evaluation_seconds = 0.0  # of the last one
-        self._generation_before = run.state.generation
+        self._whole = None if run.pending else run.state.generation  # before this part of the run
         self._unrecorded_failures = 0  # episodes of an evaluation of the final center that was not due
 
     def go(self) -> RunResult:
@@ -148,7 +148,7 @@ class _Loop:
             raise
         finally:  # also after Ctrl-C
             failed = state.failed + self._unrecorded_failures
-            ending.summarize(run, stopped_by, failed, idle=state.generation == self._generation_before > 0)
+            ending.summarize(run, stopped_by, failed, idle=bool(state.generation) and state.generation == self._whole)
         ending.draw_curve(run)
         evaluation = run.metrics.last_evaluation
         objective = None if evaluation is None or math.isnan(evaluation[1]) else evaluation[1]

@@ -213,7 +213,7 @@ class _Search:
         self._study = self._open()
         self._rungs = [max(1, arguments.timesteps // _KEPT**left) for left in range(_RUNGS)][::-1]
         # Its folder may have moved, and with that the one that it was started in.
-        decided = json.dumps(asdict(replace(arguments, started_in="")), sort_keys=True)
+        decided = json.dumps(asdict(replace(arguments, started_in="")))
         if not self._study.trials:
             self._study.set_user_attr("arguments", decided)
         elif self._study.user_attrs.get("arguments") != decided:

@@ -174,6 +174,7 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         ),
         (["generations", "20"], "got 'generations', expected KEY=VALUE; did you mean generations=20?"),
         (["--task", "pendulum"], "got '--task', expected KEY=VALUE; did you mean task=pendulum?"),
+        (["--seed", "--cfg", "job"], "got '--seed', expected KEY=VALUE; did you mean seed=VALUE?"),
         (["--seed=3"], "got '--seed=3', expected KEY=VALUE; did you mean seed=3?"),
         (["task", "seed=1"], "got 'task', expected KEY=VALUE; did you mean task=VALUE?"),
         (["-m", "--cfg", "job"], "--multirun: one configuration is shown, not those of several runs"),

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from pyes.config import from_mapping, to_mapping
         ("cart_pole", "Acrobot-v1", "acrobot"),
         ("lunar_lander", "LunarLander-v3", "lunar_lander_discrete"),
         ("half_cheetah_mujoco", "HalfCheetah-v4", None),
+        ("pendulum_hidden_velocity", "Pendulum-v1", "pendulum_hidden_velocity"),
+        ("pendulum_hidden_velocity", "BipedalWalker-v3", "bipedal_walker"),
         ("pusher_mujoco", "Pusher-v5", None),
         ("gymnasium", "Acrobot-v", None),
         ("python", "", None),
@@ -35,11 +38,15 @@ def test_recipe_is_found_by_option_or_environment(option: str, env_id: str, name
     )
 
 
-def test_recipe_says_what_it_takes():
-    assert re.fullmatch(
-        r".* \(median return 500 of 10 seeds, .* timesteps, \d+ seconds on 2 cores\)",
-        recipes.advice("cart_pole", "CartPole-v1"),
-    )
+def test_recipes_say_what_they_take():
+    files = sorted(resources.files("pyes.conf").joinpath("experiment").iterdir(), key=str)
+    measured = [file for file in files if "# Measured: median" in file.read_text(encoding="utf-8")]
+    assert len(measured) > 20
+    for file in measured:
+        text = recipes._measured(file.name.removesuffix(".yaml"))
+        assert re.fullmatch(
+            r"median return [-.\d]+ of \d+ seeds?, [-.,\d]+ million timesteps, \d+ seconds on 2 cores", text
+        )
 
 
 @pytest.mark.parametrize(

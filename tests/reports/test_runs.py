@@ -196,7 +196,7 @@ def test_metrics_that_are_a_folder_are_one_line(tmp_path):
 
 def test_the_hash_is_that_of_the_last_row_that_was_read(tmp_path):
     run = make_run(tmp_path / "run")
+    (run / "metrics.csv").write_text((run / "metrics.csv").read_text() + "4,5000\n")  # a damaged row
     read = _one(run)
-    (run / "metrics.csv").write_text((run / "metrics.csv").read_text() + "4,5000\n")
     assert (read.theta_hash, len(read.rows)) == ("00ff00ff00ff00ff", 4)
     assert runs.read([read]) == [read]

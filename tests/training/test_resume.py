@@ -93,6 +93,22 @@ def test_resume_of_a_run_that_has_reached_its_budget_changes_nothing(tmp_path, b
     assert before == {path.name: path.read_bytes() for path in run.iterdir() if path.name in before}
 
 
+def test_a_run_that_had_reached_its_budget_says_what_to_go_on_with(tmp_path, capsys):
+    config = {
+        "task": {"name": "function", "factory": "user_functions:sphere", "dim": 5}, "generations": 3,
+        "noise": {"entries": 1000}, "cluster": {"name": "inline"}, "run_dir": str(tmp_path / "run"),
+    }  # fmt: skip
+    pyes.train(config)
+    metrics = tmp_path / "run" / "metrics.csv"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:-1]))
+    pyes.train({"resume": str(tmp_path / "run")})  # the row of the last generation was left to write
+    told = capsys.readouterr().err
+    assert told.count("reached generations=3 after 3 generations") == 2
+    assert "nothing was left" not in told
+    pyes.train({"resume": str(tmp_path / "run")})
+    assert "nothing was left to do; go on with a larger budget, as generations=6" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("budget", ["generations", "timesteps", "time_limit"])
 def test_resume_evaluates_the_last_center_of_a_run_that_was_interrupted_in_its_last_generation(tmp_path, budget):
     run = tmp_path / "run"

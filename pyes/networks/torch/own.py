@@ -9,6 +9,7 @@ import logging
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from multiprocessing import parent_process
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,8 @@ class TorchNetwork:
     """The network of a ``PolicyRunner``, run by torch."""
 
     def __init__(self, named: NamedModule) -> None:
+        if parent_process() is not None:  # a worker, where nothing else has threads
+            torch.set_num_threads(1)
         with _one_thread(), _seeded(0):  # for random buffers
             self.module = make_module(named.name, named.kwargs, named.observation_size, named.outputs).eval()
         self._theta = _gathered(self.module)
@@ -190,6 +193,9 @@ def _observation_shape(module: nn.Module, size: int) -> tuple[int, ...]:
 def _one_thread() -> Iterator[None]:
     """Let torch compute in one thread in the block, since the order of its sums depends on their number."""
     before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
     torch.set_num_threads(1)
     try:
         yield
