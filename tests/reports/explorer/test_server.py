@@ -283,7 +283,7 @@ def test_odd_runs_cost_the_others_nothing(odd):
         assert explorer.json(f"api/runs/{numbers['sound']}")["metrics"]["generation"] == list(range(6))
         assert explorer.json(f"api/runs/{numbers['list']}")["settings"] == {}
         status, said = explorer.refusal(f"api/runs/{numbers['infinite']}")
-        assert (status, "Is a directory" in said) == (404, True)
+        assert (status, "it is a directory" in said) == (404, True)
         assert explorer.json(f"api/runs/{numbers[os.fsdecode(b'b' + bytes([255]))]}/5/3")["exact"]
 
 
