@@ -61,7 +61,7 @@ class Pool(Closing):
             raise ClusterError(
                 f"{current_process().name} is a daemonic process, as those of multiprocessing.Pool are, and starts no "
                 "workers; take those of concurrent.futures.ProcessPoolExecutor, or evaluate in this process: "
-                "pyes.train(cluster={'name': 'inline'}), pyes.maximize(workers=1)"
+                "cluster.name=inline for pyes.train, workers=1 for pyes.maximize"
             )
         self.workers = usable_cores() if config.workers == "auto" else config.workers
         self.start_method = _start_method(config)
