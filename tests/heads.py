@@ -184,7 +184,9 @@ def _processes() -> Iterator[tuple[int, tuple[str, int, int]]]:
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
             except OSError:  # it has just ended
                 continue
-            yield int(folder.name), (fields[0], int(fields[1]), int(fields[3]))
+            # While its first thread is dead and others end, a process has its connections and files open.
+            state = "R" if fields[0] in "ZX" and int(fields[17]) > 1 else fields[0]
+            yield int(folder.name), (state, int(fields[1]), int(fields[3]))
 
 
 def held_by(pid: int) -> tuple[int, int]:

@@ -65,7 +65,8 @@ def _groups() -> Iterator[tuple[int, int]]:
 
 def _is_dead(pid: int) -> bool:
     """Whether it has ended, and only its parent has not asked yet."""
-    return _read(pid, "stat").rpartition(b")")[2].split()[:1] in ([], [b"Z"])
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return not fields or (fields[0] == b"Z" and int(fields[17]) <= 1)  # its other threads may still end
 
 
 def _tracks(pid: int) -> bool:

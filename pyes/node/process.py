@@ -20,6 +20,7 @@ import numpy as np
 from pyes.system.user_code import signal_with_parent
 
 _LEFT_TO_THE_HEAD = (signal.SIGINT, signal.SIGTERM)
+_THREADS = 17  # index of the number of threads among the fields of /proc/PID/stat that begin with the state
 
 
 @contextmanager
@@ -115,12 +116,18 @@ def _stream(descriptor: int) -> io.TextIOWrapper:
 
 
 def state_of(pid: int) -> str:
-    """Return the kernel's letter for the state of a process (T: stopped, Z: dead); empty without it (Linux)."""
+    """Return the kernel's letter for the state of a process (T: stopped, Z: dead); empty without it (Linux).
+
+    The letter is that of the first thread. While that one is dead and others of the process end, which keep its
+    connections and files open, the process counts as running (R).
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as line:
-            return line.read().rpartition(b") ")[2][:1].decode()
+            fields = line.read().rpartition(b") ")[2].split()
     except OSError:
         return ""
+    state, threads = (fields[0].decode(), int(fields[_THREADS])) if fields else ("", 0)
+    return "R" if state in ("Z", "X") and threads > 1 else state
 
 
 def kernel_memory_kills() -> int | None:
