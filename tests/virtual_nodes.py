@@ -4,14 +4,14 @@ A virtual node has workers, a queue, and a link; like a real one it gathers resu
 or nobody waits for them, drops its queue when a batch is over or when told, and lets no running member go: what its
 workers run at the end of a batch they finish, while the next batch waits. Unlike a real one, it does not report at once
 that a worker has run out of members. A member takes as long wherever and whenever it is run, times the slowness of the
-node.
+node; where it fails, it takes `FAILING_SHARE` of that.
 """
 
 import copy
 import heapq
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,17 +22,22 @@ from pyes.remote.pace import Pace, gathers_at_end, gathers_for
 from pyes.remote.scheduler import Scheduler
 
 TICK_SECONDS = 0.05  # the head looks after its nodes, with results or without
+FAILING_SHARE = 0.3  # of a member's time, after which it fails
 
 
 @dataclass
 class VirtualNode:
-    """A node that takes ``slowness`` times the time, takes part from ``joins``, and answers nothing after ``stops``."""
+    """A node that takes ``slowness`` times the time, takes part from ``joins``, and answers nothing after ``stops``.
+
+    Members that are in ``fails`` fail there.
+    """
 
     workers: int
     round_trip: float = 0.0
     slowness: float = 1.0
     joins: float = 0.0
     stops: float = math.inf
+    fails: Container[int] = ()
     busy: int = 0
     queue: deque[tuple[int, int]] = field(default_factory=deque)  # (batch, member)
     ready: list[tuple[int, int]] = field(default_factory=list)
@@ -51,6 +56,10 @@ class VirtualNode:
     def usual(self) -> float:
         """Usual seconds of a member."""
         return self.own_pace.seconds_per_member or 0.0
+
+    def seconds(self, member: int, duration: float) -> float:
+        """Seconds that a worker has a member."""
+        return self.slowness * duration * (FAILING_SHARE if member in self.fails else 1.0)
 
 
 class VirtualCluster:
@@ -114,8 +123,9 @@ class VirtualCluster:
     def _results(self, name: int, results: list[tuple[int, int]]) -> None:
         members = np.array(sorted(member for batch, member in results if batch == self.batch), np.int64)
         if len(members):
-            self.calls.append(("done", (name, members, self.now)))
-            self.times_done[members[self.scheduler.done(name, members, self.now)]] += 1
+            failed = np.array([member in self.nodes[name].fails for member in members.tolist()])
+            self.calls.append(("done", (name, members, self.now, failed)))
+            self.times_done[members[self.scheduler.done(name, members, self.now, failed)]] += 1
             self._hand_out()
 
     def _join(self, batch: int, name: int) -> None:
@@ -144,7 +154,7 @@ class VirtualCluster:
         while node.busy < node.workers and node.queue:
             batch, member = node.queue.popleft()
             node.busy += 1
-            self._at(self.now + node.slowness * self.durations[member], "end", (batch, name, member))
+            self._at(self.now + node.seconds(member, self.durations[member]), "end", (batch, name, member))
 
     def _end(self, batch: int, name: int, member: int) -> None:
         node = self.nodes[name]
@@ -152,7 +162,7 @@ class VirtualCluster:
             return
         node.busy -= 1
         node.evaluated += 1
-        node.own_pace.record(node.slowness * self.durations[member], 1)
+        node.own_pace.record(node.seconds(member, self.durations[member]), 1)
         if not node.ready:
             self._at(self.now + node.gather, "send", (name,))
         node.ready.append((batch, member))

@@ -359,16 +359,19 @@ class Scheduler:
             return self._second[:0]
         holders = self._holders[:, self._second]
         mine = (np.abs(holders) == node.index).any(axis=0)
-        everywhere = np.count_nonzero(holders < 0, axis=0) >= len(trusted)
+        everywhere = np.zeros(len(self._second), np.bool_)
+        if len(trusted) <= _COPIES_STUCK:  # else a member has no slots for all of them
+            # On each: were failures only counted, one node could have a member again and again, and no other one.
+            everywhere = np.all([(holders == -each.index).any(axis=0) for each in trusted], axis=0)
         places = np.flatnonzero(~mine | everywhere | node.pace.proven)[:count]
         members, self._second = self._second[places], np.delete(self._second, places)
         return members
 
     def _slots(self, node: Load, members: Members) -> NDArray[np.intp]:
-        """Return a slot of each member that is free, or else the one in which a node had it before."""
-        free = self._holders[:, members] == 0
+        """Return the slot of each member in which a node had it before, or else one that is free."""
         own = self._holders[:, members] == -node.index
-        slots: NDArray[np.intp] = np.where(free.any(axis=0), np.argmax(free, axis=0), np.argmax(own, axis=0))
+        free = self._holders[:, members] == 0
+        slots: NDArray[np.intp] = np.where(own.any(axis=0), np.argmax(own, axis=0), np.argmax(free, axis=0))
         return slots
 
     def _wanted(self, node: Load, now: float) -> int:
@@ -416,15 +419,15 @@ class Scheduler:
         self._typical = _mean_seconds(node.pace for node in self._nodes.values())
         least = least_gather(len(self._nodes))
         self._seconds, self._bridges = np.zeros(self._joined + 1), np.zeros(self._joined + 1)
-        self._workers, self._speed, self._fastest = 0, 0.0, math.inf
         for node in self._nodes.values():
-            pace, seconds = node.pace, node.seconds_per_member(now, self._typical)
-            pace.least_gather = least
-            self._seconds[node.index], self._bridges[node.index] = pace.estimate(self._typical), pace.bridge
-            if not node.retired:
-                self._workers += pace.workers
-                self._speed += pace.workers / seconds
-                self._fastest = min(self._fastest, seconds)
+            node.pace.least_gather = least
+            self._seconds[node.index], self._bridges[node.index] = node.pace.estimate(self._typical), node.pace.bridge
+        self._workers, self._speed, self._fastest = 0, 0.0, math.inf
+        for node in self._trusted():  # a slower one must not wait for those that get no members
+            seconds = node.seconds_per_member(now, self._typical)
+            self._workers += node.pace.workers
+            self._speed += node.pace.workers / seconds
+            self._fastest = min(self._fastest, seconds)
         self._survey_at = now + self._pause()
 
     def _pause(self) -> float:

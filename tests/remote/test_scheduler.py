@@ -638,3 +638,31 @@ def test_a_member_that_a_relay_is_given_again_is_run_again():
             begin += 0.01
             ((node, given),) = scheduler.grants(begin)
             scheduler.done(node, given, begin, FAILED)
+
+
+@pytest.mark.parametrize(
+    ("share", "workers", "slowness"), [(0.6, 1, 5.0), (0.9, 4, 1.0)], ids=["one is slower", "equal nodes"]
+)
+def test_members_that_fail_everywhere_end_a_batch(share, workers, slowness):
+    """Nodes that evaluate some members and fail in others may get none for a while, now one and now the other."""
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        cluster = VirtualCluster([VirtualNode(workers), VirtualNode(workers, slowness=slowness)])
+        for _ in range(6):
+            failing = set(np.flatnonzero(rng.random(30) < share).tolist())
+            for node in cluster.nodes:
+                node.fails = failing
+            cluster.evaluate(rng.lognormal(-2.35, 0.3, 30), limit=100.0)
+            assert (cluster.times_done == 1).all()
+
+
+def test_a_slow_node_gets_the_members_that_fail_on_a_fast_one():
+    fast, slow = VirtualNode(4), VirtualNode(4, slowness=20.0)
+    cluster = VirtualCluster([fast])
+    cluster.evaluate(np.full(40, 0.02))
+    cluster.nodes.append(slow)
+    fast.fails = range(40)
+    for _ in range(3):
+        before = slow.evaluated
+        cluster.evaluate(np.full(40, 0.02), limit=100.0)
+        assert slow.evaluated >= before + 38  # the first failure after a success counts
