@@ -261,6 +261,7 @@ class RelaySession(Session):
         where = Address(*listening.getsockname()[:2])
         self._head = Head(door, str(where), say, "no node is ready")
         self._told = 0  # workers that the head was told
+        self._has_job = False  # whether the head has sent its job over this connection
         self._ready_withheld = False  # whether the head waits for the first node to be ready
 
     async def run(self) -> None:
@@ -287,6 +288,7 @@ class RelaySession(Session):
     def _hello(self) -> wire.Hello:
         hello = replace(super()._hello(), relay=True)
         self._told = hello.workers
+        self._has_job = self._ready_withheld = False
         return hello
 
     async def _make(self, message: wire.Job) -> Replica:
@@ -294,6 +296,7 @@ class RelaySession(Session):
 
     async def _join(self, message: wire.Job) -> wire.Message | None:
         answer = await super()._join(message)
+        self._has_job = True
         self._ready_withheld = isinstance(answer, wire.Ready) and not self._head.workers
         return None if self._ready_withheld else answer
 
@@ -301,7 +304,7 @@ class RelaySession(Session):
         """Tell the head when there are more or fewer workers; leave it when there are none."""
         super()._look_after(replica, send)
         workers = self._head.workers
-        if self._parting:
+        if self._parting or not self._has_job:  # nodes prepare while the head does
             return
         if not workers:
             if not (self._ready_withheld and self._head.expected):

@@ -69,6 +69,7 @@ SETTINGS = {
 SLOW = {"FAULTY": '{"sleep": 0.006}'}
 
 ENDLESS = {"generations": 10**6}
+ALONE = "there is no node yet"  # says a head also at its start
 
 
 def _train(run, *changes):
@@ -189,9 +190,10 @@ def test_nodes_killed_at_random_and_all_at_once_change_nothing(tmp_path, referen
             if not number % 4:
                 host.wait()
                 hosts[number % 2] = stack.enter_context(Host(address, environment=SLOW))
+        alone = head.said.count(ALONE)
         for host in hosts:
             host.kill()
-        head.hear("there is no node yet")
+        head.until(lambda: head.said.count(ALONE) > alone, f"{ALONE!r} again")
         stack.enter_context(Host(address, 2, environment=SLOW))
         head.more_rows(run, 1)
         head.stop()

@@ -3,8 +3,6 @@
 import asyncio
 import gc
 import socket
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -101,16 +99,20 @@ def test_connections_that_arrive_as_the_head_ends_are_closed():
 
 def test_a_node_that_comes_as_the_head_ends_is_not_told_its_job():
     """It would prepare for it, and be cut off; so it waits for the next head instead."""
-    ending = threading.Event()
-
-    async def drain() -> None:
-        ending.set()
-        await asyncio.sleep(0.3)
+    clients: list[socket.socket] = []
 
     async def end() -> None:
         head = Head(Door(None), "tcp://127.0.0.1", print, "")
         await head.serve(listening, None)
         head.begin_job(SimpleNamespace(told=wire.Job("job", {}, "replay"), message_limit=2**20))
+
+        async def drain() -> None:
+            """Let another node come while the end waits for this one."""
+            clients.append(socket.create_connection(listening.getsockname()))
+            clients[0].sendall(node.send(hello()))
+            while head.expected < 2:
+                await asyncio.sleep(0)
+
         connection = {"write": lambda data: None, "close": lambda: None, "wait_closed": lambda: asyncio.sleep(0)}
         slow, _ = _peer(
             SimpleNamespace(transport=SimpleNamespace(), drain=drain, is_closing=lambda: False, **connection)
@@ -118,34 +120,27 @@ def test_a_node_that_comes_as_the_head_ends_is_not_told_its_job():
         head.welcome(slow)
         await head.end()
 
-    def come() -> list[wire.Message]:
-        node, said = NodeSide(2**20), b""
-        assert ending.wait(5)
-        with socket.create_connection(listening.getsockname()) as connection:
-            connection.settimeout(5)
-            connection.sendall(node.send(hello()))
-            while data := connection.recv(2**16):
-                said += data
-        return node.receive(said)
-
-    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(come)
+    node, said = NodeSide(2**20), b""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
         asyncio.run(end())
-        said = coming.result()
-    kinds = {type(message) for message in said}
+    with clients[0] as client:
+        client.settimeout(5)
+        while data := client.recv(2**16):
+            said += data
+    kinds = {type(message) for message in node.receive(said)}
     assert wire.Welcome in kinds
     assert wire.Job not in kinds
 
 
 def _peer(writer=None):
-    """Return a node, and how much waits to be sent to it."""
+    """Return a node whose number no connection has, and how much waits to be sent to it."""
     waiting = SimpleNamespace(bytes=0)
     transport = SimpleNamespace(get_write_buffer_size=lambda: waiting.bytes)
     writer = writer or SimpleNamespace(transport=transport, is_closing=lambda: False, write=lambda data: None)
     side = HeadSide(2**20)
     side.receive(wire.encode(hello()))
     side.send(wire.Welcome())
-    return Peer(1, hello(), side, writer, transport, Pace(1)), waiting
+    return Peer(0, hello(), side, writer, transport, Pace(1)), waiting
 
 
 def _lesson(members):

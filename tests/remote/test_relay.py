@@ -1,5 +1,7 @@
 """What a relay makes of the members that it is granted and of its nodes' results, without connections."""
 
+import asyncio
+import socket
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,8 +13,9 @@ from pyes.remote import wire
 from pyes.remote.door import Door
 from pyes.remote.head import Head
 from pyes.remote.pace import Pace
-from pyes.remote.relay import _Nodes
+from pyes.remote.relay import RelaySession, _Nodes
 from pyes.run.journal import Generation
+from pyes.system.addresses import Address
 
 MEMBERS = 10
 PLAN = Plan(seed=0, dim=1, capacity=MEMBERS, episodes=1, observation_size=2, statistics_rows=4, policy=None)
@@ -112,3 +115,25 @@ def test_nodes_are_sent_what_the_head_decided_otherwise(known):
     head.teach(Generation(0, "ab12", zeros, zeros.astype(np.uint64), zeros.astype(np.uint8), 0, zeros[:0]))
     sent = wire.members_of(told[0].ranges).tolist()
     assert sent == ([1, 3] if len(known) == 5 else [0, 1, 2, 3, 4])
+
+
+def test_a_relay_stays_with_a_head_that_has_no_job_yet_while_its_node_prepares():
+    sent, said = [], []
+    nothing = wire.Leave(0, wire.ranges_of(np.zeros(0, np.int64)))
+    ready = wire.Ready("job", "settings", "table", "theta", 0, 0, {})
+    replica = SimpleNamespace(job="job", check=lambda: None, retire=lambda: (None, nothing), ready=lambda: ready)
+    nodes = SimpleNamespace(workers=0, expected=1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        session = RelaySession(Address("127.0.0.1", 1), None, listening, Door(None), None, said.append)
+        session._head, session._replica = nodes, replica  # which it has from its last connection
+        session._hello()
+        session._look_after(replica, sent.append)
+        assert asyncio.run(session._join(wire.Job("job", {}, "replay"))) is None
+        session._look_after(replica, sent.append)
+        assert (sent, said) == ([], [])
+        nodes.workers = 1
+        session._look_after(replica, sent.append)
+        assert sent.pop() is ready
+        nodes.workers = nodes.expected = 0
+        session._look_after(replica, sent.append)
+        assert (sent, said) == ([nothing], ["leaving the head until there is a node"])
