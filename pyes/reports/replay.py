@@ -31,7 +31,7 @@ from pyes.run.journal import Generation
 from pyes.run.metrics import best_evaluation, read_rows
 from pyes.system.lifetime import Closing
 from pyes.system.text import reason
-from pyes.system.user_code import let_through, witnessed
+from pyes.system.user_code import let_through, same_folder, witnessed
 from pyes.tasks import Task
 from pyes.tasks.environment import TaskEnvironment
 
@@ -529,18 +529,19 @@ class Replay(Closing):
         state = self._history.seek(generation)
         batch, config = state.batch(), state.setup.config
         seeds = tuple(batch.seeds[index].tolist())
-        evaluator = TaskEvaluator(task or tasks.make(config.task), state.setup.plan(capacity=1))
         total, length = 0.0, 0
-        try:
-            evaluator.begin(batch)
-            evaluator.load(Member(state.algorithm.member(index)), None)
-            for episode, seed in enumerate(seeds):
-                with _named(config.task.title, seed):
-                    episode_return, episode_length = evaluator.episode(index, episode, seed)
-                total += episode_return
-                length += episode_length
-        finally:
-            evaluator.close()
+        with same_folder():
+            evaluator = TaskEvaluator(task or tasks.make(config.task), state.setup.plan(capacity=1))
+            try:
+                evaluator.begin(batch)
+                evaluator.load(Member(state.algorithm.member(index)), None)
+                for episode, seed in enumerate(seeds):
+                    with _named(config.task.title, seed):
+                        episode_return, episode_length = evaluator.episode(index, episode, seed)
+                    total += episode_return
+                    length += episode_length
+            finally:
+                evaluator.close()
         recorded = float(record.returns[index]), int(record.lengths[index])
         played = Playback(total / len(seeds), length, seeds, *recorded)
         return played if played.exact else replace(played, suspects=state.suspects())

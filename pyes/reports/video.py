@@ -20,6 +20,7 @@ from pyes.networks import Policy
 from pyes.reports import replay
 from pyes.reports.replay import EvaluationResult, Playback, Replay, load, open_task, run_episodes
 from pyes.system.files import replacing
+from pyes.system.user_code import same_folder
 from pyes.tasks.base import Task, TaskAround
 
 _TELL_EVERY = 2.0  # seconds
@@ -77,7 +78,7 @@ def record(
     _check_encoder(Path(output))
     policy, length = load(run, generation), 0
     if most_frames is not None:
-        with open_task(policy) as task:
+        with same_folder(), open_task(policy) as task:
             length = sum(run_episodes(policy, task, episodes, seed).lengths)
     with _filmed(policy, Path(output), tell, length, most_frames) as filmed:
         return run_episodes(policy, filmed, episodes, seed)
@@ -143,9 +144,10 @@ def _filmed(
 ) -> Iterator["_FilmedTask"]:
     """Open the task of a policy and record its timesteps; the video is moved to ``output`` on success."""
     with (
+        same_folder(),
         _no_window(),
-        open_task(policy, render_mode="rgb_array") as task,
         replacing(output) as beside,
+        open_task(policy, render_mode="rgb_array") as task,
     ):
         stride = 1
         if most_frames is not None:

@@ -52,7 +52,7 @@ def replacing(path: Path) -> Iterator[Path]:
         An OSError in the block or while replacing (missing folder, no permission, full disk), or ``path`` is a folder,
         a device, a pipe or a socket.
     """
-    path = Path(os.path.realpath(path)) if path.is_symlink() else path
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path.absolute()  # whatever the folder is after it
     if path.is_dir():
         raise ConfigError(f"cannot write {path}: got a directory, expected a file; name a file in it")
     if path.exists() and not path.is_file():

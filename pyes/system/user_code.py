@@ -102,16 +102,38 @@ def signal_with_parent(number: int, parent: int) -> bool:
 
 
 @contextmanager
+def same_folder() -> Iterator[None]:
+    """Return to the working folder after the block: simulators change it to find their files, and leave it so."""
+    try:
+        before = os.getcwd()
+    except OSError:  # it is deleted
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.chdir(before)
+
+
+@contextmanager
 def witnessed(what: str) -> Iterator[None]:
     """Say on standard error what this process was doing if it ends in the block, which nobody else could say (Linux).
 
     Code of the user's may call ``os._exit`` or crash. The witness is a process of its own, which ends with the block.
+    The working folder is then as it was.
 
     Parameters
     ----------
     what : str
         "while it ...".
     """
+    with same_folder(), _witness(what):
+        yield
+
+
+@contextmanager
+def _witness(what: str) -> Iterator[None]:
     if sys.platform != "linux":
         yield
         return

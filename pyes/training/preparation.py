@@ -8,6 +8,7 @@ settings of a resumed run are written to ``config.json`` only after the journal 
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -104,7 +105,8 @@ class Preparation:
     def claim_directory(self) -> None:
         """Lock the run directory; create it, or check that there is a run to resume."""
         check_installed(self._config.logger)
-        self._directory = RunDirectory(self._config.resume or self._config.run_dir or new_directory())
+        place = Path(self._config.resume or self._config.run_dir or new_directory())
+        self._directory = RunDirectory(place.absolute())  # an environment in this process may change the folder
         resumed = self._config.resume is not None
         if resumed:
             self._directory.check_begun()

@@ -1,5 +1,6 @@
 import json
 import math
+import os
 import shutil
 
 import gymnasium
@@ -12,7 +13,7 @@ from pyes import cli
 from pyes.errors import ConfigError, JournalError, RunDirectoryError, TaskError
 from pyes.networks import ActionDecoder, Instruction, Policy, PolicySpec, Program
 from pyes.numerics import streams
-from pyes.reports import replay
+from pyes.reports import export, maps, replay, video
 from pyes.reports.replay import EvaluationResult, evaluate
 from pyes.run import journal
 from pyes.run.journal import Generation, Journal
@@ -422,3 +423,30 @@ def test_replay_follows_a_run_that_goes_on(tmp_path):
         assert not individuals.follow()
         assert individuals.generations == 2
         assert (individuals.theta(2) != before).any()
+
+
+def test_an_environment_that_changes_the_working_folder_changes_no_path(tmp_path, monkeypatch):
+    """As simulators do to find their files."""
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "wandering.py").write_text(
+        "import os\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Wandering(CartPoleEnv):\n"
+        "    def __init__(self, **kwargs):\n"
+        f"        os.chdir({str(tmp_path / 'assets')!r})\n"
+        "        super().__init__(**kwargs)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    task = {"name": "python", "factory": "wandering:Wandering", "max_timesteps": 20}
+    pyes.train({**_config("run"), "task": task}, display=False)
+    evaluate("run", episodes=2, generation=1)
+    maps.draw("run", "map.png")
+    export.export("run", "policy.safetensors", 1)
+    video.record("run", "center.mp4", generation=1)
+    video.record_member("run", "member.mp4", 0, 1)
+    with pyes.reports.replay.open("run") as individuals:
+        assert individuals.play(1, 2).exact
+    assert os.getcwd() == str(tmp_path)
+    assert not list((tmp_path / "assets").iterdir())
+    made = {"run", "assets", "wandering.py", "map.png", "policy.safetensors", "policy.json", "center.mp4", "member.mp4"}
+    assert {each.name for each in tmp_path.iterdir()} - {"__pycache__"} == made
