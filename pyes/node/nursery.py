@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import time
-import warnings
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from typing import Any
@@ -28,6 +27,7 @@ from pyes.node.worker_process import Site
 from pyes.system.descendants import adopt, children, end_children, reap
 from pyes.system.files import what_to_try
 from pyes.system.lifetime import Closing
+from pyes.system.quiet import warnings_as
 from pyes.system.repeats import repeated
 from pyes.system.user_code import signal_with_parent
 
@@ -67,9 +67,8 @@ class Nursery(Closing):
         process = context.Process(
             target=_run, args=(self._supervisor, control, self._control, os.getpid()), name="nursery"
         )
-        with holding_signals("fork"), warnings.catch_warnings(), control:
-            # Newer Pythons warn about forks with threads; a nursery uses no lock that a thread of the owner may hold.
-            warnings.simplefilter("ignore", DeprecationWarning)
+        # Newer Pythons warn about forks with threads; a nursery uses no lock that a thread of the owner may hold.
+        with holding_signals("fork"), warnings_as("ignore", category=DeprecationWarning), control:
             try:
                 process.start()
             except OSError as error:

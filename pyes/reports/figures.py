@@ -5,13 +5,13 @@ unchanged, and equal input gives an equal file.
 """
 
 import textwrap
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyes.errors import ConfigError
 from pyes.system.files import replacing
+from pyes.system.quiet import warnings_as
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -133,14 +133,13 @@ def write(output: Path, draw: "Callable[[Figure], None]", width: float = WIDTH, 
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context():
+    with warnings_as("error", "constrained_layout not applied"), matplotlib.rc_context():
         # Ignores the user's matplotlibrc, so that the picture is always the same.
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(figure)
-        with replacing(output) as beside, warnings.catch_warnings():
-            warnings.filterwarnings("error", "constrained_layout not applied")
+        with replacing(output) as beside:
             try:
                 _fit_labels(figure)
                 figure.savefig(beside, dpi=150, metadata=_METADATA[output.suffix])

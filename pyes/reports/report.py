@@ -138,13 +138,12 @@ def _runs(runs: Sequence[Run]) -> str:
 
 
 def _row(run: Run) -> list[str]:
-    last = run.rows[-1]
+    last, evaluation = run.rows[-1], run.last_evaluation
     evaluated = "-"
     if run.ends_in_failure:
         evaluated = "failed"
-    elif run.evaluations:
-        mean, deviation = (run.evaluations[-1].get(f"eval_return_{each}", math.nan) for each in ("mean", "std"))
-        evaluated = spread(mean, deviation)
+    elif evaluation is not None:
+        evaluated = spread(*(evaluation.get(f"eval_return_{each}", math.nan) for each in ("mean", "std")))
     counts = (f"{last[key]:,.0f}" for key in ("timesteps", "seconds"))
     generations = f"{last['generation'] + 1:,.0f}"
     return [run.path.name, str(run.seed), generations, *counts, evaluated, run.theta_hash]

@@ -101,15 +101,21 @@ class Run:
         return [*first, *(row for row in self.evaluations if row["generation"] >= self.task_began)]
 
     @property
+    def last_evaluation(self) -> Mapping[str, float] | None:
+        """The row with the last evaluation in the task of now, whose mean is NaN if all episodes failed, or None."""
+        of_now = (row for row in reversed(self.rows) if row["generation"] >= self.task_began)
+        return next((row for row in of_now if "eval_return_mean" in row), None)
+
+    @property
     def ends_in_failure(self) -> bool:
         """Whether all episodes of the last evaluation failed, so that no return is known of the last center."""
-        last = next((row for row in reversed(self.rows) if "eval_return_mean" in row), {"eval_return_mean": 0.0})
-        return math.isnan(last["eval_return_mean"])
+        return self.last_evaluation is not None and math.isnan(self.last_evaluation["eval_return_mean"])
 
     @property
     def final(self) -> float | None:
         """Mean return of the last evaluation; None without one, or if it failed."""
-        return self.evaluations[-1]["eval_return_mean"] if self.evaluations and not self.ends_in_failure else None
+        last = self.last_evaluation
+        return None if last is None or self.ends_in_failure else last["eval_return_mean"]
 
     @property
     def target(self) -> float | None:

@@ -226,8 +226,8 @@ class RunDirectory:
             It cannot be written; the older snapshots are unchanged.
         """
         saved = self.snapshots / f"generation-{generation:08d}.safetensors"
-        with suppress(OSError):  # writing says what is wrong
-            make_folder(self.snapshots)
+        with suppress(OSError):  # writing says what is wrong, as where the run's folder has been renamed
+            self.snapshots.mkdir()
         write_file(saved, packing.pack(state))
         every = self._snapshots()
         newest = bisect.bisect_right(every, saved)

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,11 @@ class NodeRow:
 
 
 COLUMNS = tuple(each.name for each in fields(MetricsRow))
+#: Columns that do not follow from the journal.
+_MEASURED: dict[str, type[int] | type[float]] = {
+    **dict.fromkeys(("seconds", "steps_per_second", "evaluate_seconds", "update_seconds", "idle_fraction"), float),
+    **dict.fromkeys(("bytes_sent", "bytes_received"), int),
+}
 _NODE_COLUMNS = tuple(each.name for each in fields(NodeRow))
 
 
@@ -271,6 +277,13 @@ def _read_end(path: Path, most_bytes: int | None) -> bytes:
             file.seek(end - most_bytes)
             file.readline()  # the rest of a row
         return header + file.read()
+
+
+def add_measured(row: MetricsRow, written: Mapping[str, str]) -> None:
+    """Fill in the columns that do not follow from the journal, from the same row as it was written before."""
+    for name, kind in _MEASURED.items():
+        with suppress(ValueError):  # it is empty where nothing was measured
+            setattr(row, name, kind(written.get(name, "")))
 
 
 def last_row(path: Path) -> dict[str, str]:

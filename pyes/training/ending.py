@@ -7,7 +7,7 @@ import logging
 import math
 import shlex
 
-from pyes.errors import ConfigError
+from pyes.errors import ConfigError, RunDirectoryError
 from pyes.system.lifetime import how_to_go_on
 from pyes.system.text import counted, reason, rounded, spread
 from pyes.training.advice import verdict
@@ -25,7 +25,11 @@ def save(run: Run) -> None:
     ------
     ConfigError
         They cannot be written.
+    RunDirectoryError
+        The run directory has been moved or deleted.
     """
+    if not run.directory.path.is_dir():
+        raise RunDirectoryError(f"{run.directory.path} has been moved or deleted; resume the run where it is now")
     run.metrics.sync()
     run.journal.sync()
     try:
@@ -84,7 +88,9 @@ def summarize(run: Run, stopped_by: str, failed: int, *, idle: bool) -> None:
         budget = getattr(run.config, stopped_by)
         show(f"reached {stopped_by}={budget:.10g} {reached}")
         if idle:
-            larger = "null" if stopped_by == "target_return" else f"{2 * budget:.10g}"
+            seconds = math.ceil(run.metrics.seconds)
+            used = {"generations": state.generation, "timesteps": state.timesteps, "time_limit": seconds}
+            larger = f"{2 * max(budget, used[stopped_by]):.10g}" if stopped_by in used else "null"
             show(f"nothing was left to do; go on with a larger budget, as {stopped_by}={larger}")
     if run.metrics.last_evaluation is not None:
         center, mean, deviation = run.metrics.last_evaluation

@@ -17,7 +17,7 @@ from typing import Any
 from pyes.cluster import Abandoned
 from pyes.config import TrainConfig, refusal
 from pyes.episodes.batch import Batch, Results
-from pyes.errors import ConfigError, PyesError, TaskError
+from pyes.errors import ConfigError, PyesError, RunDirectoryError, TaskError
 from pyes.run import evaluations
 from pyes.run.journal import Evaluation
 from pyes.run.metrics import MetricsRow, NodeRow
@@ -109,7 +109,7 @@ class _Loop:
     def __init__(self, run: Run) -> None:
         self._run, self._config, self._state = run, run.config, run.state
         self._cluster, self._interrupt = run.cluster, run.interrupt
-        self._begun = time.perf_counter() - run.metrics.seconds
+        self._begun = time.perf_counter() - (run.metrics if run.pending is None else run.pending).seconds
         initial, best = run.initial, run.metrics.best_evaluation  # a run that goes on may have been better before
         self._advice = self._adviser(None if initial is None or (best and best[1] > initial[0]) else initial[0])
         self._learning = False  # from a record that the journal has to a state that has learned from it
@@ -142,9 +142,10 @@ class _Loop:
         try:
             ending.save(run)
         except ConfigError as error:
-            error.add_note(
-                f"(the run is whole in its journal: {how_to_go_on(run.directory.path)} writes what is missing)"
-            )
+            if not isinstance(error, RunDirectoryError):
+                error.add_note(
+                    f"(the run is whole in its journal: {how_to_go_on(run.directory.path)} writes what is missing)"
+                )
             raise
         finally:  # also after Ctrl-C
             failed = state.failed + self._unrecorded_failures

@@ -24,7 +24,7 @@ from pyes.run.directory import RunDirectory, new_directory
 from pyes.run.history import History, setup_of, task_began
 from pyes.run.journal import Evaluation, Generation, Journal, Recording
 from pyes.run.logs import run_log
-from pyes.run.metrics import MetricsRow, MetricsWriter, NodesWriter, last_row, number
+from pyes.run.metrics import MetricsRow, MetricsWriter, NodesWriter, add_measured, last_row, number
 from pyes.run.state import Interface, RunState, Setup
 from pyes.system.files import set_aside
 from pyes.system.lifetime import Interrupt, interruptible
@@ -170,13 +170,31 @@ class Preparation:
     def rebuild_state(self) -> None:
         """Open the metrics, and apply the records of the journal to the initial state or to a snapshot."""
         recording, directory = self._recording, self._directory
+        last = last_row(directory.metrics)
         self._metrics = self._stack.enter_context(_open_metrics(directory, recording, self._config))
         if self._metrics.difference:
             self._display.note(f"{directory.metrics.name}: {self._metrics.difference}")
         self._nodes = self._stack.enter_context(NodesWriter(directory.nodes, recording.generations))
         self._state, self._pending, self._best = _rebuilt(directory, recording, self._setup, self._table, self._metrics)
+        row = self._pending
+        if row is not None and (last.get("generation"), last.get("theta_hash")) == (
+            str(row.generation),
+            row.theta_hash,
+        ):
+            add_measured(row, last)
         if self._changed:
+            self._conclude_before_changes()
             self._state = branch(self._state, self._setup)
+
+    def _conclude_before_changes(self) -> None:
+        """Write the row of the last generation, if it is missing: an evaluation to come is of the new settings."""
+        if self._pending is None:
+            return
+        best = self._metrics.best_evaluation
+        self._metrics.write(self._pending)
+        if self._metrics.best_evaluation != best:
+            self._best = self._state.policy()
+        self._pending = None
 
     def start_workers(self) -> None:
         """Let the workers make their environments."""

@@ -8,7 +8,7 @@ from made_runs import make_run, write_metrics
 
 import pyes
 from pyes.errors import RunDirectoryError
-from pyes.reports import runs
+from pyes.reports import report, runs
 from pyes.run import journal
 from pyes.run.journal import Evaluation, Generation, Journal, Start
 from pyes.run.metrics import COLUMNS
@@ -52,6 +52,18 @@ def test_curve_of_evaluations_begins_with_the_initial_center(tmp_path):
         assert (axis[0], returns[0], axis[1]) == (0, -5.0, first)
     (tmp_path / "run" / "journal.bin").unlink()
     assert len(_one(tmp_path / "run").curve("generation")[0]) == 2
+
+
+def test_an_evaluation_of_an_earlier_task_is_not_the_last_one(tmp_path):
+    run = str(tmp_path / "run")
+    settings = {"task": {"env_id": "CartPole-v1"}, "noise": {"entries": 10_000}, "cluster": {"name": "inline"}}
+    pyes.train({**settings, "run_dir": run, "generations": 2, "evaluation": {"every": 2}}, display=False)
+    assert _one(tmp_path / "run").final > 7
+    shorter = {"task": {"max_timesteps": 7}, "evaluation": {"every": 0}, "cluster": settings["cluster"]}
+    pyes.train({**shorter, "resume": run, "force": True, "generations": 3}, display=False)
+    read = _one(tmp_path / "run")
+    assert (len(read.evaluations), read.final, read.ends_in_failure) == (1, None, False)
+    assert report._row(read)[-2] == "-"
 
 
 def test_columns_are_arrays_with_nan_where_there_is_no_number(tmp_path):

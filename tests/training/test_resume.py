@@ -1,9 +1,11 @@
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import commands
 import pytest
+from heads import count_of, until
 
 import pyes
 from pyes.config import from_mapping
@@ -12,6 +14,7 @@ from pyes.reports.export import export
 from pyes.reports.replay import best_generation
 from pyes.run import journal
 from pyes.run.directory import RunDirectory
+from pyes.run.journal import Journal, Kind
 from pyes.run.metrics import MetricsWriter, read_rows
 from pyes.training import ending
 
@@ -105,8 +108,10 @@ def test_a_run_that_had_reached_its_budget_says_what_to_go_on_with(tmp_path, cap
     told = capsys.readouterr().err
     assert told.count("reached generations=3 after 3 generations") == 2
     assert "nothing was left" not in told
-    pyes.train({"resume": str(tmp_path / "run")})
-    assert "nothing was left to do; go on with a larger budget, as generations=6" in capsys.readouterr().err
+    used = read_rows(metrics)[-1]["timesteps"]
+    for budget, larger in (({}, "generations=6"), ({"timesteps": 1}, f"timesteps={2 * int(used)}")):
+        pyes.train({"resume": str(tmp_path / "run"), **budget})
+        assert f"nothing was left to do; go on with a larger budget, as {larger}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("budget", ["generations", "timesteps", "time_limit"])
@@ -124,8 +129,8 @@ def test_resume_evaluates_the_last_center_of_a_run_that_was_interrupted_in_its_l
     assert again.objective == whole.objective is not None
     assert again.stopped_by == budget
     row = read_rows(run / "metrics.csv")[-1]
-    for column in ("generation", "theta_hash", "eval_return_mean", "eval_return_std", "eval_failed_episodes"):
-        assert row[column] == last[column]
+    assert {**row, "seconds": last["seconds"]} == last
+    assert float(row["seconds"]) > float(last["seconds"])
     assert (run / "journal.bin").read_bytes() == journal
     _go_on(run, **ends)
     assert len(read_rows(run / "metrics.csv")) == 2
@@ -152,6 +157,24 @@ def test_force_goes_another_way_and_records_it(run):
     _go_on(run, generations=5)  # the new way is now the run's own
     with pytest.raises(ConfigError, match=r"algorithm.sigma \(was 0.2, got 0.3\)"):
         _go_on(run, generations=6, algorithm={"sigma": 0.3})
+
+
+def test_force_makes_no_evaluation_of_the_last_center_that_was_due_under_other_settings(run, tmp_path):
+    """As a kill in the last evaluation leaves the run."""
+    recording = journal.read(run / "journal.bin")
+    assert recording.entries[-1].kind == Kind.EVALUATION
+    (tmp_path / "killed").mkdir()
+    with Journal(journal.read(tmp_path / "killed" / "journal.bin")) as writer:
+        for index in range(len(recording) - 1):
+            writer.append(recording[index])
+    task = {"max_timesteps": 7}
+    _go_on(tmp_path / "killed", generations=4, force=True, task=task, cluster=TINY["cluster"], evaluation={"every": 2})
+    after = journal.read(tmp_path / "killed" / "journal.bin").entries[len(recording) - 1 :]
+    kinds = [(entry.kind, entry.generation) for entry in after]
+    assert kinds[:2] == [(Kind.START, 2), (Kind.GENERATION, 2)]
+    rows = read_rows(tmp_path / "killed" / "metrics.csv")
+    assert [bool(row["eval_return_mean"]) for row in rows] == [False, False, False, True]
+    assert float(rows[-1]["eval_return_mean"]) <= 7
 
 
 def test_force_without_a_change_is_a_plain_resume(run, tmp_path):
@@ -481,3 +504,20 @@ def test_a_run_that_goes_on_stays_where_it_is(run, tmp_path):
         _go_on(run, generations=4, run_dir=str(tmp_path / "elsewhere"))
     assert not (tmp_path / "elsewhere").exists()
     assert _go_on(run, generations=4, run_dir=str(run)).generations == 4
+
+
+def test_a_run_whose_folder_is_renamed_says_so_and_makes_no_other_one(tmp_path):
+    ends = {"generations": None, "time_limit": 3.0}
+
+    def train():
+        with pytest.raises(RunDirectoryError, match="run has been moved or deleted; resume the run where it is now"):
+            pyes.train({**TINY, **ends, "snapshot": {"every": 1}, "run_dir": str(tmp_path / "run")}, display=False)
+
+    with ThreadPoolExecutor(1) as pool:
+        training = pool.submit(train)
+        until(lambda: count_of(tmp_path / "run") > 2, "some generations")
+        (tmp_path / "run").rename(tmp_path / "renamed")
+        training.result()
+    assert [each.name for each in tmp_path.iterdir()] == ["renamed"]
+    generations = journal.read(tmp_path / "renamed" / "journal.bin").generations
+    assert _go_on(tmp_path / "renamed", generations=generations + 1, time_limit=None).generations > generations
