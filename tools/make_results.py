@@ -33,9 +33,9 @@ INTRODUCTION = """\
 # Results
 
 What the recipes reach, each by `pyes train experiment=RECIPE` and nothing else: median (least to greatest) over seeds
-that no setting was chosen on, of the mean return of the last center over 100 episodes; of ten seeds, the lower one of
-the two in the middle. These episodes are the same for all seeds, and no run has used them. A run that fails counts as
-the lowest. Times are medians of the wall clock on the machine named [below](#machine), evaluations included.
+that no setting was chosen on, of the mean return of the last center over 100 episodes; of an even number, the lower one
+of the two in the middle. These episodes are the same for all seeds, and no run has used them. A run that fails counts
+as the lowest. Times are medians of the wall clock on the machine named [below](#machine), evaluations included.
 
 In a clone, `pyes evaluate results/RECIPE --episodes 100 --seed 1000000` plays the policy of the median seed in the
 episodes of the table, and `pyes video results/RECIPE -o FILE.mp4` films it.

@@ -364,7 +364,11 @@ def _log_failure(run_dir: Path, error: Exception) -> None:
     """Write the error to the run's own log."""
     from pyes.run.directory import RunDirectory
 
-    text = f"{error}\n" if isinstance(error, PyesError) else "".join(traceback.format_exception(error))
+    text, cause = f"{error}\n", error.__cause__
+    if not isinstance(error, PyesError):
+        cause = error
+    if cause is not None and not isinstance(cause, PyesError):  # perhaps of the user's own code
+        text += "".join(traceback.format_exception(cause))
     RunDirectory(run_dir).add_to_log(text)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pyes.run.metrics import MetricsRow
 from pyes.system.text import counted, rounded
 
+_PAGE = "https://github.com/pyes-rl/pyes/blob/main/docs/howto/not_learning.md"
 _EQUAL = 10  # generations
 _FAILING = 0.1  # of a generation's members
 _STILL = 5  # evaluations
@@ -156,6 +157,6 @@ def verdict(initial: tuple[float, float] | None, best: tuple[int, float] | None)
     if initial is None or best is None or not best[1] <= initial[0]:  # NaN if all its episodes failed
         return ""
     return (
-        f"no evaluation was better than {rounded(initial[0])}, that of the untrained center: what to look at is in "
-        'docs/howto/not_learning.md ("My run does not learn")'
+        f"no evaluation was better than {rounded(initial[0])}, that of the untrained center; what to look at: "
+        f'"My run does not learn" ({_PAGE})'
     )

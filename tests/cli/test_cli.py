@@ -457,6 +457,14 @@ def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launche
     assert all((tmp_path / "sweep" / job / "policy.safetensors").exists() for job in "02")
 
 
+def test_the_log_of_a_job_that_fails_in_code_of_ones_own_says_where(tmp_path: Path):
+    (tmp_path / "mine.py").write_text("def make():\n    return 1 / 0\n")
+    done = pyes("train", "task=python", "task.factory=mine:make", "generations=1", "run_dir=sweep", "-m", cwd=tmp_path)
+    assert error_line(done, 2).startswith("task.factory=mine:make failed: ZeroDivisionError")
+    log = (tmp_path / "sweep" / "0" / "train.log").read_text(encoding="utf-8")
+    assert 'mine.py", line 2, in make' in log
+
+
 def test_train_sweep_into_the_runs_of_another_one_is_refused(run: Path, tmp_path: Path):
     words = ("-m", *TINY, "generations=1", "run_dir=sweep")
     done = pyes("train", *words, "seed=0,1", "algorithm.sigma=0.1,0.2", cwd=tmp_path)
