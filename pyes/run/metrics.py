@@ -7,7 +7,6 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -280,10 +279,13 @@ def _read_end(path: Path, most_bytes: int | None) -> bytes:
 
 
 def add_measured(row: MetricsRow, written: Mapping[str, str]) -> None:
-    """Fill in the columns that do not follow from the journal, from the same row as it was written before."""
+    """Fill in the columns that do not follow from the journal, from the same row as it was written before.
+
+    Fields that are empty, since nothing was measured, or damaged are left out.
+    """
     for name, kind in _MEASURED.items():
-        with suppress(ValueError):  # it is empty where nothing was measured
-            setattr(row, name, kind(written.get(name, "")))
+        if math.isfinite(value := number(written.get(name))):
+            setattr(row, name, kind(value))
 
 
 def last_row(path: Path) -> dict[str, str]:

@@ -101,7 +101,7 @@ def _train_while_nodes_change(run: Path) -> None:
 
     def change() -> None:
         try:
-            until(lambda: len(_nodes(run)) == 2, "rows of both nodes")
+            until(lambda: len(_nodes(run)) == 2, "rows of both nodes", 150.0)  # Ray's starts are long where others work
             cluster.remove_node(victim, allow_graceful=False)
             _more_rows(run, 2)
             known = _nodes(run)
