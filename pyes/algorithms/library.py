@@ -12,7 +12,6 @@ import random
 import sys
 import textwrap
 import threading
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from pyes.config import AlgorithmConfig
 from pyes.errors import ConfigError
 from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable
+from pyes.system.quiet import warnings_as
 from pyes.system.text import reason
 
 #: Loss of a member that fails before any has not: large, but below what libraries cut losses off at (5e20).
@@ -186,8 +186,7 @@ class LibraryAlgorithm(Algorithm):
 
         With more threads BLAS adds in other orders.
         """
-        with self._generators.installed(), self._blas.limit(limits=1, user_api="blas"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with self._generators.installed(), self._blas.limit(limits=1, user_api="blas"), warnings_as("ignore"):
             yield
 
     @contextmanager

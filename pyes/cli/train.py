@@ -362,12 +362,14 @@ def _sweeping() -> bool:
 
 def _log_failure(run_dir: Path, error: Exception) -> None:
     """Write the error to the run's own log."""
+    from omegaconf.errors import OmegaConfBaseException
+
     from pyes.run.directory import RunDirectory
 
     text, cause = f"{error}\n", error.__cause__
     if not isinstance(error, PyesError):
         cause = error
-    if cause is not None and not isinstance(cause, PyesError):  # perhaps of the user's own code
+    if cause is not None and not isinstance(cause, (PyesError, OmegaConfBaseException)):  # perhaps of the user's code
         text += "".join(traceback.format_exception(cause))
     RunDirectory(run_dir).add_to_log(text)
 

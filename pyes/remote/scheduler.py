@@ -311,13 +311,13 @@ class Scheduler:
                 node.count(now)
                 node.held -= len(queued)
                 self._hungry[node.name] = node
-                found.append((node.name, np.sort(members[queued])))
+                found.append((node.name, np.unique(members[queued])))
         self._with_stale = {}
         return found
 
     def _held_by(self, node: Load) -> tuple[NDArray[np.intp], Members]:
         """Return the slots and the members that a node holds, found among its grants alone: batches may be large."""
-        members = np.concatenate(node.grants)
+        members = np.unique(np.concatenate(node.grants))  # it may have had one before, and failed in it
         slots, places = np.nonzero(self._holders[:, members] == node.index)
         node.grants = [members[places]]
         return slots, members[places]

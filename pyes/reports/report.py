@@ -113,9 +113,10 @@ def _turning_points(run: Run) -> dict[str, int]:
     """Return generations of centers to look at, by what they are."""
     last = int(run.rows[-1]["generation"]) + 1
     points = {"the beginning": 0}
-    if evaluations := run.evaluations:
-        returns = [row["eval_return_mean"] for row in evaluations]
-        half = ((returns[0] if run.initial is None else run.initial) + max(returns)) / 2
+    evaluations = [row for row in run.comparable if "generation" in row]
+    if evaluations:
+        returns = [row["eval_return_mean"] for row in run.comparable]
+        half = (returns[0] + max(returns)) / 2
         # None is, if the first center was the best.
         reached = next((row for row in evaluations if row["eval_return_mean"] >= half), None)
         if reached is not None:

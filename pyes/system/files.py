@@ -52,7 +52,11 @@ def replacing(path: Path) -> Iterator[Path]:
         An OSError in the block or while replacing (missing folder, no permission, full disk), or ``path`` is a folder,
         a device, a pipe or a socket.
     """
-    path = Path(os.path.realpath(path)) if path.is_symlink() else path.absolute()  # whatever the folder is after it
+    try:
+        # Absolute: code of the user's may change the working folder in the block.
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path.absolute()
+    except OSError as error:  # there is no working folder any more
+        raise _refusal(path, error) from error
     if path.is_dir():
         raise ConfigError(f"cannot write {path}: got a directory, expected a file; name a file in it")
     if path.exists() and not path.is_file():

@@ -7,7 +7,6 @@ EnvPool would begin another episode.
 
 import difflib
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from pyes.config import EnvironmentConfig, refusal
 from pyes.config.registry import TASKS
 from pyes.errors import ConfigError, TaskError, missing
+from pyes.system.quiet import warnings_as
 from pyes.system.text import reason
 from pyes.tasks.base import Step, Task, VectorStep
 from pyes.tasks.parity import check_versions, random_actions
@@ -233,8 +233,7 @@ class EnvPoolTask(Task):
 @contextmanager
 def _no_warnings() -> Iterator[None]:
     """Suppress EnvPool's repeated warning about float64 bounds in float32 spaces."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings_as("ignore"):
         yield
 
 

@@ -81,9 +81,10 @@ class GymnasiumTask(WrappedTask):
                     text = f"{str(error).rstrip('.')}; of a module that registers it: MODULE:{self._config.env_id}"
                     raise gymnasium.error.Error(text) from error
                 raise
-            with warnings.catch_warnings():
-                if "render_mode" in arguments:  # a film of what cannot be drawn ends with an error that says so
-                    warnings.filterwarnings("ignore", r".*WARN: .*render.?mode", UserWarning)
+            if "render_mode" not in arguments:
+                return gymnasium.make(spec, **_GIVEN, **arguments)
+            with warnings.catch_warnings():  # a film of what cannot be drawn ends with an error that says so
+                warnings.filterwarnings("ignore", r".*WARN: .*render.?mode", UserWarning)
                 return gymnasium.make(spec, **_GIVEN, **arguments)
 
     def _spec(self) -> EnvSpec:

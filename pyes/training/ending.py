@@ -9,6 +9,7 @@ import shlex
 
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.system.lifetime import how_to_go_on
+from pyes.system.repeats import repeated
 from pyes.system.text import counted, reason, rounded, spread
 from pyes.training.advice import verdict
 from pyes.training.preparation import Run
@@ -45,6 +46,11 @@ def try_to_save(run: Run) -> None:
     """Save, or log why it failed: the journal is enough to resume the run."""
     try:
         save(run)
+    except RunDirectoryError:
+        text = (
+            "%s has been moved or deleted: only journal and metrics are written; resume the run there when it has ended"
+        )
+        logger.error(text, run.directory.path, extra=repeated("moved"))
     except ConfigError as error:
         logger.error("no snapshot of generation %d: %s; the journal is enough to go on", run.state.generation, error)
 
@@ -96,8 +102,8 @@ def summarize(run: Run, stopped_by: str, failed: int, *, idle: bool) -> None:
         center, mean, deviation = run.metrics.last_evaluation
         which = "" if center == state.generation else f", of the center of generation {center}"
         show(f"evaluation: {described(mean, deviation)}{which}")
-    best = run.metrics.best_evaluation
-    if best is not None and best[0] != state.generation:
+    best, moved = run.metrics.best_evaluation, not run.directory.path.is_dir()
+    if best is not None and best[0] != state.generation and not moved:
         where = (
             f"{run.directory.best.name}; on fresh episodes: pyes evaluate {shlex.quote(str(run.directory.path))} --best"
         )
@@ -108,5 +114,5 @@ def summarize(run: Run, stopped_by: str, failed: int, *, idle: bool) -> None:
         show(f"{failed:,} members or evaluation episodes failed; see {run.directory.log}")
     for remark in run.cluster.remarks():
         show(remark)
-    if stopped_by == "interrupt":
+    if stopped_by == "interrupt" and not moved:
         show(f"go on with: {how_to_go_on(run.directory.path)}")

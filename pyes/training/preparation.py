@@ -6,7 +6,7 @@ settings of a resumed run are written to ``config.json`` only after the journal 
 """
 
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -106,7 +106,9 @@ class Preparation:
         """Lock the run directory; create it, or check that there is a run to resume."""
         check_installed(self._config.logger)
         place = Path(self._config.resume or self._config.run_dir or new_directory())
-        self._directory = RunDirectory(place.absolute())  # an environment in this process may change the folder
+        with suppress(OSError):  # there is no working folder; locking says so
+            place = place.absolute()  # an environment in this process may change the working folder
+        self._directory = RunDirectory(place)
         resumed = self._config.resume is not None
         if resumed:
             self._directory.check_begun()

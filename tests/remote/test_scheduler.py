@@ -656,6 +656,38 @@ def test_members_that_fail_everywhere_end_a_batch(share, workers, slowness):
             assert (cluster.times_done == 1).all()
 
 
+def test_members_that_a_node_is_given_again_are_withdrawn_once():
+    """Three failed on it; then it evaluates one, is given them again, and another node is sooner."""
+    scheduler = Scheduler(12)
+    for node in (1, 2):
+        scheduler.join(node, Pace(1))
+    queues: dict[int, list[int]] = {1: [], 2: []}
+    now = 0.0
+
+    def hand_out() -> None:
+        for node, given in scheduler.grants(now):
+            queues[node] += given.tolist()
+
+    hand_out()
+    for failed in (True, True, True, False):
+        now += 0.01
+        scheduler.done(1, members(queues[1].pop(0)), now, np.array([failed]))
+        hand_out()
+    withdrawn = []
+    while not scheduler.complete:
+        if not queues[2]:
+            now += 1.0  # the first node is late
+            hand_out()
+            continue
+        now += 0.01
+        scheduler.done(2, members(queues[2].pop(0)), now, EVALUATED)
+        withdrawn += [given.tolist() for node, given in scheduler.withdrawn(now) if node == 1]
+        hand_out()
+    assert withdrawn
+    assert all(given == sorted(set(given)) for given in withdrawn)
+    assert scheduler.holds(1)  # what it runs
+
+
 def test_a_slow_node_gets_the_members_that_fail_on_a_fast_one():
     fast, slow = VirtualNode(4), VirtualNode(4, slowness=20.0)
     cluster = VirtualCluster([fast])

@@ -64,6 +64,7 @@ def test_an_evaluation_of_an_earlier_task_is_not_the_last_one(tmp_path):
     read = _one(tmp_path / "run")
     assert (len(read.evaluations), read.final, read.ends_in_failure) == (1, None, False)
     assert report._row(read)[-2] == "-"
+    assert report._turning_points(read) == {"the beginning": 0, "the end": 3}
 
 
 def test_columns_are_arrays_with_nan_where_there_is_no_number(tmp_path):

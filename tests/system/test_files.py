@@ -2,6 +2,7 @@ import errno
 import os
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -286,3 +287,13 @@ def test_a_file_that_another_process_has_written_to_is_left_alone(tmp_path):
         path.write_bytes(b"one\n")
         table.append(b"two")
     assert path.read_bytes() == b"one\ntwo"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a folder that is in use cannot be removed")
+def test_a_relative_path_where_there_is_no_working_folder_is_one_line(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(ConfigError, match=r"cannot write out\.png: No such file or directory; choose a place"):
+        write_file(Path("out.png"), b"")

@@ -519,5 +519,6 @@ def test_a_run_whose_folder_is_renamed_says_so_and_makes_no_other_one(tmp_path):
         (tmp_path / "run").rename(tmp_path / "renamed")
         training.result()
     assert [each.name for each in tmp_path.iterdir()] == ["renamed"]
+    assert "only journal and metrics are written" in (tmp_path / "renamed" / "train.log").read_text()
     generations = journal.read(tmp_path / "renamed" / "journal.bin").generations
     assert _go_on(tmp_path / "renamed", generations=generations + 1, time_limit=None).generations > generations
