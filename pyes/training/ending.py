@@ -48,7 +48,7 @@ def try_to_save(run: Run) -> None:
         save(run)
     except RunDirectoryError:
         text = (
-            "%s has been moved or deleted: only journal and metrics are written; resume the run there when it has ended"
+            "%s has been moved or deleted: only journal and metrics are written; resume the run, once over, where it is"
         )
         logger.error(text, run.directory.path, extra=repeated("moved"))
     except ConfigError as error:
