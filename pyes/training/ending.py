@@ -47,12 +47,10 @@ def try_to_save(run: Run) -> None:
     try:
         save(run)
     except RunDirectoryError:
-        logger.error(
-            "%s has been moved or deleted: only journal and metrics are written; resume the run in its new place when "
-            "it has ended",
-            run.directory.path,
-            extra=repeated("moved"),
+        text = (
+            "%s has been moved or deleted: only journal and metrics are written; resume the run, once over, where it is"
         )
+        logger.error(text, run.directory.path, extra=repeated("moved"))
     except ConfigError as error:
         logger.error("no snapshot of generation %d: %s; the journal is enough to go on", run.state.generation, error)
 
