@@ -7,11 +7,9 @@ asks and tells again.
 """
 
 import math
-import os
 import random
 import sys
 import textwrap
-import threading
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +26,7 @@ from pyes.config import AlgorithmConfig
 from pyes.errors import ConfigError
 from pyes.numerics import shaping, streams
 from pyes.numerics.noise import NoiseTable
-from pyes.system.quiet import warnings_as
+from pyes.system.process_wide import in_turn, warnings_as
 from pyes.system.text import reason
 
 #: Loss of a member that fails before any has not: large, but below what libraries cut losses off at (5e20).
@@ -204,14 +202,6 @@ class LibraryAlgorithm(Algorithm):
             ) from error
 
 
-#: Held while a library runs: threads of a process share the global generators.
-_GENERATORS = threading.RLock()
-if hasattr(os, "register_at_fork"):  # a child has no other thread that could release it
-    os.register_at_fork(
-        before=_GENERATORS.acquire, after_in_parent=_GENERATORS.release, after_in_child=_GENERATORS.release
-    )
-
-
 class _Generators:
     """Own states of Python's and NumPy's global generators, from which libraries draw here and there."""
 
@@ -221,7 +211,7 @@ class _Generators:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Put these states into the global generators for a while; afterwards they are as they were."""
-        with _GENERATORS:
+        with in_turn():
             outer = random.getstate(), np.random.get_state()
             self._install(self._states)
             try:

@@ -27,7 +27,7 @@ from pyes.node.worker_process import Site
 from pyes.system.descendants import adopt, children, end_children, reap
 from pyes.system.files import what_to_try
 from pyes.system.lifetime import Closing
-from pyes.system.quiet import warnings_as
+from pyes.system.process_wide import fork_beside_threads
 from pyes.system.repeats import repeated
 from pyes.system.user_code import signal_with_parent
 
@@ -67,8 +67,8 @@ class Nursery(Closing):
         process = context.Process(
             target=_run, args=(self._supervisor, control, self._control, os.getpid()), name="nursery"
         )
-        # Newer Pythons warn about forks with threads; a nursery uses no lock that a thread of the owner may hold.
-        with holding_signals("fork"), warnings_as("ignore", category=DeprecationWarning), control:
+        # A nursery uses no lock that a thread of the owner may hold.
+        with holding_signals("fork"), fork_beside_threads(), control:
             try:
                 process.start()
             except OSError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyes.errors import ConfigError
 from pyes.system.files import replacing
-from pyes.system.quiet import warnings_as
+from pyes.system.process_wide import warnings_as
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from pyes.errors import PyesError
 from pyes.system.lifetime import Stop
-from pyes.system.quiet import warnings_as
+from pyes.system.process_wide import fork_beside_threads
 from pyes.system.repeats import repeated
 from pyes.system.text import origin, reason
 
@@ -143,7 +143,7 @@ def _witness(what: str) -> Iterator[None]:
     watched = {signal.SIGUSR1, signal.SIGINT, signal.SIGTERM}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)  # the witness is born with that, and so misses none
     try:
-        with warnings_as("ignore", category=DeprecationWarning):  # the witness calls nothing that a thread may hold
+        with fork_beside_threads():  # the witness calls nothing that a thread may hold
             witness = os.fork()
         if witness == 0:
             _wait_for_the_end_of(parent, data)

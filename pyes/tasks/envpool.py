@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pyes.config import EnvironmentConfig, refusal
 from pyes.config.registry import TASKS
 from pyes.errors import ConfigError, TaskError, missing
-from pyes.system.quiet import warnings_as
+from pyes.system.process_wide import warnings_as
 from pyes.system.text import reason
 from pyes.tasks.base import Step, Task, VectorStep
 from pyes.tasks.parity import check_versions, random_actions
