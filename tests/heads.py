@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pyes.node.process import state_of
 from pyes.run.metrics import read_rows
 
 #: Maximum seconds to wait for events that should happen immediately. Only a failing test takes so long.
@@ -184,9 +185,10 @@ def _processes() -> Iterator[tuple[int, tuple[str, int, int]]]:
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
             except OSError:  # it has just ended
                 continue
-            # While its first thread is dead and others end, a process has its connections and files open.
-            state = "R" if fields[0] in "ZX" and int(fields[17]) > 1 else fields[0]
-            yield int(folder.name), (state, int(fields[1]), int(fields[3]))
+            pid, state = int(folder.name), fields[0]
+            if state in "ZX":
+                state = state_of(pid) or "X"  # its other threads may still end
+            yield pid, (state, int(fields[1]), int(fields[3]))
 
 
 def held_by(pid: int) -> tuple[int, int]:

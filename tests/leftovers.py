@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from pyes.node.process import state_of
+
 _BLOCKS = Path("/dev/shm")
 
 
@@ -65,8 +67,7 @@ def _groups() -> Iterator[tuple[int, int]]:
 
 def _is_dead(pid: int) -> bool:
     """Whether it has ended, and only its parent has not asked yet."""
-    fields = _read(pid, "stat").rpartition(b")")[2].split()
-    return not fields or (fields[0] == b"Z" and int(fields[17]) <= 1)  # its other threads may still end
+    return state_of(pid) in ("", "Z")
 
 
 def _tracks(pid: int) -> bool:

@@ -366,9 +366,8 @@ def _log_failure(run_dir: Path, error: Exception) -> None:
 
     from pyes.run.directory import RunDirectory
 
-    text, cause = f"{error}\n", error.__cause__
-    if not isinstance(error, PyesError):
-        cause = error
+    text = f"{error}\n"
+    cause = error.__cause__ if isinstance(error, PyesError) else error
     if cause is not None and not isinstance(cause, (PyesError, OmegaConfBaseException)):  # perhaps of the user's code
         text += "".join(traceback.format_exception(cause))
     RunDirectory(run_dir).add_to_log(text)

@@ -281,8 +281,10 @@ def _read_end(path: Path, most_bytes: int | None) -> bytes:
 def add_measured(row: MetricsRow, written: Mapping[str, str]) -> None:
     """Fill in the columns that do not follow from the journal, from the same row as it was written before.
 
-    Fields that are empty, since nothing was measured, or damaged are left out.
+    Nothing is taken from another row, nor from fields that are empty, since nothing was measured, or damaged.
     """
+    if (written.get("generation"), written.get("theta_hash")) != (str(row.generation), row.theta_hash):
+        return
     for name, kind in _MEASURED.items():
         if math.isfinite(value := number(written.get(name))):
             setattr(row, name, kind(value))

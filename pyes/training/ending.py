@@ -47,10 +47,12 @@ def try_to_save(run: Run) -> None:
     try:
         save(run)
     except RunDirectoryError:
-        text = (
-            "%s has been moved or deleted: only journal and metrics are written; resume the run, once over, where it is"
+        logger.error(
+            "%s has been moved or deleted: only journal and metrics are written; resume the run in its new place when "
+            "it has ended",
+            run.directory.path,
+            extra=repeated("moved"),
         )
-        logger.error(text, run.directory.path, extra=repeated("moved"))
     except ConfigError as error:
         logger.error("no snapshot of generation %d: %s; the journal is enough to go on", run.state.generation, error)
 

@@ -178,12 +178,8 @@ class Preparation:
             self._display.note(f"{directory.metrics.name}: {self._metrics.difference}")
         self._nodes = self._stack.enter_context(NodesWriter(directory.nodes, recording.generations))
         self._state, self._pending, self._best = _rebuilt(directory, recording, self._setup, self._table, self._metrics)
-        row = self._pending
-        if row is not None and (last.get("generation"), last.get("theta_hash")) == (
-            str(row.generation),
-            row.theta_hash,
-        ):
-            add_measured(row, last)
+        if self._pending is not None:
+            add_measured(self._pending, last)
         if self._changed:
             self._conclude_before_changes()
             self._state = branch(self._state, self._setup)
