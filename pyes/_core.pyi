@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 
 Table: TypeAlias = NDArray[Any]  # float32, uint16 (bfloat16) or int8
 Level: TypeAlias = Literal["baseline", "avx2", "avx512"]
-Action: TypeAlias = Literal["argmax", "identity", "clip", "tanh", "bins", "mixed"]
 
 def levels() -> tuple[Level, ...]: ...
 def stream_bits(

@@ -123,8 +123,7 @@ def _run(search: Algorithm, cluster: Cluster, generations: int) -> NDArray[np.fl
         results = cluster.evaluate(_batch(population))
         failing = failing + 1 if results.failed == len(population) else 0
         if failing == _FAILING or (failing and generation == 0):
-            reason = results.errors[0] if results.errors else "their workers were killed or hung"
-            raise TaskError(f"the function failed for all {results.failed} members: {reason}")
+            raise TaskError(f"the function failed for all {results.failed} members: {results.reason}")
         search.tell(results.returns)
         history.append(math.nan if failing else float(np.nanmean(results.returns)))
     return np.array(history, np.float64)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-LIMIT = 100.0  # seconds for a command
+LIMIT = 250.0  # seconds for a command; that of the test may end it earlier
 
 
 def started(*arguments: str | Path, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":

@@ -54,10 +54,12 @@ def start_server() -> None:
 
 
 def new_address(host: str = "") -> str:
-    """Return an unused address: in 127.0.0.0/8, chosen by the process id and a counter."""
+    """Return an unused address: in 127.0.0.0/8, chosen by the process id and a counter; or a port of all of them."""
     number = next(_numbers)
     pid = os.getpid()
-    return f"tcp://{host or f'127.{pid >> 16 & 63 | 64}.{pid >> 8 & 255}.{pid & 255}'}:{_PORT + number}"
+    if host:
+        return f"tcp://{host}:{10_000 + pid % 20_000 + number}"
+    return f"tcp://127.{pid >> 16 & 63 | 64}.{pid >> 8 & 255}.{pid & 255}:{_PORT + number}"
 
 
 def new_cable() -> str:

@@ -134,13 +134,15 @@ def _search_for_long():
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_process_forked_while_another_thread_searches_can_search():
+    _on_one_worker(np.zeros(3))  # a child of a thread that imports would wait for it when it imports the same
+    forked = [get_context("fork").Process(target=_on_one_worker, args=(np.zeros(3),)) for _ in range(6)]
     with ThreadPoolExecutor(1) as thread:
         searching = thread.submit(_search_for_long)
-        forked = [get_context("fork").Process(target=_on_one_worker, args=(np.zeros(3),)) for _ in range(6)]
         for each in forked:
             each.start()
+        deadline = time.monotonic() + 60
         for each in forked:
-            each.join(60)
+            each.join(max(0.0, deadline - time.monotonic()))
             if each.exitcode is None:
                 each.kill()
         searching.result()

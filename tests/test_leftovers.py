@@ -47,7 +47,7 @@ def test_worker_of_tests_leaves_nothing_when_it_is_interrupted_or_killed(ending:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs have it ignored
     ) as process:
         note = tmp_path / "pids"
-        until(lambda: process.poll() is not None or note.exists(), "the test")
+        until(lambda: process.poll() is not None or note.exists(), "the test", 200.0)
         worker, group, child = map(int, note.read_text().split())
         os.kill(*((process.pid, signal.SIGINT) if ending == "interrupt" else (worker, signal.SIGKILL)))
         said, _ = process.communicate(timeout=200)

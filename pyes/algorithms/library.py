@@ -150,7 +150,7 @@ class LibraryAlgorithm(Algorithm):
     def state_dict(self) -> dict[str, Any]:
         """Return the start and all returns that it was told in this attempt, as arrays and numbers; a copy."""
         told = np.array(self._told, np.float64).reshape(-1, self.population_size)
-        return super().state_dict() | {"start": self._start.copy(), "seed": self._seed, "told": told}
+        return super().state_dict() | {"start": self._start.copy(), "told": told}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state, and with its seed, in the time that the library took to get there.

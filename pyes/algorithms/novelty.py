@@ -119,10 +119,8 @@ class NoveltySearch(Algorithm):
         offsets = streams.starts(self._seed, count, self._bound)
         scales = np.full(count, self.sigma, np.float32)
         scales[0] = 0
-        population, centers = (
-            Population.around(0, self.theta, offsets, scales),
-            np.empty((count, len(self.theta)), "f4"),
-        )
+        population = Population.around(0, self.theta, offsets, scales)
+        centers = np.empty((count, len(self.theta)), np.float32)
         for index, out in enumerate(centers):
             population.member(index, self._table.array).write(out)
         return centers

@@ -37,7 +37,7 @@ class Optimizer(Protocol):
 class Adam:
     """Adam (Kingma & Ba 2015, algorithm 1), ascending."""
 
-    def __init__(self, dim: int, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> None:
+    def __init__(self, dim: int, beta1: float, beta2: float, epsilon: float) -> None:
         self._m, self._v = np.zeros(dim, np.float32), np.zeros(dim, np.float32)
         self._steps = 0
         self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
@@ -78,7 +78,7 @@ class SGD:
 
     _SAVED = "velocity"  # its name in the state
 
-    def __init__(self, dim: int, momentum: float = 0.9) -> None:
+    def __init__(self, dim: int, momentum: float) -> None:
         self._velocity = np.zeros(dim, np.float32)
         self._momentum = momentum
 
@@ -106,7 +106,7 @@ class ClipUp(SGD):
 
     _SAVED = "clipped_velocity"  # a length of theta, where that of SGD is a sum of gradients
 
-    def __init__(self, dim: int, momentum: float = 0.9, max_speed: float = 0.3) -> None:
+    def __init__(self, dim: int, momentum: float, max_speed: float) -> None:
         super().__init__(dim, momentum)
         self._max_speed = max_speed
 

@@ -52,6 +52,7 @@ def _status(argv: Sequence[str] | None) -> int:
     debug = "--debug" in arguments
     sys.path.insert(0, "")  # as with `python -m pyes`: the user's own modules are in the current folder
     _one_thread_per_process()
+    _hear_of_children()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that the terminal lacks costs no result
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -111,6 +112,12 @@ def _one_thread_per_process() -> None:
     """Keep numeric libraries from starting threads; must be called before NumPy is imported."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+
+
+def _hear_of_children() -> None:
+    """Have the kernel say how children end: the program that started this one may ignore that, which is inherited."""
+    if sys.platform != "win32" and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -2,12 +2,11 @@
 
 import argparse
 import contextlib
-import json
 import math
 from pathlib import Path
 
 from pyes.cli.arguments import Add, add_episodes, add_generation, add_json, add_output, add_run, count, port_or_any
-from pyes.cli.output import running_environments
+from pyes.cli.output import print_json, running_environments
 from pyes.errors import missing
 from pyes.reports.loggers import OWN
 from pyes.system.text import counted, tell
@@ -77,7 +76,10 @@ def _table(options: argparse.Namespace) -> None:
     from pyes.reports import tables
 
     made = tables.table(options.run, options.targets)
-    print(json.dumps(made.to_mapping(), allow_nan=False) if options.json else made.to_markdown())
+    if options.json:
+        print_json(made.to_mapping())
+    else:
+        print(made.to_markdown())
 
 
 def _add_diff(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +93,7 @@ def _diff(options: argparse.Namespace) -> None:
 
     found = differences.compare(options.first, options.second)
     if options.json:
-        print(json.dumps({"generations": found.generations, "difference": found.difference}))
+        print_json({"generations": found.generations, "difference": found.difference})
     else:
         print(found.difference or f"equal over {counted(found.generations, 'generation')}")
     if found.difference:
@@ -151,7 +153,7 @@ def _add_log(parser: argparse.ArgumentParser) -> None:
 def _log(options: argparse.Namespace) -> None:
     from pyes.training import loggers
 
-    print(f"{counted(loggers.send(Path(options.run), options.to), 'row')} sent")
+    print(f"{counted(loggers.send(options.run, options.to), 'row')} sent")
 
 
 def _add_video(parser: argparse.ArgumentParser) -> None:

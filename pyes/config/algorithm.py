@@ -149,7 +149,7 @@ class AlgorithmConfig(Section):
                 raise refusal(f"optimizer.{key}", getattr(optimizer, key), expected)
 
 
-def algorithm_class(name: object, factory: object = None) -> type[Any]:
+def algorithm_class(name: object, factory: object) -> type[Any]:
     """Return the class of an algorithm: the user's own named by ``factory``, or the registered one.
 
     Raises

@@ -26,7 +26,7 @@ _Limit = Range(minimum=1, maximum=10**9)
 _DEFAULT = "gymnasium"
 
 
-def task_class(name: object, factory: object = None) -> Any:
+def task_class(name: object, factory: object) -> Any:
     """Return the class of a kind of task.
 
     Parameters

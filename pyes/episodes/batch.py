@@ -121,3 +121,8 @@ class Results:
     def failed(self) -> int:
         """Members that failed."""
         return int(np.count_nonzero(self.status))
+
+    @property
+    def reason(self) -> str:
+        """Why members failed."""
+        return self.errors[0] if self.errors else "their workers were killed or hung"

@@ -20,7 +20,7 @@ from typing import Any
 
 from pyes.errors import ClusterError
 from pyes.node.board import Board
-from pyes.node.process import holding_signals, prepare
+from pyes.node.process import close, has_ended, holding_signals, prepare
 from pyes.node.supervisor import POLL_SECONDS, Supervisor
 from pyes.node.watch import Watch
 from pyes.node.worker_process import Site
@@ -105,7 +105,7 @@ class Nursery(Closing):
             logger.warning("the parent of the workers has been silent for %g s: ended", _SILENT_SECONDS)
             self._process.kill()
             self._process.join()
-        if self._process.exitcode is not None:
+        if has_ended(self._process):
             self._replace()
 
     def _replace(self) -> None:
@@ -123,7 +123,7 @@ class Nursery(Closing):
         text = f"the parent of the workers ended (exit code {self._process.exitcode}): replaced"
         logger.warning(text, extra=repeated(text))
         self._control.close()
-        self._process.close()
+        close(self._process)
         self._process = None
         self._fork()
         self._tell(self._site)
@@ -134,10 +134,10 @@ class Nursery(Closing):
             self._tell(None)
             self._control.close()
             self._process.join(5.0)
-            if self._process.exitcode is None:
+            if not has_ended(self._process):
                 self._process.kill()  # the kernel ends the workers with it
                 self._process.join()
-            self._process.close()
+            close(self._process)
             self._process = None
         if self._board is not None:
             self._board.close()
@@ -180,7 +180,7 @@ def _run(supervisor: Supervisor, control: Connection, owner_end: Connection, own
         end_children()
 
 
-def _cause(code: int) -> str:
+def _cause(code: int | None) -> str:
     """Return why the process of an exit code ended, and what to try."""
     if code in _TOLD:
         return f"{os.strerror(code)}; {what_to_try(OSError(code, ''))}"

@@ -13,10 +13,12 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
+from multiprocessing import connection, resource_tracker
+from typing import Any
 
 import numpy as np
 
+from pyes.system.lifetime import end_children_by_sigterm
 from pyes.system.user_code import signal_with_parent
 
 _LEFT_TO_THE_HEAD = (signal.SIGINT, signal.SIGTERM)
@@ -58,12 +60,32 @@ def prepare(parent: int) -> None:
 def _leave_signals_to_the_owner() -> None:
     """Do nothing on Ctrl-C and SIGTERM, which the whole process group may receive: the owner handles them.
 
-    SIG_IGN would be inherited by programs that an environment starts; a handler is not.
+    SIG_IGN would be inherited by programs that an environment starts; a handler is not. The end of a child is heard of
+    whatever the owner's program does with it: ignored, or waited for by its own handler.
     """
     for number in _LEFT_TO_THE_HEAD:
         signal.signal(number, lambda *_: None)
+    end_children_by_sigterm()
     if sys.platform != "win32":
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _LEFT_TO_THE_HEAD)
+
+
+def has_ended(process: Any) -> bool:
+    """Whether a child has ended: one of multiprocessing, also if its exit code is lost.
+
+    It stays None where the program ignores SIGCHLD, or has waited for the child by a handler of its own.
+    """
+    if process.exitcode is None and connection.wait([process.sentinel], 0):
+        process.join()
+        return True
+    return process.exitcode is not None
+
+
+def close(process: Any) -> None:
+    """Release what a child that has ended leaves, also if its exit code is lost."""
+    with contextlib.suppress(ValueError):  # "cannot close a process while it is still running"
+        process.close()
 
 
 def die_with(parent: int) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyes import _core
+from pyes.networks.action import MODES
 from pyes.networks.program import Activation, Instruction, Op
 from pyes.numerics.streams import Purpose
 
@@ -110,7 +111,7 @@ def _policies(level: str | None) -> Iterator[NDArray[Any]]:
     yield _forward(_image(scale=-1), 2 * 9 * 8, level)
     reference = _normals(5 * 2 * 9 * 8, 30_000).reshape(5, -1)
     yield _forward(_image(scale=1000), 2 * 9 * 8, level, reference)
-    for action in ("argmax", "identity", "clip", "tanh", "bins", "mixed"):
+    for action in MODES:
         yield _actions(action, level)
 
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from multiprocessing import get_context
+from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from pyes.episodes.rollout import Workload
 from pyes.errors import ClusterError
 from pyes.node.board import Board
 from pyes.node.pipes import STOP, WAKE, send
-from pyes.node.process import holding_signals, kernel_memory_kills, state_of
+from pyes.node.process import close, has_ended, holding_signals, kernel_memory_kills, state_of
 from pyes.node.watch import OutOfMemory, Watch
 from pyes.node.worker_process import Site, run_worker
 from pyes.system.files import what_to_try
@@ -134,8 +134,11 @@ class Supervisor:
             self._board.count_beat()
             self._out_of_memory.look(now, kernel_memory_kills())
             ended = self._end_the_late(now)
+        ready = connection.wait(self.sentinels, 0)
         for slot, process in enumerate(self._processes):
-            if process.exitcode is not None and not self._board.fatal:
+            # That of a worker with children of its own may not be ready.
+            dead = has_ended(process) if process.sentinel in ready else process.exitcode is not None
+            if dead and not self._board.fatal:
                 self._replace(slot, process, *(ended.get(slot) or self._cause(slot, process.exitcode)))
 
     def _end_the_late(self, now: float) -> dict[int, tuple[str, bool]]:
@@ -162,9 +165,11 @@ class Supervisor:
             self._processes[slot].join()
         return ended
 
-    def _cause(self, slot: int, code: int) -> tuple[str, bool]:
+    def _cause(self, slot: int, code: int | None) -> tuple[str, bool]:
         """Return why a worker ended, and whether its member may be the cause."""
         assert self._board is not None
+        if code is None:
+            return "its exit code is lost: this program ignores SIGCHLD, or handles it", True
         if sys.platform != "win32" and code == -signal.SIGKILL:
             # Killed by a user, unless the kernel did it because memory ran out.
             if self._out_of_memory.look(time.monotonic(), kernel_memory_kills()):
@@ -196,7 +201,7 @@ class Supervisor:
             "worker %d ended %s (%s): replaced", slot, holding, why, extra=repeated(f"a worker ended ({why})")
         )
         replacement = self._start_worker(slot)  # which may fail: the dead one is listed until then
-        process.close()
+        close(process)
         self._processes[slot] = replacement
         # A member may be free again, or the batch may have ended.
         for _, writer in self._wakes:
@@ -210,10 +215,10 @@ class Supervisor:
         deadline = time.monotonic() + 2.0
         for process in self._processes:
             process.join(max(0.0, deadline - time.monotonic()))
-            if process.exitcode is None:
+            if not has_ended(process):
                 process.kill()
                 process.join()
-            process.close()
+            close(process)
         self._processes = []
         if self._board is not None:
             self._board.close()

@@ -282,7 +282,7 @@ extending.overload(outcome)(_outcome)
 
 def user(function: Any) -> Any:
     """Return a function of the user's, to be compiled."""
-    return numba.njit(**OPTIONS, forceinline=True)(function)
+    return _inlined(function)
 
 
 def _values(wide: bool) -> Any:

@@ -330,5 +330,5 @@ class _ToHead(logging.Handler):
     def close(self) -> None:
         """Show the number of omitted records."""
         for place, count in self._repeats.left_out().items():
-            _say(f"{place}: {count.left_out:,} more like this, {count.total:,} in all")
+            _say(f"{place}: {count.omitted}")
         super().close()

@@ -151,10 +151,6 @@ def _metadata(policy: Policy) -> dict[str, str]:
     return {key: json.dumps(value) for key, value in {**policy.description(), **known}.items()}
 
 
-def _write_safetensors(policy: Policy, output: Path) -> None:
-    policy.save_as(output)
-
-
 def _write_torch(policy: Policy, output: Path) -> None:
     tensors = state_dict(policy)  # raises a readable error if torch is missing
     import torch
@@ -169,7 +165,7 @@ def _write_onnx(policy: Policy, output: Path) -> None:
 
 
 _WRITERS: dict[str, Callable[[Policy, Path], None]] = {
-    ".safetensors": _write_safetensors,
+    ".safetensors": Policy.save_as,
     ".pt": _write_torch,
     ".pth": _write_torch,
     ".onnx": _write_onnx,

@@ -16,7 +16,7 @@ from pyes.config import TrainConfig
 from pyes.errors import ConfigError
 from pyes.networks import Policy
 from pyes.networks.policy import WEIGHTS_FILE
-from pyes.reports.runs import recording_of
+from pyes.reports.runs import recording_if_readable
 from pyes.run.directory import RunDirectory
 from pyes.run.history import task_began
 from pyes.run.journal import Evaluation, Recording
@@ -60,7 +60,7 @@ def write(policy: Policy, run: Path, folder: Path, chosen: bool) -> None:
                 )
     source = RunDirectory(run)
     config = source.read_config() if source.config.exists() else None
-    recording = recording_of(source.journal)
+    recording = recording_if_readable(source.journal)
     evaluation = _evaluation(policy, recording, source.metrics, config)
     known = source.journal.exists() or source.metrics.exists()
     card = _card(policy, config, evaluation, known=known, chosen=chosen, changed=bool(recording.branches)).encode()

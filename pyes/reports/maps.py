@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 
 from pyes.errors import ConfigError, RunDirectoryError, missing
 from pyes.reports import figures, replay
+from pyes.reports.replay import Replay
 from pyes.system.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from pyes.reports.replay import Replay
 
 Method = Literal["pca", "umap"]
 Float32Array = NDArray[np.float32]
@@ -87,7 +86,7 @@ class Components:
         Below 10^9; differs from that of other components.
     """
 
-    def __init__(self, run: "Replay", count: int = 2) -> None:
+    def __init__(self, run: Replay, count: int = 2) -> None:
         self.generations = run.generations
         values, directions, walk = _principal(run, count)
         mean = walk.mean @ directions
@@ -100,7 +99,7 @@ class Components:
         self._mean = np.pad(mean * signs, (0, missing))
         self.number = zlib.crc32(self._directions.tobytes(), zlib.crc32(self._origin.tobytes())) % 10**9
 
-    def place(self, run: "Replay", first: int = 0) -> tuple[Float64Array, Float64Array]:
+    def place(self, run: Replay, first: int = 0) -> tuple[Float64Array, Float64Array]:
         """Return the places of a run's individuals, float64 (n, count), and centers, from generation ``first`` on.
 
         Raises
@@ -158,7 +157,7 @@ def draw(run: str | Path, output: str | Path, method: Method = "pca") -> Path:
 # Projection
 
 
-def _project(run: "Replay") -> _Map:
+def _project(run: Replay) -> _Map:
     found = Components(run)
     first, second = (f"{_percent(share)} of the variance" for share in found.shares)
     axes = (f"first component ({first})", f"second component ({second})")
@@ -172,7 +171,7 @@ def _umap() -> "Callable[[Replay], _Map]":
     except ImportError as error:
         raise missing("method umap", "umap-learn", "umap", error, ", or take method pca") from error
 
-    def project(run: "Replay") -> _Map:
+    def project(run: Replay) -> _Map:
         individuals, path = Components(run, _COMPONENTS_FOR_UMAP).place(run)
         every = np.vstack([individuals, path])
         # One thread and a fixed seed: the same picture every time. Initial positions set the orientation.
@@ -191,11 +190,11 @@ def _umap() -> "Callable[[Replay], _Map]":
     return project
 
 
-def _returns(run: "Replay") -> Float64Array:
+def _returns(run: Replay) -> Float64Array:
     return np.concatenate([run.returns(generation) for generation in range(run.generations)])
 
 
-def _principal(run: "Replay", count: int) -> tuple[Float64Array, Float64Array, "_Walk"]:
+def _principal(run: Replay, count: int) -> tuple[Float64Array, Float64Array, "_Walk"]:
     """Find the components with the greatest variance, ``count`` of them, or as many as theta has parameters.
 
     Returns
@@ -253,7 +252,7 @@ class _Walk:
     variance: float
 
 
-def _walk(run: "Replay", block: Float32Array | None) -> _Walk:
+def _walk(run: Replay, block: Float32Array | None) -> _Walk:
     """Multiply the covariance of all individuals by a block; None stands for the identity."""
     # The first center is close enough to the mean for the differences to be accurate.
     origin = run.theta(0)
@@ -272,7 +271,7 @@ def _walk(run: "Replay", block: Float32Array | None) -> _Walk:
     return _Walk(origin, run.theta(run.generations) - origin, mean, image, squares - float(total @ mean))
 
 
-def _rows(run: "Replay", generation: int, dim: int) -> Iterator[Float32Array]:
+def _rows(run: Replay, generation: int, dim: int) -> Iterator[Float32Array]:
     """Yield the individuals of a generation, float32 (n, dim), no more at once than are multiplied at once."""
     size = run.population_size(generation)
     most = max(1, min(_BUFFER // (4 * dim), _MOST_ROWS))

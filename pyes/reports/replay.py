@@ -165,7 +165,7 @@ def load(run: str | Path, generation: int | Literal["best"] | None = None) -> Po
                     raise
         with open(run) as replay:
             return replay.policy(replay.generations)
-    if generation is not None and generation != "best" and not hasattr(generation, "__index__"):
+    if generation != "best" and not hasattr(generation, "__index__"):
         raise ConfigError(f"generation: got {generation!r}, expected an integer or 'best'")
     if generation == "best":
         generation = best_generation(run)

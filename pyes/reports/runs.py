@@ -5,7 +5,6 @@ Invariant: a `Run` has at least one generation.
 """
 
 import contextlib
-import importlib
 import itertools
 import json
 import math
@@ -239,7 +238,7 @@ def natural(path: Path) -> list[tuple[int, str]]:
 
 
 def _run(path: Path, rows: Sequence[Mapping[str, float]], digest: str) -> Run:
-    recording = recording_of(path / "journal.bin")
+    recording = recording_if_readable(path / "journal.bin")
     if recording.starts and not (path / "config.json").exists():
         config: dict[str, Any] = {}
         with contextlib.suppress(RunDirectoryError):  # others have the budgets alone
@@ -270,7 +269,7 @@ def _changed(recording: journal.Recording) -> str:
     return "; ".join(parts)
 
 
-def recording_of(file: Path) -> journal.Recording:
+def recording_if_readable(file: Path) -> journal.Recording:
     """Return the journal of a run; an empty one if there is none to be read."""
     with contextlib.suppress(JournalError):
         return journal.read(file)
@@ -311,7 +310,8 @@ def _numbers(texts: Mapping[str, str | None]) -> dict[str, float]:
 
 def _composed(text: bytes) -> dict[str, Any]:
     """Return a configuration that Hydra wrote; a ValueError if it is damaged."""
-    yaml = importlib.import_module("yaml")  # installed with Hydra; few runs need it
+    import yaml  # few runs need it
+
     try:
         return dict(yaml.safe_load(text))
     except yaml.YAMLError as error:

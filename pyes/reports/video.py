@@ -140,7 +140,7 @@ def record_opened(
 
 @contextmanager
 def _filmed(
-    policy: Policy, output: Path, tell: Callable[[str], None], length: int = 0, most_frames: int | None = None
+    policy: Policy, output: Path, tell: Callable[[str], None], length: int, most_frames: int | None
 ) -> Iterator["_FilmedTask"]:
     """Open the task of a policy and record its timesteps; the video is moved to ``output`` on success."""
     with (

@@ -10,6 +10,7 @@ One thread of the head writes the file; it is started after the workers' parent 
 import logging
 import logging.handlers
 import multiprocessing
+import os
 import pickle
 import socket
 import sys
@@ -29,29 +30,70 @@ _SENT = ("name", "msg", "levelno", "levelname", "pathname", "lineno", "created",
 
 
 class _Open:
-    """The logs that are open in this process: the first sets the level of what is logged, the last resets it."""
+    """The logs that are open in this process: the first sets the level of what is logged, the last resets it.
+
+    Handlers of the program's own show what they showed before.
+    """
 
     def __init__(self) -> None:
-        self._count, self._level, self._lock = 0, logging.NOTSET, threading.Lock()
+        self._logs: list[Log] = []
+        self._level, self._lock = logging.NOTSET, threading.Lock()
+        self._filtered: list[logging.Handler] = []
+        self._filter = _AsBefore(self._level)
 
-    def begin(self) -> None:
-        """Count one that opens."""
+    def begin(self, log: "Log") -> None:
+        """Add one that opens."""
         with self._lock:
-            root = logging.getLogger()
-            if not self._count:
-                self._level = root.level
+            if not self._logs:
+                root = logging.getLogger()
+                self._level, self._filter = root.level, _AsBefore(root.level)
+                self._filtered = root.handlers[:]
+                for handler in self._filtered:
+                    handler.addFilter(self._filter)
                 root.setLevel(min(self._level or logging.INFO, logging.INFO))
-            self._count += 1
+            self._logs.append(log)
 
-    def end(self) -> None:
-        """Count one that closes."""
+    def end(self, log: "Log") -> None:
+        """Remove one that closes."""
         with self._lock:
-            self._count -= 1
-            if not self._count:
-                logging.getLogger().setLevel(self._level)
+            self._logs.remove(log)
+            if not self._logs:
+                self._reset()
+
+    def _reset(self) -> None:
+        logging.getLogger().setLevel(self._level)
+        for handler in self._filtered:
+            handler.removeFilter(self._filter)
+
+    def forget(self) -> None:
+        """Close all in a child: what other code than pyes forks has a log of its own, and may outlive these."""
+        self._lock = threading.Lock()
+        if self._logs:
+            for log in self._logs:
+                logging.getLogger().removeHandler(log.handler)
+            self._logs = []
+            self._reset()
+
+
+class _AsBefore(logging.Filter):
+    """Passes what a level of the root logger lets through, which has become lower."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__()
+        self._root_level = level
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it would have been logged; a logger that has a level of its own does not ask for that of the root."""
+        logger: logging.Logger | None = logging.getLogger(record.name)
+        while logger is not None and not logger.level:
+            logger = logger.parent
+        own = logger is not None and logger.parent is not None
+        return own or record.levelno >= self._root_level
 
 
 _open = _Open()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_open.forget)
 
 
 class Log:
@@ -61,6 +103,8 @@ class Log:
     ----------
     prepare : callable
         Must be called first in a new worker process; can be pickled.
+    handler : logging.Handler
+        That of this process.
     """
 
     def __init__(self, writer: logging.Handler) -> None:
@@ -68,11 +112,11 @@ class Log:
         channel: Any = multiprocessing.get_context("spawn").Queue() if sys.platform == "win32" else _Datagrams()
         self.prepare: Callable[[], None] = partial(_log_to, channel)
         self._channel, self._writer = channel, writer
-        self._handler: logging.Handler = writer
+        self.handler: logging.Handler = writer
         self._listener: logging.handlers.QueueListener | None = None
         self._limit = _Limit()
         writer.addFilter(self._limit)
-        _open.begin()
+        _open.begin(self)
         logging.getLogger().addHandler(writer)
 
     def gather(self) -> None:
@@ -81,14 +125,14 @@ class Log:
         listener = logging.handlers.QueueListener(self._channel, self._writer)
         listener.start()
         self._listener = listener
-        root.removeHandler(self._handler)
+        root.removeHandler(self.handler)
         root.addHandler(handler)
-        self._handler = handler
+        self.handler = handler
 
     def close(self) -> None:
         """Write pending records and the counts of omitted ones; the workers must have ended."""
-        logging.getLogger().removeHandler(self._handler)
-        _open.end()
+        logging.getLogger().removeHandler(self.handler)
+        _open.end(self)
         if self._listener is not None:
             self._listener.stop()
         for record in self._limit.summary():
@@ -175,7 +219,7 @@ class _Limit(logging.Filter):
     def summary(self) -> Iterator[logging.LogRecord]:
         """Yield a record for each kind with omitted records."""
         for kind, count in self._repeats.left_out().items():
-            text = f"{kind}: {count.left_out:,} more like this, {count.total:,} in all"
+            text = f"{kind}: {count.omitted}"
             yield logging.makeLogRecord(
                 {"name": __name__, "msg": text, "levelno": logging.WARNING, "levelname": "WARNING"}
             )

@@ -208,7 +208,7 @@ class AppendFile(Closing):
         ------
         ConfigError
             It cannot be written, another process has written to it, or the disk stayed full for some minutes; the file
-        is unchanged.
+            is unchanged.
         """
         for delay in (*_DELAYS, None):
             try:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 class Closing:
@@ -54,6 +54,41 @@ class Interrupt:
 
 #: That of the run in the main thread, if any.
 _current = Interrupt()
+#: Handler of SIGTERM in processes that other code forks from this one; None: that of this process.
+_of_children: Any = None
+_masks = threading.local()
+
+
+def end_children_by_sigterm(handler: Any = signal.SIG_DFL) -> None:
+    """Let processes that environments fork be ended by SIGTERM, which this process answers in its own way.
+
+    The program alone answers Ctrl-C, which they receive as well.
+    """
+    global _of_children
+    _of_children = handler
+
+
+def _before_fork() -> None:
+    # A signal that comes before the child has its handler would be lost.
+    _masks.before = None if _of_children is None else signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _after_fork() -> None:
+    if _masks.before is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+
+
+def _in_child() -> None:
+    global _current, _of_children
+    if _of_children is not None:
+        signal.signal(signal.SIGINT, lambda *_: None)
+        signal.signal(signal.SIGTERM, _of_children)
+        _current, _of_children = Interrupt(), None
+    _after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
 class Stop(KeyboardInterrupt):
@@ -140,11 +175,14 @@ def interruptible(answer: Callable[[], None] = lambda: None) -> Iterator[Interru
 
     heard = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
     previous = {number: signal.signal(number, handle) for number in heard}
-    outer, _current = _current, interrupt
+    outer, _current = (_current, _of_children), interrupt
+    if _of_children is None:
+        end_children_by_sigterm(previous.get(signal.SIGTERM))
     try:
         yield interrupt
     finally:
-        _current = outer
+        _current = outer[0]
+        end_children_by_sigterm(outer[1])
         for number, handler in previous.items():
             with contextlib.suppress(TypeError):  # a handler that was not set from Python cannot be restored
                 signal.signal(number, handler)

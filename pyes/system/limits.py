@@ -34,11 +34,7 @@ def available_memory(proc: Path = _PROC) -> int:
     return max(free, 0)
 
 
-#: What takes less memory, of most of what is shared.
-SMALLER = "a smaller noise table (noise.entries, noise.dtype=int8), population or network"
-
-
-def check_fits(size: int, what: str = "a block", smaller: str = SMALLER) -> None:
+def check_fits(size: int, what: str, smaller: str) -> None:
     """Raise ConfigError for memory that is larger than what is available, before it is allocated.
 
     Parameters

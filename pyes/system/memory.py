@@ -25,10 +25,12 @@ from numpy.typing import NDArray
 from pyes.errors import ConfigError
 from pyes.system.files import NO_MEMORY, what_to_try
 from pyes.system.lifetime import Closing
-from pyes.system.limits import SMALLER, check_fits
+from pyes.system.limits import check_fits
 
 #: Errors that less memory does not help against.
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.EFBIG)
+#: What takes less memory, of most of what is shared.
+_SMALLER = "a smaller noise table (noise.entries, noise.dtype=int8), population or network"
 
 if sys.platform == "linux":
     import fcntl
@@ -73,7 +75,7 @@ class SharedBlock(Closing):
         There is too little memory (the message has both sizes).
     """
 
-    def __init__(self, size: int, kind: Kind | None = None, *, what: str = "a block", smaller: str = SMALLER) -> None:
+    def __init__(self, size: int, kind: Kind | None = None, *, what: str = "a block", smaller: str = _SMALLER) -> None:
         check_fits(size, what, smaller)
         self.size = size
         self._owner = True

@@ -43,9 +43,14 @@ class Count:
     _wait: float = field(default=_FIRST_WAIT, repr=False)
 
     @property
+    def omitted(self) -> str:
+        """How many were left out: "12 more like this, 40 in all"."""
+        return f"{self.left_out:,} more like this, {self.total:,} in all"
+
+    @property
     def remark(self) -> str:
         """Text to append to a shown message: " (and 12 more like this, 40 in all)", or an empty string."""
-        return f" (and {self.left_out:,} more like this, {self.total:,} in all)" if self.left_out else ""
+        return f" (and {self.omitted})" if self.left_out else ""
 
 
 class Repeats:

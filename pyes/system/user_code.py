@@ -4,16 +4,22 @@ Owns what becomes of what they raise, how long they may take to close, and who s
 Must not know what that code is for.
 """
 
+import atexit
 import contextlib
 import ctypes
+import functools
+import inspect
 import logging
 import os
 import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import CodeType
+from typing import Any
 
 from pyes.errors import PyesError
 from pyes.system.lifetime import Stop
@@ -37,12 +43,25 @@ def let_through(error: BaseException) -> None:
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether an error is a signal to this process, and not raised by code that it runs."""
-    if not isinstance(error, KeyboardInterrupt):
-        return False
+    """Whether an error is a Ctrl-C or SIGTERM to this process, and not raised by code that it runs."""
+    if isinstance(error, Stop):
+        return True
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     # Python's own handler raises what code of the user's may raise, too; where it is in charge, that is Ctrl-C.
-    in_charge = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    return isinstance(error, Stop) or (in_charge and threading.current_thread() is threading.main_thread())
+    if isinstance(error, KeyboardInterrupt) and handlers[0] is signal.default_int_handler:
+        return threading.current_thread() is threading.main_thread()
+    # One of the program's own, such as that of asyncio, is known by its code.
+    codes = [_code(handler) for handler in handlers if callable(handler)]
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _code(handler: Any) -> CodeType | None:
+    """Return the code that a call runs; None if it is not Python's."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    function = inspect.unwrap(handler)
+    code: CodeType | None = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    return code
 
 
 def is_of_the_call(error: BaseException) -> bool:
@@ -142,32 +161,40 @@ def _witness(what: str) -> Iterator[None]:
     data = text.encode(errors="backslashreplace")
     watched = {signal.SIGUSR1, signal.SIGINT, signal.SIGTERM}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)  # the witness is born with that, and so misses none
-    try:
-        with fork_beside_threads():  # the witness calls nothing that a thread may hold
-            witness = os.fork()
-        if witness == 0:
-            _wait_for_the_end_of(parent, data)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    handler = signal.getsignal(signal.SIGCHLD)
-    try:
-        yield
-    finally:
-        if os.getpid() == parent:  # else this is a child that the user's code has forked
-            # One who ignores the ends of children would keep all of pyes from waiting for its own.
-            if handler is not None and threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGCHLD, handler)
-            with contextlib.suppress(
-                ProcessLookupError, ChildProcessError
-            ):  # it has been waited for by the user's code
+    witness = 0
+
+    def ending() -> None:
+        if os.getpid() == parent and witness:  # else this is a child that the user's code has forked
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):  # the user's code has waited for it
                 os.kill(witness, signal.SIGKILL)
                 os.waitpid(witness, 0)
 
+    handler = signal.getsignal(signal.SIGCHLD)
+    try:
+        try:
+            with fork_beside_threads():  # the witness calls nothing that a thread may hold
+                witness = os.fork()
+            if witness == 0:
+                _wait_for_the_end_of(parent, data)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # which raises what a signal's handler raises
+        atexit.register(ending)  # the main thread may end the program beside this one
+        yield
+    finally:
+        # One who ignores the ends of children would keep all of pyes from waiting for its own.
+        if os.getpid() == parent and handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, handler)
+        atexit.unregister(ending)
+        ending()
+
 
 def _wait_for_the_end_of(parent: int, data: bytes) -> None:
+    """Wait as a process that has none of the program's files and connections, which may be waited for to be closed."""
     try:
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         if signal_with_parent(signal.SIGUSR1, parent):
-            signal.sigwait({signal.SIGUSR1})
+            while os.getppid() == parent:  # the signal may come from elsewhere
+                signal.sigwait({signal.SIGUSR1})
         os.write(2, data)
     finally:
         os._exit(0)

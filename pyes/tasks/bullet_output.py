@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from pyes.system.process_wide import in_turn
+
 
 def quiet_worlds() -> None:
     """Have PyBullet, if it has been imported, make worlds without a word."""
@@ -23,22 +25,23 @@ def quiet_worlds() -> None:
 
 @contextlib.contextmanager
 def silenced(descriptor: int) -> Iterator[None]:
-    """Discard what PyBullet's C code prints on standard output (1) or standard error (2)."""
-    try:
-        kept = os.dup(descriptor)
-    except OSError:  # it is closed
-        yield
-        return
-    _flush()
-    sink = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(sink, descriptor)
-        yield
+    """Discard what PyBullet's C code prints on standard output (1) or standard error (2), which all threads share."""
+    with in_turn():
+        try:
+            kept = os.dup(descriptor)
+        except OSError:  # it is closed
+            yield
+            return
         _flush()
-    finally:
-        os.dup2(kept, descriptor)
-        os.close(sink)
-        os.close(kept)
+        sink = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(sink, descriptor)
+            yield
+            _flush()
+        finally:
+            os.dup2(kept, descriptor)
+            os.close(sink)
+            os.close(kept)
 
 
 def _flush() -> None:

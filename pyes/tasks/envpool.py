@@ -7,8 +7,7 @@ EnvPool would begin another episode.
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -95,7 +94,7 @@ class EnvPoolVector:
             hint = f"; close: {', '.join(close)}" if close else ""
             raise ConfigError(f"task.env_id: EnvPool has no environment {env_id!r}{hint}")
         try:
-            with _no_warnings():
+            with warnings_as("ignore"):  # its repeated one about float64 bounds in float32 spaces
                 return self._package.make_spec(env_id, **arguments)
         except Exception as error:
             raise ConfigError(f"task.env_id: EnvPool cannot make {env_id!r}: {reason(error)}") from error
@@ -104,7 +103,7 @@ class EnvPoolVector:
         label = f"task.env_id: {self._config.env_id!r}"
         if self.spec.config._asdict().get("max_num_players", 1) != 1:
             raise ConfigError(f"{label} is played by several, expected one player")
-        with _no_warnings():
+        with warnings_as("ignore"):
             observations, actions = self.spec.observation_space, self.spec.action_space
         if not isinstance(observations, spaces.Box):
             raise ConfigError(f"{label} observes a {type(observations).__name__}, expected a Box")
@@ -116,7 +115,7 @@ class EnvPoolVector:
         """Make one environment for each seed; return their first observations."""
         self.close()
         try:
-            with _no_warnings():
+            with warnings_as("ignore"):
                 self._pool = self._package.make_gymnasium(
                     self._config.env_id,
                     num_envs=len(seeds),
@@ -228,13 +227,6 @@ class EnvPoolTask(Task):
     def close(self) -> None:
         """Delete the environment."""
         self._vector.close()
-
-
-@contextmanager
-def _no_warnings() -> Iterator[None]:
-    """Suppress EnvPool's repeated warning about float64 bounds in float32 spaces."""
-    with warnings_as("ignore"):
-        yield
 
 
 def _import_package(env_id: str) -> Any:

@@ -6,7 +6,6 @@ Knows no family by name: each is a module of this folder and defines which ids b
 
 import copy
 import importlib
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -16,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from pyes.config import refusal
 from pyes.config.registry import TASKS
+from pyes.system.process_wide import ignoring
 from pyes.tasks.base import Task
 from pyes.tasks.parity import check_versions, first_difference
 from pyes.tasks.wrapped import WrappedConfig, WrappedTask
@@ -83,8 +83,8 @@ class GymnasiumTask(WrappedTask):
                 raise
             if "render_mode" not in arguments:
                 return gymnasium.make(spec, **_GIVEN, **arguments)
-            with warnings.catch_warnings():  # a film of what cannot be drawn ends with an error that says so
-                warnings.filterwarnings("ignore", r".*WARN: .*render.?mode", UserWarning)
+            # A film of what cannot be drawn ends with an error that says so.
+            with ignoring(r".*WARN: .*render.?mode", UserWarning):
                 return gymnasium.make(spec, **_GIVEN, **arguments)
 
     def _spec(self) -> EnvSpec:

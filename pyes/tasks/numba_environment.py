@@ -367,14 +367,12 @@ def _text(part: Any, seen: set[int]) -> Iterator[bytes]:
         for each in function:
             yield from _text(each, seen)
     elif (
-        isinstance(function, str | bytes | int | float | complex | slice | np.generic | np.dtype | None)
+        isinstance(function, str | bytes | int | float | complex | slice | list | dict | np.generic | np.dtype | None)
         or function is ...
     ):
         yield repr(function).encode()
     elif isinstance(function, set | frozenset):
         yield repr(sorted(map(repr, function))).encode()
-    elif isinstance(function, list | dict):
-        yield repr(function).encode()
     elif _of_library(function):
         yield f"{function.__module__}.{function.__name__}".encode()
     elif type(function) is type:  # a NamedTuple or an exception

@@ -1,1 +1,4 @@
-"""Training: how a run begins, is resumed and ends, its loop, and its display."""
+"""Training: how a run begins, goes on, is resumed and ends; what it shows and sends meanwhile; and `tuning` of many.
+
+Must not know how members are evaluated, nor over which connection.
+"""

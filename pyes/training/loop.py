@@ -184,7 +184,7 @@ class _Loop:
         used = settings_in_use(state)
         results, seconds = self._evaluate(state.batch())
         if results.failed == len(results.returns):  # the task is broken, not the members
-            what = f"{self._config.task.title}: all {results.failed} members failed: {_reason(results)}"
+            what = f"{self._config.task.title}: all {results.failed} members failed: {results.reason}"
             raise TaskError(f"{what}; see {self._run.directory.log}").with_traceback(self._cluster.traceback)
         evaluated = time.perf_counter()
         record = state.record(results)
@@ -299,7 +299,7 @@ class _Loop:
         results, _ = self._evaluate(self._state.center_batch(self._config.evaluation.episodes))
         if results.failed == len(results.returns):  # not an error: the next center may be better
             text, episodes = "all episodes of an evaluation failed", counted(results.failed, "episode")
-            where = f"generation {self._state.generation}, {episodes}: {_reason(results)}"
+            where = f"generation {self._state.generation}, {episodes}: {results.reason}"
             logger.warning("%s (%s)", text, where, extra=repeated(text))
         return results
 
@@ -329,8 +329,3 @@ class _Loop:
         if target is None or evaluation is None or evaluation[0] != self._state.generation:
             return None
         return "target_return" if evaluation[1] >= target else None
-
-
-def _reason(results: Results) -> str:
-    """Return why members of a batch failed."""
-    return results.errors[0] if results.errors else "their workers were killed or hung"

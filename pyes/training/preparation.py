@@ -128,7 +128,7 @@ class Preparation:
 
     def read_journal(self) -> None:
         """Read the journal, and check that the run can be resumed with these settings."""
-        self._recording = resume.recording_of(self._directory)
+        self._recording = resume.recording_to_go_on(self._directory)
         self._config, self._changed = resume.going_on(self._recording, self._config)
 
     def fork_workers(self) -> None:

@@ -123,7 +123,7 @@ def unusable_configuration(directory: RunDirectory, *, force: bool) -> RunDirect
     return None
 
 
-def recording_of(directory: RunDirectory) -> Recording:
+def recording_to_go_on(directory: RunDirectory) -> Recording:
     """Read the journal of a new or resumed run.
 
     Raises

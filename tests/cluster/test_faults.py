@@ -506,16 +506,22 @@ def test_an_interrupt_ends_a_run_that_waits_for_a_full_disk(tmp_path, reference,
 @pytest.mark.slow
 def test_a_run_goes_on_while_a_full_disk_takes_no_snapshot(tmp_path, large_reference, disk):
     settings, seen = merge(SETTINGS, LARGE), disk.seen / "run"
+
+    def whole() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (seen / "snapshots").glob("generation-*.safetensors")}
+
     with _head(tmp_path / "disk" / "run", prefix=disk.enter, faulty=BRISK, settings=settings) as head:
         head.reach(seen, 5)
         disk.fill(leave=150_000)
         head.until(lambda: "no snapshot of generation" in head.errors, "a word on the full disk")
-        snapshots = contents(seen / "snapshots")
+        snapshots = whole()
         assert snapshots
         head.reach(seen, count_of(seen) + 9)
-        assert contents(seen / "snapshots") == snapshots
+        assert whole() == snapshots
         disk.empty()
-        head.until(lambda: contents(seen / "snapshots").keys() - snapshots.keys(), "a new snapshot")
+        names = {path.name for path in (seen / "snapshots").iterdir()}
+        new = lambda: {path.name for path in (seen / "snapshots").glob("generation-*.safetensors")} - names  # noqa: E731
+        head.until(new, "a new snapshot")
         head.stop()
         run = shutil.copytree(seen, tmp_path / "run")
     _go_on(run)

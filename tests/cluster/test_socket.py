@@ -10,6 +10,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -680,10 +681,11 @@ def test_user_code_that_is_on_the_head_alone_is_named(tmp_path):
     (tmp_path / "only_here.py").write_text("from user_tasks import point as make\n")
     run, address, path = tmp_path / "run", new_address(), (str(tmp_path),)
     task = {"name": "python", "factory": "only_here:make"}
-    settings = {"task": task, "generations": 4, "noise": {"entries": 10_000}}
+    settings = {"task": task, "noise": {"entries": 10_000}, **ENDLESS}
     with Host(address, environment=SLOW) as host, Trainer(settings | over(address, run, workers=1), path=path) as head:
-        head.succeed()
         host.hear("cannot take part in the job: ")
+        head.hear("cannot take part")
+        head.stop()
         assert re.search(r"node \S+ cannot take part: .*only_here", head.said)
         assert re.search(r"node \S+ cannot take part: .*only_here", (run / "train.log").read_text())
         assert host.running
@@ -831,7 +833,10 @@ def test_garbage_of_many_kinds_does_not_fill_the_log(patient):
 @pytest.mark.slow
 def test_a_thousand_idle_connections_hold_nobody_up(patient):
     address, run = patient
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         idle = [stack.enter_context(connect(address)) for _ in range(1000)]
         for each in idle[::2]:
             each.sendall(b"\x10")

@@ -7,14 +7,15 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import ExitStack
 
 import pytest
 
-from pyes.system.process_wide import fork_beside_threads, in_turn, warnings_as
+from pyes.system.process_wide import fork_beside_threads, ignoring, in_turn, warnings_as
 
 
 def test_blocks_of_threads_wait_for_each_other_and_leave_nothing():
-    entered, release, before = threading.Event(), threading.Event(), warnings.filters[:]
+    entered, release = threading.Event(), threading.Event()
 
     def other() -> None:
         with warnings_as("error", "late"):
@@ -22,16 +23,20 @@ def test_blocks_of_threads_wait_for_each_other_and_leave_nothing():
             release.wait(60)
 
     thread = threading.Thread(target=other)
-    with warnings_as("ignore", "early"):
-        thread.start()
-        assert not entered.wait(0.1)
-        warnings.warn("early", stacklevel=1)
-    assert entered.wait(60)
-    with pytest.raises(UserWarning):
-        warnings.warn("later", stacklevel=1)
-    release.set()
-    thread.join()
-    assert warnings.filters == before
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before = warnings.filters[:]
+        with warnings_as("error", "early"):
+            thread.start()
+            assert not entered.wait(0.1)
+            with pytest.raises(UserWarning):
+                warnings.warn("early", stacklevel=1)
+        assert entered.wait(60)
+        with pytest.raises(UserWarning):
+            warnings.warn("later", stacklevel=1)
+        release.set()
+        thread.join()
+        assert warnings.filters == before
 
 
 def _forked(check):
@@ -57,7 +62,7 @@ def test_a_process_that_is_forked_beside_the_block_of_another_thread_has_the_fil
     def other() -> None:
         with warnings_as("ignore", "of another thread"):
             entered.set()
-            time.sleep(0.1)
+            time.sleep(0.5)
 
     def check() -> None:
         with warnings.catch_warnings():
@@ -98,9 +103,25 @@ def test_forks_beside_threads_are_not_warned_of_and_nothing_else_is_ignored():
             warnings.warn(text, DeprecationWarning, stacklevel=1)
 
 
+def test_warnings_that_overlapping_blocks_ignore_are_seen_again():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before = warnings.filters[:]
+        with ExitStack() as first, ExitStack() as second:
+            first.enter_context(ignoring("of two", UserWarning))
+            second.enter_context(warnings_as("ignore"))
+            second.close()
+            second.enter_context(ignoring("of two", UserWarning))
+            first.close()
+            warnings.warn("of two", stacklevel=1)
+        assert warnings.filters == before
+        with pytest.raises(UserWarning):
+            warnings.warn("of two", stacklevel=1)
+
+
 _FORKS_AT_ONCE = """
 import os, sys, threading
-from pyes.system.process_wide import fork_beside_threads, in_turn, warnings_as
+from pyes.system.process_wide import fork_beside_threads, ignoring, in_turn, warnings_as
 
 foreign = threading.Lock()
 os.register_at_fork(before=foreign.acquire, after_in_parent=foreign.release, after_in_child=foreign.release)

@@ -16,6 +16,7 @@ def _display(monkeypatch, terminal=None, **config):
     """Return a display, and what it writes: to a terminal of some width and height, or to a file."""
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
     display = Display(from_mapping(config))
     if terminal is not None:
         display._panel = Panel(stream, terminal)
@@ -56,7 +57,7 @@ def test_on_a_terminal_the_table_shows_the_time_left(monkeypatch):
     with display:
         display.show(row(49, seconds=30.0))
     assert "50% of generations" in stream.getvalue()
-    assert "about 30.0 s left" in stream.getvalue()
+    assert re.search(r"about 3\d\.\d s left", stream.getvalue())
 
 
 def _node(name):
@@ -159,7 +160,7 @@ def test_without_a_terminal_a_long_silence_has_lines(monkeypatch):
         display.progress(0, 3, 40, evaluation=False)
         display._changed -= 10.0
         display.progress(5, 7, 50, evaluation=True)
-    assert stream.getvalue() == "generation 5, evaluation: 7 of 50 episodes, 0.0 s\n"
+    assert re.fullmatch(r"generation 5, evaluation: 7 of 50 episodes, \d+\.\d s\n", stream.getvalue())
 
 
 def test_request_to_end_is_answered_even_while_something_is_written(monkeypatch):

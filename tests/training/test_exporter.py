@@ -81,7 +81,7 @@ def test_a_run_is_scraped_while_it_runs_and_leaves_nothing_behind(name, tmp_path
     port = int(re.search(r"127\.0\.0\.1:(\d+)/metrics", scraped[0][0])[1])
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=5.0)
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
 
 
 def test_metrics_do_not_change_the_journal(tmp_path, scraped):

@@ -86,6 +86,7 @@ def test_a_search_that_is_killed_goes_on_to_the_same_end(tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_runs_that_fail_cost_their_trial_and_those_of_the_defaults_the_search(tmp_path: Path):
     (tmp_path / "space.yaml").write_text("learning: {much: algorithm.learning_rate=1e300, little: ''}\n")
     options = ("--trials", "3", "--seeds", "1", "--confirm", "1", "--space", "space.yaml", "-o", "found")
@@ -104,6 +105,7 @@ def test_runs_that_fail_cost_their_trial_and_those_of_the_defaults_the_search(tm
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_run_of_the_defaults_that_fails_in_the_confirmation_costs_no_search(tmp_path: Path):
     (tmp_path / "space.yaml").write_text("algorithm.sigma: [0.1, 0.2]\n")
     module = (
@@ -121,6 +123,7 @@ def test_a_run_of_the_defaults_that_fails_in_the_confirmation_costs_no_search(tm
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_search_goes_on_from_any_folder_and_ends_if_no_run_begins(tmp_path: Path):
     (tmp_path / "space.yaml").write_text("algorithm.sigma: [0.1, 0.2]\n")
     module = tmp_path / "mine.py"

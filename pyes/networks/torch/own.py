@@ -23,6 +23,7 @@ from pyes.networks.program import Program
 from pyes.networks.torch.compiler import compile_module, flatten
 from pyes.networks.torch.layers import Recurrent, VirtualBatchNorm
 from pyes.system.lookup import find
+from pyes.system.process_wide import in_turn
 from pyes.system.text import reason
 from pyes.system.user_code import let_through
 
@@ -206,8 +207,8 @@ def _one_thread() -> Iterator[None]:
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """Have the global generators of Python, NumPy and torch begin at a seed; after the block they are as before."""
-    before = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
+    with in_turn(), torch.random.fork_rng(devices=[]):
+        before = random.getstate(), np.random.get_state()
         torch.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed % 2**32)

@@ -111,8 +111,8 @@ class Companion:
         if not (isinstance(found, type) and issubclass(found, Logger)):
             raise PyesError(f"{order['factory']} is not a class that derives from pyes.Logger")
         config = json.loads((self._path / "config.json").read_bytes())
-        self._run = LoggedRun(self._path, order["project"], config, self._memory.own)
-        return found(self._run, **order["kwargs"])
+        run = LoggedRun(self._path, order["project"], config, self._memory.own)
+        return found(run, **order["kwargs"])
 
     def _finish(self) -> None:
         """Send the policy and the video of a run that was not killed, and end the run there."""

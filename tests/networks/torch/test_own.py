@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from pyes.networks import ActionDecoder, NamedModule, Policy, PolicySpec, Progra
 from pyes.networks.mlp import MLPConfig
 from pyes.networks.own_module import OwnModuleConfig
 from pyes.networks.torch.own import TorchNetwork
+from pyes.networks.torch.own import build as build_module
 from pyes.reports.export import export
 
 DECODER = ActionDecoder.for_space(spaces.Box(-1, 1, (2,), np.float32))
@@ -319,3 +321,18 @@ def test_predict_takes_one_observation_of_a_network_that_torch_runs(saved):
         assert state is None
     with pytest.raises(ValueError, match="got 2 observations, expected one: torch runs the network"):
         policy.predict(np.stack([observation] * 2))
+
+
+def test_modules_that_threads_make_are_those_that_one_makes():
+    def make(seed):
+        return [build_module("user_modules:Convolution", {}, 64, 2, seed)[1] for _ in range(30)]
+
+    alone, state, interval = [make(seed) for seed in range(3)], random.getstate(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(3) as threads:
+            together = list(threads.map(make, range(3)))
+    finally:
+        sys.setswitchinterval(interval)
+    np.testing.assert_array_equal(together, alone)
+    assert random.getstate() == state

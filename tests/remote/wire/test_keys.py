@@ -239,7 +239,7 @@ def test_folder_is_no_key_and_leaves_no_file_open(tmp_path):
     for _ in range(3):
         with pytest.raises(ConfigError, match="cannot read the key"):
             keys.of_node(tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_key_that_is_gone_is_named_in_full_with_what_to_do(tmp_path, monkeypatch):
