@@ -28,6 +28,7 @@ from peers_records import read
 from peers_speed import WORKERS_CASE
 
 from pyes.reports import figures
+from pyes.system.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -150,11 +151,6 @@ def spread(values: Iterable[float], form: str = ",.0f") -> str:
     values = sorted(values)
     low, middle, high = (format(each, form) for each in (values[0], statistics.median(values), values[-1]))
     return f"{middle} ({low} to {high})" if len(values) > 1 else middle
-
-
-def counted(seeds: int) -> str:
-    """Return a number of seeds as text."""
-    return f"{seeds} seed" if seeds == 1 else f"{seeds} seeds"
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -322,7 +318,7 @@ def learning(data: Path, pictures: Path) -> Iterator[str]:
         tasks = defaultdict(int)
         for task, _ in trainings:
             tasks[peers_curves.TASKS[task].env_id] += 1
-        seeds = ", ".join(f"{counted(count)} of {task}" for task, count in tasks.items())
+        seeds = ", ".join(f"{counted(count, 'seed')} of {task}" for task, count in tasks.items())
         yield TARGETS.format(parts=", ".join(f"{part:.0%}" for part in peers_curves.WAY), seeds=seeds)
         longest = max(seconds for curves in found.values() for seconds in peers_curves.lasted(curves))
         figures.write(pictures / "targets.png", partial(draw_targets, found, longest), height=3.5)
@@ -353,7 +349,7 @@ def functions(data: Path, pictures: Path) -> Iterator[str]:
     """Black-box functions."""
     found = blackbox.read(data / "blackbox.csv")
     dims = sorted({dim for _, dim, _, _ in found})
-    seeds = counted(len({seed for *_, seed in found}))
+    seeds = counted(len({seed for *_, seed in found}), "seed")
     yield BLACKBOX.format(seeds=seeds, targets=len(blackbox.TARGETS), sigma=blackbox.SIGMA)
     figures.write(pictures / "blackbox.png", partial(draw_functions, found, dims), height=3.6)
     yield "![Share of functions and targets reached over evaluations for each parameter](benchmarks/blackbox.png)"
