@@ -32,7 +32,10 @@ def running(command: list[str], **options: Any) -> "Iterator[subprocess.Popen[st
             yield process
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+                if sys.platform == "win32":
+                    process.kill()
+                else:
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def pyes(

@@ -132,6 +132,7 @@ def _search_for_long():
     pyes.maximize(_paraboloid, np.zeros(3), "cma_es", generations=300, population_size=8)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="forks")
 @pytest.mark.filterwarnings("ignore")
 def test_a_process_forked_while_another_thread_searches_can_search():
     _on_one_worker(np.zeros(3))  # a child of a thread that imports would wait for it when it imports the same
@@ -157,6 +158,7 @@ def _on_two_workers(theta):
     return pyes.maximize(_paraboloid, theta, generations=2, workers=2).value
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="forks")
 def test_a_process_that_may_start_no_others_is_told_so():
     with get_context("fork").Pool(1) as pool, pytest.raises(ClusterError, match=r"is a daemonic process, .*workers=1"):
         pool.map(_on_two_workers, [np.zeros(3)])

@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -20,6 +19,7 @@ from pyes.cli.arguments import Parser
 from pyes.config import TrainConfig
 from pyes.errors import ConfigError
 from pyes.launch import head_arguments
+from pyes.system.text import quoted
 
 GROUPS_WITHOUT_KEYS = ("experiment", "sweep", "debug")
 _NONE = tuple(f"{group}=null" for group in GROUPS_WITHOUT_KEYS)  # as if they were not given
@@ -230,8 +230,8 @@ def _check_place(place: Path, sweep: list[str] | None) -> None:
     own = sorted(_own(sweep), key=lambda word: word.lstrip("+~").startswith("hydra."))  # which Hydra records apart
     if own != earlier and not names_its_jobs:
         raise ConfigError(
-            f"run_dir: {place} has runs of another sweep ({shlex.join(earlier)}); give the same words in the same "
-            "order to run its missing jobs, or choose another folder"
+            f"run_dir: {place} has runs of another sweep ({' '.join(map(quoted, earlier))}); give the same words in "
+            "the same order to run its missing jobs, or choose another folder"
         )
 
 

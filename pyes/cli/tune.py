@@ -3,7 +3,6 @@
 import argparse
 import os
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
@@ -14,7 +13,7 @@ from pyes.cli.arguments import Add, count
 from pyes.config import TrainConfig
 from pyes.config.space import Space
 from pyes.errors import ConfigError
-from pyes.system.text import tell
+from pyes.system.text import quoted, tell
 
 #: Keys that belong to one run, or end one at a time that another machine does not repeat.
 _OWN = (
@@ -61,7 +60,7 @@ def _tune(options: argparse.Namespace) -> None:
     try:
         found = tuning.search(folder, tell)
     except KeyboardInterrupt:
-        tell(f"stopped; go on with: pyes tune --resume {shlex.quote(str(folder))}")
+        tell(f"stopped; go on with: pyes tune --resume {quoted(folder)}")
         raise
     words = [*arguments.overrides, *Space.parse(arguments.space, "space").overrides(found.best.values)]
     recipe = folder / "experiment" / "recipe.yaml"
@@ -71,7 +70,7 @@ def _tune(options: argparse.Namespace) -> None:
     tell(f"trials: {folder / 'trials.png'}")
     if told := trials.doubt(found):
         tell(told)
-    tell(f"train with it: pyes train --config-dir {shlex.quote(str(folder))} experiment=recipe ({recipe})")
+    tell(f"train with it: pyes train --config-dir {quoted(folder)} experiment=recipe ({recipe})")
 
 
 def _arguments(options: argparse.Namespace) -> Any:

@@ -6,7 +6,6 @@ only passes batches to it and waits. Invariant: while a batch is open, the train
 
 import asyncio
 import os
-import shlex
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from pyes.run.state import RunState
 from pyes.system import addresses
 from pyes.system.lifetime import COMMAND
 from pyes.system.limits import usable_cores
-from pyes.system.text import counted
+from pyes.system.text import counted, quoted
 
 _LOOK_SECONDS = 0.5  # between checks for an interrupt by the user
 
@@ -52,8 +51,10 @@ class SocketConfig(ClusterConfig):
     sync: Literal["auto", "replay", "params"] = "auto"  # nodes learn from the returns, or are sent theta
 
     def check(self) -> None:
-        """Reject an address beyond this machine without a key."""
+        """Reject an address beyond this machine without a key, and nodes on Windows."""
         super().check()
+        if self.workers != 0 and os.name != "posix":
+            raise refusal("cluster.workers", self.workers, "0 with cluster.name=socket: nodes run on Linux and macOS")
         try:
             address = addresses.parse(self.listen)
         except ConfigError:
@@ -113,7 +114,7 @@ class SocketCluster(Cluster):
     def __enter__(self) -> Self:
         self._socket = listen(self.address, "cluster.listen")
         self.address = addresses.Address(self.address.host, self._socket.getsockname()[1])
-        key = "" if self._config.key is None else f" --key {shlex.quote(str(keys.node_path(self._config.key)))}"
+        key = "" if self._config.key is None else f" --key {quoted(keys.node_path(self._config.key))}"
         workers = usable_cores() if self._config.workers == "auto" else self._config.workers
         how = "" if workers else f"there is no node yet; start one with: pyes worker {self.address.named}{key}"
         if how and COMMAND in os.environ:

@@ -7,8 +7,10 @@ writing never blocks.
 import contextlib
 import os
 import sys
-from multiprocessing import get_context
+from collections.abc import Sequence
+from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
+from typing import Any
 
 STOP = b"s"
 WAKE = b"w"
@@ -31,8 +33,20 @@ def send(pipe: Connection, token: bytes) -> None:
             os.write(pipe.fileno(), token)
 
 
+def wait(handles: Sequence[Any], seconds: float) -> list[Any]:
+    """Return those that are ready; none after so many seconds or, on Windows, at a Ctrl-C, which the owner answers."""
+    try:
+        return connection.wait(handles, seconds)
+    except InterruptedError:
+        return []
+
+
 def receive(pipe: Connection) -> bytes:
     """Wait for one token; return b"" after all writers have closed."""
-    if sys.platform == "win32":
-        return pipe.recv_bytes()
+    while sys.platform == "win32":
+        with contextlib.suppress(InterruptedError):  # as in `wait`
+            try:
+                return pipe.recv_bytes()
+            except EOFError:
+                return b""
     return os.read(pipe.fileno(), 1)

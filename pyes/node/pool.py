@@ -7,25 +7,27 @@ all at once or in parts.
 
 import sys
 from collections.abc import Callable
-from multiprocessing import connection, current_process
+from multiprocessing import current_process
 from multiprocessing.connection import Connection
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.config import ClusterConfig
+from pyes.config import ClusterConfig, refusal
 from pyes.episodes.batch import Batch, Plan, Results
 from pyes.episodes.rollout import Workload
 from pyes.errors import ClusterError
 from pyes.node.board import Board
 from pyes.node.nursery import Nursery
-from pyes.node.pipes import WAKE, open_pipe, receive, send
+from pyes.node.pipes import WAKE, open_pipe, receive, send, wait
 from pyes.node.supervisor import POLL_SECONDS, StartMethod, Supervisor
 from pyes.node.worker_process import Site
 from pyes.numerics.noise import NoiseTable
 from pyes.system.lifetime import Closing
 from pyes.system.limits import usable_cores
+
+_MOST_WORKERS = 61 if sys.platform == "win32" else sys.maxsize  # beside their pipe and Ctrl-C, which make 63
 
 
 class Pool(Closing):
@@ -63,7 +65,10 @@ class Pool(Closing):
                 "workers; take those of concurrent.futures.ProcessPoolExecutor, or evaluate in this process: "
                 "cluster.name=inline for pyes.train, workers=1 for pyes.maximize"
             )
-        self.workers = usable_cores() if config.workers == "auto" else config.workers
+        self.workers = min(usable_cores(), _MOST_WORKERS) if config.workers == "auto" else config.workers
+        if self.workers > _MOST_WORKERS:
+            expected = f"at most {_MOST_WORKERS}: this system waits for no more processes at once"
+            raise refusal("cluster.workers", self.workers, expected)
         self.start_method = _start_method(config)
         self.done: Connection
         self._config = config
@@ -157,7 +162,7 @@ class Pool(Closing):
             The workers are lost and cannot be replaced.
         """
         assert self._parent is not None
-        connection.wait([self.done, *self._parent.sentinels], POLL_SECONDS)
+        wait([self.done, *self._parent.sentinels], POLL_SECONDS)
         self.check()
 
     def check(self) -> None:
@@ -198,6 +203,8 @@ class Pool(Closing):
 
 def _start_method(config: ClusterConfig) -> StartMethod:
     """Return the configured start method; auto: fork on Linux, spawn elsewhere."""
+    if config.start_method == "fork" and sys.platform != "linux":
+        raise refusal("cluster.start_method", "fork", "spawn or auto: workers are forked on Linux alone")
     if config.start_method != "auto":
         return config.start_method
     return "fork" if sys.platform == "linux" else "spawn"

@@ -13,11 +13,12 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import connection, resource_tracker
+from multiprocessing import resource_tracker
 from typing import Any
 
 import numpy as np
 
+from pyes.node.pipes import wait
 from pyes.system.lifetime import end_children_by_sigterm
 from pyes.system.user_code import signal_with_parent
 
@@ -76,7 +77,7 @@ def has_ended(process: Any) -> bool:
 
     It stays None where the program ignores SIGCHLD, or has waited for the child by a handler of its own.
     """
-    if process.exitcode is None and connection.wait([process.sentinel], 0):
+    if process.exitcode is None and wait([process.sentinel], 0):
         process.join()
         return True
     return process.exitcode is not None

@@ -11,14 +11,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from multiprocessing import connection, get_context
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 from pyes.episodes.rollout import Workload
 from pyes.errors import ClusterError
 from pyes.node.board import Board
-from pyes.node.pipes import STOP, WAKE, send
+from pyes.node.pipes import STOP, WAKE, send, wait
 from pyes.node.process import close, has_ended, holding_signals, kernel_memory_kills, state_of
 from pyes.node.watch import OutOfMemory, Watch
 from pyes.node.worker_process import Site, run_worker
@@ -134,7 +134,7 @@ class Supervisor:
             self._board.count_beat()
             self._out_of_memory.look(now, kernel_memory_kills())
             ended = self._end_the_late(now)
-        ready = connection.wait(self.sentinels, 0)
+        ready = wait(self.sentinels, 0)
         for slot, process in enumerate(self._processes):
             # That of a worker with children of its own may not be ready.
             dead = has_ended(process) if process.sentinel in ready else process.exitcode is not None

@@ -9,7 +9,6 @@ import html
 import json
 import math
 import platform
-import shlex
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -28,7 +27,7 @@ from pyes.run.journal import Start
 from pyes.system import limits
 from pyes.system.files import write_file
 from pyes.system.lookup import version
-from pyes.system.text import counted, rounded, spread
+from pyes.system.text import counted, quoted, rounded, spread
 
 _MOST_FRAMES = 200  # of a video: some 100 kB
 
@@ -171,14 +170,14 @@ def _commands(run: Run) -> Iterator[str]:
         yield _note(f"No settings: {error}")
     if config is not None:
         if not branched and (overrides := _overrides(run.path, config)) is not None:
-            yield f"<p>Training:</p>{_code(shlex.join(['pyes', 'train', *overrides]))}"
+            yield f"<p>Training:</p>{_code(' '.join(map(quoted, ['pyes', 'train', *overrides])))}"
         settings = hub.shareable(config).encode()
         file = f'<a download="config.json" href="{_encoded(settings, "application/json")}">config.json</a>'
         if branched:
             yield f"<p>Settings were changed on the way, so no one command makes it; {file} has the last ones.</p>"
         else:
             yield f"<p>The same from {file}:</p>{_code(_FROM_SETTINGS)}"
-    where = shlex.quote(str(run.path))
+    where = quoted(run.path)
     lines = (f"evaluate {where}", f"video {where} -o video.mp4", f"map {where} -o map.png", f"explore {where}")
     yield f"<p>From the run directory:</p>{_code(chr(10).join(f'pyes {line}' for line in lines))}"
 

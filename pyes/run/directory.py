@@ -3,7 +3,6 @@
 import bisect
 import json
 import logging
-import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from pyes.errors import ConfigError, RunDirectoryError
 from pyes.system import locks, packing
 from pyes.system.files import make_folder, new_folder, remove_leftovers, write_file
 from pyes.system.lifetime import how_to_go_on
-from pyes.system.text import instead_of
+from pyes.system.text import instead_of, quoted
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +161,7 @@ class RunDirectory:
         """Check that there is no run yet; RunDirectoryError otherwise."""
         self._check_files()
         if (self.journal.exists() and self.journal.stat().st_size > 0) or self.has_results():
-            how = shlex.quote(f"resume={self.path}")
+            how = quoted(f"resume={self.path}")
             raise RunDirectoryError(
                 f"run_dir: {self.path} already holds a run; go on with it ({how}) or choose another one"
             )

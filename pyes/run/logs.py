@@ -166,6 +166,9 @@ class _Datagrams:
 
     def __init__(self) -> None:
         self._receiver, self._sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        if sys.platform == "darwin":  # has room for 2 KiB by default, and drops what does not fit
+            self._sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _LARGEST)
+            self._receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * _LARGEST)
 
     def put_nowait(self, record: logging.LogRecord | None) -> None:
         """Send a record, or None, which stops the listener."""

@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -73,13 +74,24 @@ def replacing(path: Path) -> Iterator[Path]:
         beside.unlink()  # whoever makes it chooses who may read it
         yield beside
         _flush(beside)
-        os.replace(beside, path)
+        _put(beside, path)
         _flush(path.parent)
     except OSError as error:
         raise _refusal(path, error) from error
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
+
+
+def _put(beside: Path, path: Path) -> None:
+    """Replace a file; on Windows after those who read it."""
+    for _ in range(100 if os.name == "nt" else 0):
+        try:
+            os.replace(beside, path)
+            return
+        except PermissionError:
+            time.sleep(0.02)
+    os.replace(beside, path)
 
 
 def _flush(path: Path) -> None:

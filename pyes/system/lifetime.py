@@ -5,7 +5,6 @@ A first signal asks a run to end after the present generation; a second one stop
 
 import contextlib
 import os
-import shlex
 import signal
 import threading
 import time
@@ -14,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from pyes.system.text import quoted
 
 
 class Closing:
@@ -143,7 +144,7 @@ def raising_stop(*numbers: signal.Signals) -> Iterator[None]:
 
 def how_to_go_on(run: Path) -> str:
     """Return the command that resumes a run."""
-    return f"{os.environ.get(COMMAND, 'pyes train')} {shlex.quote(f'resume={run}')}"
+    return f"{os.environ.get(COMMAND, 'pyes train')} {quoted(f'resume={run}')}"
 
 
 @contextmanager

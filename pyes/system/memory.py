@@ -57,6 +57,14 @@ def default_kind() -> Kind:
     return "memfd" if hasattr(os, "memfd_create") else "shared_memory"
 
 
+class _Named(shared_memory.SharedMemory):
+    """Shared memory with a name, of which arrays may be left when its process ends."""
+
+    def __del__(self) -> None:
+        with contextlib.suppress(BufferError):  # Python would show it with its traceback
+            super().__del__()
+
+
 class SharedBlock(Closing):
     """A block of zeroed bytes that other processes can attach to.
 
@@ -104,7 +112,7 @@ class SharedBlock(Closing):
             # Other processes of the same user can open the descriptor by this name; it is in no directory.
             self._name = f"/proc/{os.getpid()}/fd/{self._descriptor}"
         elif self.kind == "shared_memory":
-            self._memory = shared_memory.SharedMemory(create=True, size=self.size)
+            self._memory = _Named(create=True, size=self.size)
             self._name = self._memory.name
         else:
             self._descriptor, self._name = tempfile.mkstemp(prefix="pyes-")
@@ -117,7 +125,7 @@ class SharedBlock(Closing):
         block.size, block.kind, block._name, block._owner = handle.size, handle.kind, handle.name, False
         block._memory, block._descriptor = None, -1
         if handle.kind == "shared_memory":
-            block._memory = shared_memory.SharedMemory(handle.name)
+            block._memory = _Named(handle.name)
         else:
             block._descriptor = os.open(handle.name, os.O_RDWR if writable else os.O_RDONLY)
         try:

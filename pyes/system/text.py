@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Mapping
@@ -31,6 +32,15 @@ def tell(text: str) -> None:
     if sys.stderr is not None:  # otherwise print would use standard output
         with suppress(OSError, ValueError):
             print(text, file=sys.stderr, flush=True)
+
+
+def quoted(word: object) -> str:
+    """Return a word of a command as it is typed: in cmd.exe or PowerShell on Windows, else in a POSIX shell."""
+    if sys.platform == "win32":
+        import subprocess
+
+        return subprocess.list2cmdline([str(word)])
+    return shlex.quote(str(word))
 
 
 def counted(number: int, noun: str) -> str:
@@ -130,7 +140,9 @@ def literal(value: Any) -> str:
 
 def instead_of(path: Path) -> str:
     """Return what to say of a folder that does not exist: the nearest one that does, or what else there is."""
-    parent = next(each for each in path.absolute().parents if each.is_dir())
+    parent = next((each for each in path.absolute().parents if each.is_dir()), None)
+    if parent is None:  # a drive that is not there
+        return ""
     shown = next((each for each in path.parents if each.is_dir()), Path())
     try:
         names = sorted(each.name for each in parent.iterdir() if each.is_dir() and not each.name.startswith("."))

@@ -5,12 +5,11 @@ The loop decides when. Invariant: a snapshot is written only after the metrics a
 
 import logging
 import math
-import shlex
 
 from pyes.errors import ConfigError, RunDirectoryError
 from pyes.system.lifetime import how_to_go_on
 from pyes.system.repeats import repeated
-from pyes.system.text import counted, reason, rounded, spread
+from pyes.system.text import counted, quoted, reason, rounded, spread
 from pyes.training.advice import verdict
 from pyes.training.preparation import Run
 
@@ -106,9 +105,7 @@ def summarize(run: Run, stopped_by: str, failed: int, *, idle: bool) -> None:
         show(f"evaluation: {described(mean, deviation)}{which}")
     best, moved = run.metrics.best_evaluation, not run.directory.path.is_dir()
     if best is not None and best[0] != state.generation and not moved:
-        where = (
-            f"{run.directory.best.name}; on fresh episodes: pyes evaluate {shlex.quote(str(run.directory.path))} --best"
-        )
+        where = f"{run.directory.best.name}; on fresh episodes: pyes evaluate {quoted(run.directory.path)} --best"
         show(f"best evaluation: {rounded(best[1])}, of the center of generation {best[0]} ({where})")
     if text := verdict(run.initial, best):
         show(text)

@@ -8,7 +8,6 @@ import importlib.util
 import json
 import logging
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from pyes.reports.loggers import OWN
 from pyes.reports.loggers.memory import Memory
 from pyes.run.directory import RunDirectory
 from pyes.system import locks, lookup
-from pyes.system.text import counted
+from pyes.system.text import counted, quoted
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +125,7 @@ class Loggers:
         what = f"{left:,} of {counted(rows, 'row')} were not sent" if left else "policy and video were not sent"
         how = f"in the {self._config.wait:g} s (logger.wait) after its end" if feed.late else "because it failed"
         to = feed.name if feed.name in OWN else "own"
-        rest = f"pyes log {shlex.quote(str(path))} --to {to} sends the rest"
+        rest = f"pyes log {quoted(path)} --to {to} sends the rest"
         text = f"logger {feed.name}: {what} {how}; {rest}; see {feed.log}"
         logger.warning(text)
         self._note(text)
@@ -210,7 +209,9 @@ class _Feed:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=os.environ | {"PYTHONPATH": path},
-                start_new_session=True,  # a Ctrl-C on the terminal is for the run, which tells it
+                # A Ctrl-C on the terminal is for the run, which tells it.
+                start_new_session=True,
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
         self._write(json.dumps(order))
         self._thread = threading.Thread(target=self._listen, daemon=True)

@@ -21,7 +21,6 @@ import itertools
 import json
 import math
 import os
-import shlex
 import shutil
 import signal
 import sqlite3
@@ -48,7 +47,7 @@ from pyes.system import locks
 from pyes.system.files import write_file
 from pyes.system.lifetime import INTERRUPTED, Interrupt, interruptible
 from pyes.system.limits import usable_cores
-from pyes.system.text import counted
+from pyes.system.text import counted, quoted
 
 if TYPE_CHECKING:
     import optuna
@@ -105,7 +104,7 @@ def begin(folder: Path, arguments: Arguments) -> None:
         It holds something already, or cannot be written.
     """
     if folder.is_dir() and (folder / "tune.json").exists():
-        how = f"go on with: pyes tune --resume {shlex.quote(str(folder))}"
+        how = f"go on with: pyes tune --resume {quoted(folder)}"
         raise ConfigError(f"{folder} holds a search; {how}, or choose another folder")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} holds something else; choose another folder")

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,7 @@ def test_workers_do_not_change_a_run_on_images(run: Path, tmp_path: Path, worker
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_killed_run_on_images_goes_on_exactly(tmp_path: Path) -> None:
     whole, killed = trained(tmp_path / "whole", generations=6), trained(tmp_path / "killed", generations=1)
     with Head(f"resume={killed}", "generations=100000") as head:

@@ -21,7 +21,7 @@ def _talk(prepare, name, lines):
         logging.getLogger("test").info("%s says %d", name, line)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["spawn"] if sys.platform == "win32" else ["fork", "spawn"])
 def test_lines_of_workers_arrive_whole_and_in_their_order(tmp_path, method):
     path, threads = tmp_path / "train.log", threading.active_count()
     handlers = logging.getLogger().handlers[:]

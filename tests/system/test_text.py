@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pyes.system.text import rounded, spread, tell
+from pyes.system.text import quoted, rounded, spread, tell
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,17 @@ def test_a_line_that_nobody_reads_costs_nothing(capsys, monkeypatch):
         with pytest.raises(BrokenPipeError):
             print("a line", file=sys.stderr)
         tell("a line")
+
+
+@pytest.mark.parametrize(
+    ("platform", "word", "text"),
+    [
+        ("linux", "runs/one", "runs/one"),
+        ("linux", "resume=my runs", "'resume=my runs'"),
+        ("win32", r"resume=runs\one", r"resume=runs\one"),
+        ("win32", r"resume=my runs\one", r'"resume=my runs\one"'),
+    ],
+)
+def test_words_of_commands_are_quoted_for_the_shell_that_is_there(platform: str, word: str, text: str, monkeypatch):
+    monkeypatch.setattr(sys, "platform", platform)
+    assert quoted(word) == text

@@ -7,8 +7,8 @@ import asyncio
 import contextlib
 import importlib
 import json
+import mimetypes
 import secrets
-import shlex
 import signal
 import socket
 import struct
@@ -30,9 +30,11 @@ from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.reports.explorer import player, views
 from pyes.reports.explorer.player import Busy, Player
 from pyes.reports.runs import X_AXES
-from pyes.system.text import finite
+from pyes.system.text import finite, quoted
 
 STATIC = Path(__file__).parent / "static"
+mimetypes.add_type("text/javascript", ".js")  # Windows may have other words for these, which browsers refuse
+mimetypes.add_type("text/css", ".css")
 _HERE = "127.0.0.1"
 _PLAY_SECONDS, _MAP_SECONDS = 120.0, 1800.0
 #: Nothing from elsewhere; uPlot sets styles.
@@ -167,7 +169,7 @@ class Explorer:
             known = begins, await _answer(self._play, player.film, path, generation, member, output)
             self._played[output] = known
         where = f"--generation {generation} --member {member}"
-        return _JSON({**known[1], "command": f"pyes replay {shlex.quote(str(path))} {where}"})
+        return _JSON({**known[1], "command": f"pyes replay {quoted(path)} {where}"})
 
     async def _video(self, request: Request) -> Response:
         self._individual(request)
@@ -264,13 +266,8 @@ def serve(paths: Sequence[Path], port: int, tell: Callable[[str], None]) -> None
 
 
 def _listen(port: int) -> socket.socket:
-    listening = socket.socket()
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((_HERE, port))
-        listening.listen(128)
+        return socket.create_server((_HERE, port), backlog=128)
     except OSError as error:
-        listening.close()
         advice = "take another one with --port, or --port 0 for any that is free"
         raise ConfigError(f"cannot listen at {_HERE}:{port}: {error.strerror or error}; {advice}") from error
-    return listening

@@ -4,7 +4,6 @@ In a process of its own, since an environment may crash or hang while it draws.
 """
 
 import importlib.util
-import shlex
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 from pyes.errors import RunDirectoryError
 from pyes.system import locks
 from pyes.system.files import remove_leftovers
-from pyes.system.text import tell
+from pyes.system.text import quoted, tell
 
 _MOST_FRAMES = 300
 _PROGRAM = f"""
@@ -54,7 +53,7 @@ def _made(run: Path, file: Path, deadline: float) -> bool:
     except subprocess.TimeoutExpired:
         tell(f"no video: it was not ready within {left:.1f} s, the time that logger.wait leaves for it")
     except subprocess.CalledProcessError as error:
-        tell(f"no video: it ended with status {error.returncode}; pyes video {shlex.quote(str(run))} may say why")
+        tell(f"no video: it ended with status {error.returncode}; pyes video {quoted(run)} may say why")
     else:
         return True
     remove_leftovers(file.parent, exclusive=False)

@@ -4,7 +4,6 @@ Written with TensorBoard's own writer, which does not need torch. The step of an
 """
 
 import json
-import shlex
 import struct
 import subprocess
 import time
@@ -18,6 +17,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from pyes.reports.loggers.base import LoggedRun, Logger, Row
 from pyes.run.metrics import read_rows
+from pyes.system.text import quoted
 
 _WIDTH = 320  # pixels of the moving picture
 _FPS = 10
@@ -28,7 +28,7 @@ class TensorBoard(Logger):
 
     def __init__(self, run: LoggedRun) -> None:
         super().__init__(run)
-        self.where = f"tensorboard --logdir {shlex.quote(str(run.path))}"
+        self.where = f"tensorboard --logdir {quoted(run.path)}"
         self._writer = EventFileWriter(str(run.path / "tensorboard"))
         self._timesteps = 0
         if not run.memory:

@@ -1,12 +1,12 @@
 """Trackio: a run in its local database, or where its variables TRACKIO_SPACE_ID and TRACKIO_SERVER_URL say."""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import trackio
 
 from pyes.reports.loggers.base import LoggedRun, Logger, Row
+from pyes.system.text import quoted
 
 
 class Trackio(Logger):
@@ -25,7 +25,7 @@ class Trackio(Logger):
             auto_log_cpu=False,
         )
         self._step = 0
-        self.where = f"trackio show --project {shlex.quote(run.project)}, run {run.memory['name']}"
+        self.where = f"trackio show --project {quoted(run.project)}, run {run.memory['name']}"
 
     def held(self, sent: int, tried: int) -> int:
         """Return that it holds all rows that it was given; a video is beside the last one."""

@@ -4,13 +4,13 @@ The library has a process of its own, which sends; in the mode ``offline`` it on
 """
 
 import secrets
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import wandb
 
 from pyes.reports.loggers.base import LoggedRun, Logger, Row
+from pyes.system.text import quoted
 
 
 class WeightsAndBiases(Logger):
@@ -35,7 +35,7 @@ class WeightsAndBiases(Logger):
         )
         self._run.define_metric("timesteps")
         self._run.define_metric("*", step_metric="timesteps")
-        sync = f"wandb sync {shlex.quote(str(folder))}/wandb/offline-run-*-{identity}"
+        sync = f"wandb sync {quoted(folder)}/wandb/offline-run-*-{identity}"
         self.where = sync if self._run.offline else self._run.settings.run_url or sync
 
     def log(self, rows: Sequence[Row]) -> None:
