@@ -50,6 +50,94 @@ print({SEARCH}, workers=2).value)
     assert (done.returncode, done.stdout) == (0, "1.0\n"), done.stderr
 
 
+def test_a_program_that_ignores_its_children_keeps_nothing_of_them(tmp_path):
+    done = _run(
+        f"""
+import gc, multiprocessing
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def f(theta):
+    return 1.0
+def held():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), multiprocessing.active_children()
+{SEARCH}, workers=2)
+before = held()
+{SEARCH}, workers=2)
+print(before == held(), before[1])
+""",
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "True []\n"), done.stderr
+
+
+def test_a_parent_of_workers_is_replaced_though_its_death_is_not_told_and_a_helper_lives(tmp_path):
+    done = _run(
+        f"""
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def f(theta):
+    if not os.path.exists("killed"):
+        open("killed", "w").close()
+        helper = os.fork()
+        if helper == 0:
+            time.sleep(200)
+            os._exit(0)
+        with open("helper", "w") as file:
+            file.write(str(helper))
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    return 1.0
+print({SEARCH}, workers=2).value)
+os.kill(int(open("helper").read()), signal.SIGKILL)
+""",
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "1.0\n"), done.stderr
+
+
+def test_a_worker_whose_function_closes_its_files_lives(tmp_path):
+    done = _run(
+        f"""
+def f(theta):
+    if not os.path.exists("closed"):
+        open("closed", "w").close()
+        os.closerange(3, 500)
+        time.sleep(1)
+        open("lived", "w").close()
+    return 1.0
+print({SEARCH}, workers=2).value)
+""",
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "1.0\n"), done.stderr
+    assert (tmp_path / "lived").exists()
+
+
+def test_a_ctrl_c_on_the_terminal_is_one_for_an_event_loop(tmp_path):
+    done = _run(
+        f"""
+import asyncio
+os.setpgid(0, 0)
+heard = []
+def f(theta):
+    open(f"begun-{{os.getpid()}}", "w").close()
+    time.sleep(0.05)
+    return 1.0
+async def main():
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: heard.append(1))
+    work = asyncio.create_task(asyncio.to_thread(lambda: {SEARCH}, workers=2)))
+    while len([name for name in os.listdir() if name.startswith("begun")]) < 2:
+        await asyncio.sleep(0.01)
+    os.killpg(0, signal.SIGINT)
+    await work
+    await asyncio.sleep(0.1)
+    print(len(heard))
+asyncio.run(main())
+""",
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
 def test_a_program_that_ignored_its_children_has_started_this_one(tmp_path):
     settings = ("task=native", "task.env_id=CartPole-v1", "generations=1", "noise.entries=10000", "cluster.workers=2")
     code = f"""
@@ -62,8 +150,7 @@ os.execv(sys.executable, command)
     assert (tmp_path / "run" / "policy.safetensors").exists()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_process_that_the_function_forks_can_be_ended_by_it(workers, tmp_path):
+def test_a_process_that_the_function_forks_can_be_ended_by_it(tmp_path):
     done = _run(
         f"""
 from multiprocessing import get_context
@@ -73,7 +160,7 @@ def f(theta):
     helper.terminate()
     helper.join(20)
     return float(helper.exitcode or 0)
-print({SEARCH}, workers={workers}).value)
+print({SEARCH}, workers=2).value)
 """,
         tmp_path,
     )
@@ -101,14 +188,19 @@ class Env(gymnasium.Env):
     )
     done = _run(
         """
+import subprocess
 sys.path.insert(0, "")
 settings = {"task": {"name": "python", "factory": "mine:Env", "max_timesteps": 1}, "cluster": {"name": "inline"},
             "algorithm": {"name": "openai_es", "population_size": 2}, "noise": {"entries": 10000}, "run_dir": "run"}
-print(pyes.train(settings | {"generations": 1, "evaluation": {"episodes": 1}}, display=False).objective)
+print(pyes.train(settings | {"generations": 1, "evaluation": {"episodes": 1}}, display=False).objective, flush=True)
+subprocess.run([sys.executable, "-m", "pyes", "replay", "run", "--generation", "0", "--member", "0"], check=True)
 """,
         tmp_path,
     )
-    assert (done.returncode, done.stdout) == (0, "-15.0\n"), done.stderr
+    assert done.returncode == 0, done.stderr
+    first, *_, last = done.stdout.splitlines()
+    assert first == "-15.0"
+    assert "return -15," in last
 
 
 def test_a_handler_of_sigterm_ends_the_program(tmp_path):
@@ -188,8 +280,7 @@ while len(calls) < 30:
     assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")
 
 
-def test_threads_that_import_pybullet_leave_standard_output(tmp_path):
-    pytest.importorskip("pybullet")
+def test_threads_that_silence_standard_output_give_it_back(tmp_path):
     done = _run(
         """
 from pyes.tasks.bullet_output import silenced

@@ -116,7 +116,8 @@ def _one_thread_per_process() -> None:
 
 def _hear_of_children() -> None:
     """Have the kernel say how children end: the program that started this one may ignore that, which is inherited."""
-    if sys.platform != "win32" and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+    main = threading.current_thread() is threading.main_thread()  # others cannot set handlers
+    if main and sys.platform != "win32" and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 

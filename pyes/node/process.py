@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from pyes.node.pipes import wait
 from pyes.system.lifetime import end_children_by_sigterm
 from pyes.system.user_code import signal_with_parent
 
@@ -67,6 +66,7 @@ def _leave_signals_to_the_owner() -> None:
     for number in _LEFT_TO_THE_HEAD:
         signal.signal(number, lambda *_: None)
     end_children_by_sigterm()
+    signal.set_wakeup_fd(-1)  # which would tell an event loop of the owner's
     if sys.platform != "win32":
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _LEFT_TO_THE_HEAD)
@@ -77,16 +77,20 @@ def has_ended(process: Any) -> bool:
 
     It stays None where the program ignores SIGCHLD, or has waited for the child by a handler of its own.
     """
-    if process.exitcode is None and wait([process.sentinel], 0):
-        process.join()
+    if process.exitcode is not None or sys.platform == "win32":  # where signal 0 is Ctrl-C
+        return process.exitcode is not None
+    try:
+        os.kill(process.pid, 0)
+    except OSError:  # there is none, or it is another user's by now
         return True
-    return process.exitcode is not None
+    return False
 
 
 def close(process: Any) -> None:
     """Release what a child that has ended leaves, also if its exit code is lost."""
-    with contextlib.suppress(ValueError):  # "cannot close a process while it is still running"
-        process.close()
+    if process.exitcode is None:
+        process._popen.returncode = 0  # else it counts as one that runs
+    process.close()
 
 
 def die_with(parent: int) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pyes.episodes.rollout import Workload
 from pyes.errors import ClusterError
 from pyes.node.board import Board
-from pyes.node.pipes import STOP, WAKE, send, wait
+from pyes.node.pipes import STOP, WAKE, send
 from pyes.node.process import close, has_ended, holding_signals, kernel_memory_kills, state_of
 from pyes.node.watch import OutOfMemory, Watch
 from pyes.node.worker_process import Site, run_worker
@@ -134,11 +134,8 @@ class Supervisor:
             self._board.count_beat()
             self._out_of_memory.look(now, kernel_memory_kills())
             ended = self._end_the_late(now)
-        ready = wait(self.sentinels, 0)
         for slot, process in enumerate(self._processes):
-            # That of a worker with children of its own may not be ready.
-            dead = has_ended(process) if process.sentinel in ready else process.exitcode is not None
-            if dead and not self._board.fatal:
+            if has_ended(process) and not self._board.fatal:
                 self._replace(slot, process, *(ended.get(slot) or self._cause(slot, process.exitcode)))
 
     def _end_the_late(self, now: float) -> dict[int, tuple[str, bool]]:

@@ -32,7 +32,7 @@ _SENT = ("name", "msg", "levelno", "levelname", "pathname", "lineno", "created",
 class _Open:
     """The logs that are open in this process: the first sets the level of what is logged, the last resets it.
 
-    Handlers of the program's own show what they showed before.
+    Handlers that the program has by then show of its messages what they showed before.
     """
 
     def __init__(self) -> None:
@@ -47,10 +47,12 @@ class _Open:
             if not self._logs:
                 root = logging.getLogger()
                 self._level, self._filter = root.level, _AsBefore(root.level)
-                self._filtered = root.handlers[:]
+                known = (each for each in root.manager.loggerDict.values() if isinstance(each, logging.Logger))
+                others = (each for each in known if each.name != "pyes")  # whose handlers are for this
+                self._filtered = [handler for each in (root, *others) for handler in each.handlers]
                 for handler in self._filtered:
                     handler.addFilter(self._filter)
-                root.setLevel(min(self._level or logging.INFO, logging.INFO))
+                root.setLevel(min(self._level, logging.INFO))
             self._logs.append(log)
 
     def end(self, log: "Log") -> None:

@@ -70,8 +70,10 @@ def end_children_by_sigterm(handler: Any = signal.SIG_DFL) -> None:
 
 
 def _before_fork() -> None:
-    # A signal that comes before the child has its handler would be lost.
-    _masks.before = None if _of_children is None else signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    _masks.before = None
+    if _of_children is not None:  # a signal that comes before the child has that handler would be lost
+        _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
 def _after_fork() -> None:
@@ -132,12 +134,15 @@ def raising_stop(*numbers: signal.Signals) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # other threads cannot set handlers
         numbers = ()
     before = {number: handler for number in numbers if (handler := signal.getsignal(number)) in _DEFAULTS}
-    stopping = Stopping()
+    stopping, outer = Stopping(), _of_children
     for number in before:
         signal.signal(number, stopping)
+    if signal.SIGTERM in before:
+        end_children_by_sigterm(before[signal.SIGTERM])
     try:
         yield
     finally:
+        end_children_by_sigterm(outer)
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -174,11 +179,11 @@ def interruptible(answer: Callable[[], None] = lambda: None) -> Iterator[Interru
         interrupt.requested = True
         answer()
 
-    heard = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, handle) for number in heard}
     outer, _current = (_current, _of_children), interrupt
     if _of_children is None:
-        end_children_by_sigterm(previous.get(signal.SIGTERM))
+        end_children_by_sigterm(signal.getsignal(signal.SIGTERM))
+    heard = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, handle) for number in heard}
     try:
         yield interrupt
     finally:

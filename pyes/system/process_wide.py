@@ -3,10 +3,12 @@
 Python's filters of warnings, its global generators of random numbers and a silenced standard output are restored by the
 thread that changed them: two blocks that overlap would leave the change of the one that ends last in place for good. So
 blocks of pyes wait for each other. There is one lock for all of them, since a block may be entered in another. Forks
-take it too, so that a child has everything as it was. Blocks must be short, and must neither fork, since forks of other
-threads may hold other locks while they wait for this one, nor run code of the user's that waits for another thread.
+take it too, so that a child has everything as it was. Blocks must be short. They must not fork, since forks of other
+threads may hold other locks while they wait for this one; and what they call, libraries for search and constructors of
+torch modules, must not wait for another thread that enters one.
 """
 
+import concurrent.futures.thread  # noqa: F401 - see below
 import os
 import threading
 import warnings
@@ -34,7 +36,7 @@ def _renew() -> None:
     _ignored.clear()
 
 
-if hasattr(os, "register_at_fork"):
+if hasattr(os, "register_at_fork"):  # after concurrent.futures, whose lock forks then take after this one
     os.register_at_fork(before=_take_turn, after_in_parent=_end_turn, after_in_child=_renew)
 
 

@@ -48,7 +48,7 @@ def is_ctrl_c(error: BaseException) -> bool:
         return True
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     # Python's own handler raises what code of the user's may raise, too; where it is in charge, that is Ctrl-C.
-    if isinstance(error, KeyboardInterrupt) and handlers[0] is signal.default_int_handler:
+    if isinstance(error, KeyboardInterrupt) and signal.default_int_handler in handlers:
         return threading.current_thread() is threading.main_thread()
     # One of the program's own, such as that of asyncio, is known by its code.
     codes = [_code(handler) for handler in handlers if callable(handler)]
@@ -191,10 +191,14 @@ def _witness(what: str) -> Iterator[None]:
 def _wait_for_the_end_of(parent: int, data: bytes) -> None:
     """Wait as a process that has none of the program's files and connections, which may be waited for to be closed."""
     try:
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):  # the one of this list
+                if int(name) > 2:
+                    os.close(int(name))
         if signal_with_parent(signal.SIGUSR1, parent):
             while os.getppid() == parent:  # the signal may come from elsewhere
                 signal.sigwait({signal.SIGUSR1})
-        os.write(2, data)
+        if sys.__stderr__ is not None:  # else 2 is another file
+            os.write(2, data)
     finally:
         os._exit(0)

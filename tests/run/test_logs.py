@@ -95,17 +95,25 @@ def test_handlers_of_the_program_show_what_they_showed_before(tmp_path):
     talkative.setLevel(logging.DEBUG)
     root.setLevel(logging.WARNING)
     root.addHandler(heard)
+    own, below = logging.getLogger("test.own"), _Heard()
+    own.addHandler(below)
     try:
         with run_log(tmp_path / "train.log"):
             logging.getLogger("test").info("for the log")
             logging.getLogger("test").warning("for all")
             talkative.debug("asked for")
+            own.info("for the log, too")
         assert not heard.filters
+        root.setLevel(logging.NOTSET)
+        with run_log(tmp_path / "all.log"):
+            own.debug("with all levels")
     finally:
         root.removeHandler(heard)
+        own.removeHandler(below)
         root.setLevel(before)
         talkative.setLevel(logging.NOTSET)
-    assert heard.said == ["for all", "asked for"]
+    assert heard.said == ["for all", "asked for", "with all levels"]
+    assert below.said == ["with all levels"]
     assert "for the log" in (tmp_path / "train.log").read_text()
 
 

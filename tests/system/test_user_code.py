@@ -64,6 +64,13 @@ def test_let_through_raises_what_is_no_mistake_of_the_users_code():
     for error in (TaskError("ours"), Stop(), KeyboardInterrupt()):
         with pytest.raises(type(error)):
             user_code.let_through(error)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler), signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt):  # for SIGTERM
+            user_code.let_through(KeyboardInterrupt())
+    finally:
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGINT, before[1])
     with interruptible():  # signals do not raise that here, so code of the user's has
         user_code.let_through(KeyboardInterrupt())
     for error in (SystemExit(), GeneratorExit(), ValueError()):
