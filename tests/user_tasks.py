@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.classic_control import PendulumEnv
+from gymnasium.envs.registration import WrapperSpec
 
 
 class Unclosable(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -240,6 +241,51 @@ class Wrong(Point):
             return observation, reward, terminated, info  # type: ignore[return-value]
         reward = {"no reward": None, "nan reward": np.nan, "flat": 1.0}.get(self._rule, reward)
         return wrong.get(self._rule, observation) if late else observation, reward, terminated, truncated, info
+
+
+class Lists(Point):
+    """Gives the same list every time, with other numbers in it."""
+
+    def _observe(self) -> Any:
+        self._list = getattr(self, "_list", [0.0])
+        self._list[:] = [self._position]
+        return self._list
+
+
+class Elsewhere(Point):
+    """Works in a folder of its own, where it finds its files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        os.chdir("assets")
+
+
+class Switching(Point):
+    """Goes over to another step in mid-episode."""
+
+    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        self.step = self._first  # type: ignore[method-assign]
+        return super().reset(**kwargs)
+
+    def _first(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.step = self._later  # type: ignore[method-assign]
+        return self._observe(), 1.0, False, False, {}
+
+    def _later(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return self._observe(), 100.0, True, False, {}
+
+
+class Late(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Takes 100 off where the time is up."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, float(reward) - 100 * truncated, terminated, truncated, info
+
+
+gymnasium.register(
+    "Late-v0", Point, max_episode_steps=3, additional_wrappers=(WrapperSpec("Late", f"{__name__}:Late", {}),)
+)
 
 
 def own_walker() -> gymnasium.Env[Any, Any]:

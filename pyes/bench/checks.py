@@ -186,12 +186,13 @@ class Checks:
         else:
             return "the observations have no bounds"
         for observation, when in self._observed():
-            outside = (np.asarray(observation) < low) | (np.asarray(observation) > high)
+            values, least, most = np.broadcast_arrays(observation, low, high)
+            outside = (values < least) | (values > most)
             if outside.any():
                 at = tuple(map(int, np.argwhere(outside)[0]))
                 raise CheckError(
-                    f"observation{list(at)} is {np.asarray(observation)[at]} {when}, expected {low[at]} to "
-                    f"{high[at]}; clip it, or widen the bounds"
+                    f"observation{list(at)} is {values[at]} {when}, expected {least[at]} to {most[at]}; clip it, or "
+                    "widen the bounds"
                 )
         return "all observations are within the space"
 
@@ -294,7 +295,7 @@ def _bounds(encoder: ObservationEncoder) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _kept(observation: Any) -> Any:
     """Copy an observation, which the environment may write over."""
-    return observation.copy() if isinstance(observation, np.ndarray) else observation
+    return copy.deepcopy(observation)
 
 
 def _numbers(observation: Any) -> NDArray[Any]:

@@ -96,7 +96,8 @@ def _check_reward(reward: Any) -> None:
     try:
         float(reward)
     except (TypeError, ValueError) as error:
-        what = f"the reward is {no_number(reward)}, expected a number; return float(...) from step"
+        advice = "return reward.item() from step" if getattr(reward, "size", 0) == 1 else "return float(...) from step"
+        what = f"the reward is {no_number(reward)}, expected a number; {advice}"
         raise TaskError(what) from error
 
 

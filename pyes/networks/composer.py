@@ -67,7 +67,10 @@ class Composer:
             )
         channels, height, width = self._shape
         if kernel > min(height, width):
-            raise ConfigError(f"network: got a kernel of {kernel}, larger than its image of {height} x {width}")
+            text = f"network: got a kernel of {kernel}, larger than its image of {height} x {width}"
+            if width in (1, 3, 4):
+                text += f"; images are channels x height x width: transpose those of {channels} x {height} x {width}"
+            raise ConfigError(text)
         weight = self._place(filters * channels * kernel**2)
         down, across = ((size - kernel) // stride + 1 for size in (height, width))
         row = self._mapping(Op.CONV, filters, filters * down * across, weight, activation, bias, normalized)

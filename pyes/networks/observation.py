@@ -230,7 +230,7 @@ class ObservationEncoder:
                 name = f"part {dotted(part.keys)!r}" if part.keys else "it"
                 kind = f"a {part.kind} of {part.size} numbers"
                 message = f"observation: {name} cannot be read as {kind}: {reason(error)}"
-                raise ValueError(f"{message}; give the environment's own observation") from error
+                raise ValueError(f"{message}; expected an observation of the environment's space") from error
         return np.concatenate(numbers)
 
     def seen(self, whole: NDArray[Any]) -> NDArray[Any]:

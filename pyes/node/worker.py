@@ -21,7 +21,7 @@ from pyes.episodes.rollout import Evaluator, Workload, open_evaluator
 from pyes.node.board import Board
 from pyes.system.repeats import repeated
 from pyes.system.text import origin, reason
-from pyes.system.user_code import is_ctrl_c
+from pyes.system.user_code import is_ctrl_c, way_back
 
 
 class Sums:
@@ -111,6 +111,7 @@ class BaseWorker(ABC, Generic[E]):
     ) -> None:
         self._slot, self._workload, self._plan, self._board, self._table = slot, workload, plan, board, table
         self._own_process = own_process
+        self._go_back = way_back()
         self._ticket = -1
         self._batch: Batch | None = None
         self._begun = 0.0  # begin of the time that counts as work
@@ -185,6 +186,7 @@ class BaseWorker(ABC, Generic[E]):
         """
         self._board.started[self._slot] = time.monotonic()
         self._evaluator.close()
+        self._go_back()
         self._evaluator = self._open_evaluator()
         self._evaluator.begin(batch)
 

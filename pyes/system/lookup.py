@@ -69,7 +69,9 @@ def find(key: str, name: str, example: str) -> Any:
         found: Any = importlib.import_module(package)
     except BaseException as error:
         let_through(error)
-        raise ConfigError(f"{key}={name} cannot be imported ({reason(error)}); {WHERE}") from error
+        is_file = package.endswith(".py") and "/" not in package
+        advice = f"did you mean {package.removesuffix('.py')}:{attribute}?" if is_file else WHERE
+        raise ConfigError(f"{key}={name} cannot be imported ({reason(error)}); {advice}") from error
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise ConfigError(f"{key}={name} is not there: {package} has no {attribute}")

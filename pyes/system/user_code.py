@@ -120,19 +120,28 @@ def signal_with_parent(number: int, parent: int) -> bool:
     return os.getppid() == parent
 
 
-@contextmanager
-def same_folder() -> Iterator[None]:
-    """Return to the working folder after the block: simulators change it to find their files, and leave it so."""
+def way_back() -> Callable[[], None]:
+    """Return what goes back to the present working folder, which simulators change to find their files."""
     try:
         before = os.getcwd()
     except OSError:  # it is deleted
-        yield
-        return
+        return lambda: None
+
+    def go_back() -> None:
+        with contextlib.suppress(OSError):
+            os.chdir(before)
+
+    return go_back
+
+
+@contextmanager
+def same_folder() -> Iterator[None]:
+    """Return to the working folder after the block."""
+    go_back = way_back()
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
-            os.chdir(before)
+        go_back()
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class TaskEnvironment(gymnasium.Env[Any, Any]):
         self.observation_space = task.observation_space or array_space(task.observation_shape)
         self.action_space = task.action_space
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": task.render_fps}
-        self._timesteps = 0
+        self._timesteps, self._closed = 0, False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin the episode of ``seed``, or one at random; returns the first observation.
@@ -62,4 +62,6 @@ class TaskEnvironment(gymnasium.Env[Any, Any]):
 
     def close(self) -> None:
         """Release what the environment holds; a second call does nothing."""
-        self.task.close()
+        if not self._closed:
+            self._closed = True
+            self.task.close()

@@ -81,11 +81,14 @@ class GymnasiumTask(WrappedTask):
                     text = f"{str(error).rstrip('.')}; of a module that registers it: MODULE:{self._config.env_id}"
                     raise gymnasium.error.Error(text) from error
                 raise
+            given = dict(_GIVEN)
+            if spec.additional_wrappers:  # which may see the limit
+                del given["max_episode_steps"]
             if "render_mode" not in arguments:
-                return gymnasium.make(spec, **_GIVEN, **arguments)
+                return gymnasium.make(spec, **given, **arguments)
             # A film of what cannot be drawn ends with an error that says so.
             with ignoring(r".*WARN: .*render.?mode", UserWarning):
-                return gymnasium.make(spec, **_GIVEN, **arguments)
+                return gymnasium.make(spec, **given, **arguments)
 
     def _spec(self) -> EnvSpec:
         """Look up the id; for "module:id" the module is imported first, which registers it."""

@@ -180,6 +180,8 @@ def _checked(definition: type) -> str:
     for name in given.keys() - _SETTINGS.keys() - _ARGUMENTS.keys():
         close = difflib.get_close_matches(name, [*_SETTINGS, *_ARGUMENTS], n=1)
         hint = f"did you mean {close[0]!r}?" if close else "constants and other functions belong outside of the class"
+        if name in inspect.get_annotations(definition):
+            hint = "a field has no default: set it in reset"
         raise ConfigError(f"{where}: unknown {name!r}; {hint} (allowed: {', '.join((*_SETTINGS, *_ARGUMENTS))})")
     for name, expected in _ARGUMENTS.items():
         function = given.get(name)

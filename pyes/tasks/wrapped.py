@@ -23,7 +23,7 @@ from pyes.errors import ConfigError, PyesError, TaskError
 from pyes.networks import ObservationEncoder
 from pyes.system import lookup
 from pyes.system.text import message, reason
-from pyes.system.user_code import close_within, is_of_the_call, let_through
+from pyes.system.user_code import close_within, is_of_the_call, let_through, way_back
 from pyes.tasks.base import Step, Task
 from pyes.tasks.bullet_output import quiet_worlds
 from pyes.tasks.encoded import covers, unread
@@ -69,11 +69,12 @@ class WrappedTask(Task):
         self._config = config
         self._render_mode = render_mode
         self.frame_skip = self.DEFAULT_FRAME_SKIP if config.frame_skip == "auto" else config.frame_skip
+        self._go_back = way_back()
         self._env = self._make()
         try:
             self._describe()
         except BaseException:
-            self.close()
+            close_within(f"the environment of {self._label()}", self._env.close)
             raise
         self._shorten_step()
 
@@ -150,7 +151,8 @@ class WrappedTask(Task):
         for key in ("observation_space", "action_space"):
             space = getattr(self._env, key, None)
             if not isinstance(space, spaces.Space):
-                raise ConfigError(f"{self._label()} has {space!r} for its {key}, expected a gymnasium.Space")
+                kind = "" if space is None else f", a {type(space).__module__}.{type(space).__qualname__},"
+                raise ConfigError(f"{self._label()} has {space!r}{kind} for its {key}, expected a gymnasium.Space")
         omitted = unread(self._env.observation_space)
         if "" in omitted:
             kind = type(omitted[""]).__name__
@@ -206,6 +208,7 @@ class WrappedTask(Task):
         """Begin the episode of ``seed``, independent of earlier ones; returns the first observation."""
         if self._config.remake:
             close_within(f"the environment of {self._label()}", self._env.close)
+            self._go_back()
             self._env = self._make()
             self._shorten_step()
         elif self._refresh is not None:
@@ -224,6 +227,8 @@ class WrappedTask(Task):
                 f"{self._label()}: reset returned a {type(begun).__name__}, expected (observation, info), which is "
                 "Gymnasium's interface; an environment of old gym is task=gym"
             )
+        if "step" in vars(self._env):  # it changes its own
+            self.step = lambda action: self._env.step(action)  # type: ignore[method-assign]
         return begun[0]
 
     def step(self, action: Any) -> Step:

@@ -37,6 +37,11 @@ def test_sound_environment_passes_every_check():
     assert results["time limit"][1] == "999 timesteps; the longest episode of random actions has 999"
 
 
+def test_observations_that_are_written_over_are_no_fault(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(checks, "NAMES", ("seeding", "clean slate", "bounds"))
+    assert failed(found(name="python", factory="user_tasks:Lists")) == {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["remove", "zero"])
 @pytest.mark.parametrize("name", ["native", "gymnasium"])

@@ -47,7 +47,9 @@ def test_numbers_are_those_of_gymnasium_before_and_after_a_round_trip(space):
     ],
 )
 def test_foreign_observation_is_refused_in_one_line_that_names_the_part(observation, message):
-    with pytest.raises(ValueError, match=rf"^observation: {message}.*; give the environment's own observation$"):
+    with pytest.raises(
+        ValueError, match=rf"^observation: {message}.*; expected an observation of the environment's space$"
+    ):
         ObservationEncoder.for_space(SPACES[-1])(observation)
 
 

@@ -16,6 +16,7 @@ from pyes.reports.export import export
 from pyes.reports.replay import evaluate
 from pyes.reports.video import record
 from pyes.run.metrics import read_rows
+from pyes.tasks.gymnasium import GymnasiumConfig
 from pyes.tasks.python import PythonConfig
 
 
@@ -80,6 +81,27 @@ def test_a_step_of_old_gym_is_named():
         runner.act = lambda _: float("much")
         with pytest.raises(ValueError, match="could not convert"):
             Rollout(task, runner).run(0, 5)
+
+
+def test_an_environment_that_works_elsewhere_is_remade_where_it_was_made(tmp_path, monkeypatch):
+    (tmp_path / "assets").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with _task("Elsewhere", remake=True) as task:
+        task.reset(0)
+        task.reset(1)
+
+
+def test_a_step_that_the_environment_changes_is_the_one_that_is_called():
+    runner = types.SimpleNamespace(act=lambda _: np.zeros(1, np.float32), check=print)
+    with _task("Switching") as task:
+        assert [Rollout(task, runner).run(seed, 5) for seed in (1, 2)] == [(101.0, 2), (101.0, 2)]
+
+
+def test_wrappers_that_an_environment_is_registered_with_see_its_limit():
+    with tasks.make(GymnasiumConfig(env_id="user_tasks:Late-v0")) as task:
+        task.reset(0)
+        rewards = [task.step(np.zeros(1, np.float32))[1] for _ in range(3)]
+    assert rewards[1] > -100 > rewards[2]
 
 
 def test_remake_calls_the_function_for_every_episode():
