@@ -134,7 +134,7 @@ def _card(
         front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
         task=task,
         network=network,
-        result=_result(evaluation, known=known, chosen=chosen),
+        result=_result(evaluation, known=known, chosen=chosen, other_seed=policy.seed + 1),
         film="" if function else _FILM,
         use=_VALUE if function else _EPISODE,
         handling=f"\n{told} `pyes.make_env` does it.\n" if (told := policy.handling) else "",
@@ -158,7 +158,7 @@ def _model_index(task: str, network: str, evaluation: tuple[float, float, str]) 
     return [{"name": f"{network} by evolution strategies", "results": [result]}]
 
 
-def _result(evaluation: tuple[float, float, str] | None, *, known: bool, chosen: bool) -> str:
+def _result(evaluation: tuple[float, float, str] | None, *, known: bool, chosen: bool, other_seed: int) -> str:
     """Return what is known of an evaluation, in a sentence."""
     if evaluation is None:
         why = "It has not been evaluated in its run" if known else "What it came to in its run is not known here"
@@ -168,7 +168,9 @@ def _result(evaluation: tuple[float, float, str] | None, *, known: bool, chosen:
         return "All episodes of its evaluation failed."
     seeds = "on seeds that training does not use"
     if chosen:
-        seeds = "by which it was chosen, so some of it is luck; `pyes evaluate . --seed 1` has other episodes"
+        seeds = (
+            f"by which it was chosen, so some of it is luck; `pyes evaluate . --seed {other_seed}` has other episodes"
+        )
     return f"Mean return **{rounded(mean, deviation)}** +/- {rounded(deviation, mean)}{over}, {seeds}."
 
 

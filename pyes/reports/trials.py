@@ -126,7 +126,7 @@ def doubt(found: Found) -> str:
     """Return in a sentence that the best trial was no better with other seeds; empty if it was, or is the defaults."""
     if found.best.number == DEFAULTS:
         return ""
-    best, defaults = (statistics.median_low(found.confirmed[number]) for number in (found.best.number, DEFAULTS))
+    best, defaults = (statistics.median(found.confirmed[number]) for number in (found.best.number, DEFAULTS))
     if best > defaults:
         return ""
     return (
@@ -179,7 +179,7 @@ def _confirmed(found: Found, trial: int) -> str:
     returns = found.confirmed.get(trial)
     if not returns:
         return "-"
-    return f"{number(statistics.median_low(returns))} ({number(min(returns))} to {number(max(returns))})"
+    return f"{number(statistics.median(returns))} ({number(min(returns))} to {number(max(returns))})"
 
 
 def _usual(values: Sequence[Value]) -> str:

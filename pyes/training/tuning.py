@@ -324,15 +324,18 @@ class _Search:
         """
         study = self._optuna.create_study(direction="maximize")
         distributions = self._distributions()
-        for trial in self._trials()[DEFAULTS + 1 :]:
-            value = trial.means[self._rungs[0]]
-            if math.isfinite(value):
-                study.add_trial(
-                    self._optuna.trial.create_trial(value=value, params=trial.values, distributions=distributions)
-                )
+        trials = self._trials()[DEFAULTS + 1 :]
+        returns = [trial.means[self._rungs[0]] for trial in trials]
+        worst = min(filter(math.isfinite, returns), default=0.0)  # failures are no better
+        for trial, value in zip(trials, returns, strict=True):
+            value = max(value, worst)
+            study.add_trial(
+                self._optuna.trial.create_trial(value=value, params=trial.values, distributions=distributions)
+            )
         if len({trial.value for trial in study.trials}) < _BRACKET or len(distributions) < 2:
             return {}
-        evaluator = self._optuna.importance.PedAnovaImportanceEvaluator()
+        # The third whose values the table shows: of a tenth, the default, there are two or three trials.
+        evaluator = self._optuna.importance.PedAnovaImportanceEvaluator(target_quantile=1 / 3)
         found: dict[str, float] = self._optuna.importance.get_param_importances(study, evaluator=evaluator)
         return found
 
@@ -376,7 +379,13 @@ class _Search:
             seed=number, n_startup_trials=at_random, multivariate=True, constant_liar=True
         )
         study = self._optuna.create_study(direction="maximize", sampler=sampler)
-        study.add_trials(self._study.trials[DEFAULTS + 1 :])
+        states = self._optuna.trial.TrialState
+        for trial in self._study.get_trials()[DEFAULTS + 1 :]:
+            if trial.state == states.FAIL:  # the sampler would leave it out: one that was stopped at once is the worst
+                trial = self._optuna.trial.create_trial(
+                    state=states.PRUNED, params=trial.params, distributions=trial.distributions
+                )
+            study.add_trial(trial)
         return dict(study.ask(self._distributions()).params)
 
     def _add(self, values: Mapping[str, Value]) -> None:

@@ -308,6 +308,21 @@ def test_the_values_of_the_first_bracket_alone_are_random(tmp_path: Path):
     assert search._chosen(6, 6) != at_random(6)
 
 
+def test_values_of_trials_that_failed_are_avoided(tmp_path: Path):
+    """By chance 41 % would be among them."""
+    arguments = dataclasses.replace(ARGUMENTS, space={"algorithm.sigma": {"low": 0.02, "high": 1.0, "log": True}})
+    tuning.begin(tmp_path / "found", arguments)
+    search = tuning._Search(tmp_path / "found", arguments, print, Interrupt())
+    search._add({})
+    for number in range(1, 17):
+        values = search._chosen(number, 1)
+        search._add(values)
+        search._report(number, ARGUMENTS.timesteps, -math.inf if values["algorithm.sigma"] > 0.2 else float(number % 3))
+        search._end(number)
+    chosen = [search._chosen(number, 17)["algorithm.sigma"] for number in range(17, 57)]
+    assert sum(sigma > 0.2 for sigma in chosen) <= 10
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -61,7 +61,11 @@ export function drawDistribution(grid, columns) {
   });
   const generations = [...byGeneration.keys()], sorted = [...byGeneration.values()].map((values) => Float64Array.from(values).sort());
   const shares = [0, 0.1, 0.25, 0.5, 0.75, 0.9, 1];
-  const rows = shares.map((share) => sorted.map((values) => values[Math.round(share * (values.length - 1))]));
+  const quantile = (values, share) => {
+    const place = share * (values.length - 1), below = Math.floor(place), above = Math.ceil(place);
+    return values[below] + (place - below) * (values[above] - values[below]);
+  };
+  const rows = shares.map((share) => sorted.map((values) => quantile(values, share)));
   const hidden = { stroke: 'transparent', points: { show: false } };
   const series = [{}, ...shares.map((share) => (share === 0.5 ? { label: 'median', stroke: COLORS[0], width: 2 } : { label: `${100 * share} %`, ...hidden }))];
   const bands = [[7, 1, '18'], [6, 2, '28'], [5, 3, '38']].map(([high, low, shade]) => ({ series: [high, low], fill: `${COLORS[0]}${shade}` }));
