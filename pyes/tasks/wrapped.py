@@ -197,9 +197,14 @@ class WrappedTask(Task):
             raise TaskError(f"{self._label()} has a position of shape {position.shape}, expected {expected}")
         return position
 
+    @property
+    def _is_bare(self) -> bool:
+        """Whether our ``step`` would do nothing but call the environment's."""
+        return self.frame_skip == 1 and self._levels is None
+
     def _shorten_step(self) -> None:
-        """Call the environment's ``step`` directly if ours would do nothing else."""
-        if self.frame_skip == 1 and self._levels is None:
+        """Call the environment's ``step`` directly if that is enough."""
+        if self._is_bare:
             self.step = self._env.step  # type: ignore[method-assign]
 
     # Episodes
@@ -227,7 +232,7 @@ class WrappedTask(Task):
                 f"{self._label()}: reset returned a {type(begun).__name__}, expected (observation, info), which is "
                 "Gymnasium's interface; an environment of old gym is task=gym"
             )
-        if "step" in vars(self._env):  # it changes its own
+        if self._is_bare and vars(self._env).get("step", self.step) != self.step:  # it changes its own
             self.step = lambda action: self._env.step(action)  # type: ignore[method-assign]
         return begun[0]
 

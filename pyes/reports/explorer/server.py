@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import json
 import mimetypes
+import os
 import secrets
 import signal
 import socket
@@ -270,4 +271,5 @@ def _listen(port: int) -> socket.socket:
         return socket.create_server((_HERE, port), backlog=128)
     except OSError as error:
         advice = "take another one with --port, or --port 0 for any that is free"
-        raise ConfigError(f"cannot listen at {_HERE}:{port}: {error.strerror or error}; {advice}") from error
+        why = os.strerror(error.errno) if error.errno else error
+        raise ConfigError(f"cannot listen at {_HERE}:{port}: {why}; {advice}") from error
