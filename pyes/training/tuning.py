@@ -345,7 +345,9 @@ class _Search:
         """Open the study in the folder's database."""
         path = self._folder / "study.db"
         # Opened by path: as a URL, a folder with a question mark in its name would be another one.
-        connect = {"creator": lambda: sqlite3.connect(path)}
+        from sqlalchemy.pool import NullPool
+
+        connect = {"creator": lambda: sqlite3.connect(path), "poolclass": NullPool}  # none is left open
         storage = self._optuna.storages.RDBStorage("sqlite://", engine_kwargs=connect)
         study: optuna.Study = self._optuna.create_study(
             storage=storage, study_name="pyes", direction="maximize", load_if_exists=True
