@@ -1,4 +1,5 @@
 import json
+import shutil
 
 from made_runs import make_run, write_metrics
 
@@ -25,6 +26,22 @@ def test_runs_that_differ_in_seed_alone_are_one_group(tmp_path):
     assert _groups(tmp_path) == [("sigma 0.3", 3), ("sigma 0.7", 1)]
 
 
+def test_copies_and_repetitions_of_a_run_count_once(tmp_path):
+    for name, seed in (("0", 0), ("1", 1), ("0 again", 0)):
+        make_run(tmp_path / name, seed=seed)
+    shutil.copytree(tmp_path / "1", tmp_path / "backup")
+    hashes = {"0": "aa", "1": "bb", "0 again": "aa", "backup": "bb"}
+    for name, digest in hashes.items():
+        file = tmp_path / name / "metrics.csv"
+        head, *rows = file.read_text().splitlines()
+        place = head.split(",").index("theta_hash")
+        cells = [row.split(",") for row in rows]
+        for row in cells:
+            row[place] = digest
+        file.write_text("\n".join([head, *(",".join(row) for row in cells)]) + "\n")
+    assert _groups(tmp_path) == [("OpenAI-ES", 2)]
+
+
 def test_single_group_is_called_by_its_algorithm(tmp_path):
     assert _groups(make_run(tmp_path / "run")) == [("OpenAI-ES", 1)]
 
@@ -40,12 +57,6 @@ def test_conditions_part_runs_where_a_seed_is_there_twice(tmp_path):
         for seed in (0, 1):
             make_run(tmp_path / f"{workers}{seed}", seed=seed, cluster={"workers": workers})
     assert _groups(tmp_path) == [("1 worker", 2), ("2 workers", 2)]
-
-
-def test_runs_that_are_equal_stay_together(tmp_path):
-    for name in "ab":
-        make_run(tmp_path / name)
-    assert _groups(tmp_path) == [("OpenAI-ES", 2)]
 
 
 def test_algorithms_with_episodes_are_named_by_both(tmp_path):
