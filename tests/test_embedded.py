@@ -124,8 +124,8 @@ def f(theta):
     return 1.0
 async def main():
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: heard.append(1))
-    work = asyncio.create_task(asyncio.to_thread(lambda: {SEARCH}, workers=2)))
-    while len([name for name in os.listdir() if name.startswith("begun")]) < 2:
+    work = asyncio.create_task(asyncio.to_thread(lambda: {SEARCH.replace("generations=2", "generations=20")}, workers=2)))
+    while len([name for name in os.listdir() if name.startswith("begun")]) < 2 and not work.done():
         await asyncio.sleep(0.01)
     os.killpg(0, signal.SIGINT)
     await work

@@ -275,6 +275,14 @@ class Switching(Point):
         return self._observe(), 100.0, True, False, {}
 
 
+class Machine(Switching):
+    """Begins with the same step every time, also when it is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = self._first  # type: ignore[method-assign]
+
+
 class Late(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Takes 100 off where the time is up."""
 

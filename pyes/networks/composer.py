@@ -68,7 +68,7 @@ class Composer:
         channels, height, width = self._shape
         if kernel > min(height, width):
             text = f"network: got a kernel of {kernel}, larger than its image of {height} x {width}"
-            if width in (1, 3, 4):
+            if not self._rows and width in (1, 3, 4):
                 text += f"; images are channels x height x width: transpose those of {channels} x {height} x {width}"
             raise ConfigError(text)
         weight = self._place(filters * channels * kernel**2)

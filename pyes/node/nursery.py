@@ -34,6 +34,7 @@ from pyes.system.user_code import signal_with_parent
 logger = logging.getLogger(__name__)
 
 _SILENT_SECONDS = 5.0  # after which a nursery that has not checked its workers (stopped or hung) is replaced
+_SPIN_SECONDS = 0.02
 _MOST_LOST = 20  # nurseries in a row without any progress
 #: Errors of the system that a nursery's exit code tells the owner.
 _TOLD = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -110,8 +111,6 @@ class Nursery(Closing):
 
     def _replace(self) -> None:
         assert self._board is not None
-        if sys.platform != "linux":  # where workers may outlive it
-            raise ClusterError("the parent of the workers was killed; run again, or resume the run")
         progress = (self._board.ticket, self._board.remaining())
         self._lost = self._lost + 1 if progress == self._progress else 1
         self._progress = progress
@@ -167,9 +166,14 @@ def _run(supervisor: Supervisor, control: Connection, owner_end: Connection, own
         # stopped when the owner dies, it goes on.
         signal_with_parent(signal.SIGCONT, owner)
         supervisor.start(site)
-        while os.getppid() == owner and control not in connection.wait([control, *supervisor.sentinels], POLL_SECONDS):
+        while os.getppid() == owner:
+            ready, workers = connection.wait([control, *supervisor.sentinels], POLL_SECONDS), supervisor.pids
+            if control in ready:
+                break
             supervisor.check()
             orphans.look(supervisor.pids)
+            if ready and supervisor.pids == workers:  # one lives that has closed what its sentinel is about
+                time.sleep(_SPIN_SECONDS)
         if os.getppid() == owner:
             supervisor.close()
     except Exception as error:  # such as too little memory: the owner tries again with another nursery

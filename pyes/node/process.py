@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pyes.system.lifetime import end_children_by_sigterm
+from pyes.system.lifetime import deaf_to_ctrl_c, give_to_children
 from pyes.system.user_code import signal_with_parent
 
 _LEFT_TO_THE_HEAD = (signal.SIGINT, signal.SIGTERM)
@@ -65,7 +65,7 @@ def _leave_signals_to_the_owner() -> None:
     """
     for number in _LEFT_TO_THE_HEAD:
         signal.signal(number, lambda *_: None)
-    end_children_by_sigterm()
+    give_to_children(deaf_to_ctrl_c())
     signal.set_wakeup_fd(-1)  # which would tell an event loop of the owner's
     if sys.platform != "win32":
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

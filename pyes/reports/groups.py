@@ -34,8 +34,17 @@ class Group:
 
 def group(runs: Iterable[Run]) -> list[Group]:
     """Return the labelled groups of runs, ordered by their first run."""
-    together = [_once(part) for each in _apart(runs, _settings) for part in _split(each)]
+    together = [part for each in _apart(runs, _settings) for part in _split(each)]
     return [Group(label, each) for label, each in zip(_labels(together), together, strict=True)]
+
+
+def once(runs: Iterable[Run]) -> list[Run]:
+    """Return the first of runs that came to the same bits under the same conditions: copies tell nothing new."""
+    found: dict[Hashable, Run] = {}
+    for run in runs:
+        conditions = frozenset(wording.features(run.conditions).items())
+        found.setdefault((_settings(run), conditions, run.seed, run.theta_hash or run.path), run)
+    return list(found.values())
 
 
 def arrange(groups: Iterable[Group], order: Order, labels: Sequence[str] = ()) -> list[Group]:
@@ -90,11 +99,6 @@ def _split(runs: list[Run]) -> list[list[Run]]:
     if max(Counter(run.seed for run in runs).values()) == 1:
         return [runs]
     return _apart(runs, lambda run: frozenset(wording.features(run.conditions).items()))
-
-
-def _once(runs: list[Run]) -> list[Run]:
-    """Return the first of runs that came to the same bits: copies, and repetitions, tell nothing that it does not."""
-    return list({(run.seed, run.theta_hash or run.path): run for run in reversed(runs)}.values())[::-1]
 
 
 def _labels(groups: Sequence[Sequence[Run]]) -> list[str]:

@@ -21,7 +21,7 @@ from pyes.config.section import AtLeastOne, parse
 from pyes.errors import ConfigError
 from pyes.reports import aggregates, figures
 from pyes.reports.aggregates import BANDS, BandKind
-from pyes.reports.groups import ORDERS, Group, Order, arrange, group
+from pyes.reports.groups import ORDERS, Group, Order, arrange, group, once
 from pyes.reports.runs import X_AXES, Float64Array, Run, XAxis, read
 from pyes.reports.runs import title as task_of
 
@@ -112,7 +112,7 @@ def plot(
     smooth = parse(Annotated[int, AtLeastOne], smooth, "smooth")
     if not runs:
         raise ConfigError("no runs to plot; name one or more run directories")
-    groups = arrange(group(read(runs)), order, labels)
+    groups = arrange(group(once(read(runs))), order, labels)
     if not labels:
         groups = [replace(each, label=figures.verbatim(each.label)) for each in groups]
     style = _Style(x, band, smooth, logy, title, legend=len(groups) > 1 or bool(labels), grows=height is None)

@@ -18,7 +18,7 @@ import numpy as np
 from pyes.config.section import parse
 from pyes.errors import ConfigError
 from pyes.reports.aggregates import mean_interval, sign_flip_test
-from pyes.reports.groups import Group, group
+from pyes.reports.groups import Group, group, once
 from pyes.reports.runs import Run, read, task_settings, title
 
 _NOTHING = "-"
@@ -149,7 +149,7 @@ def table(runs: str | Path | Sequence[str | Path | Run], targets: Iterable[float
     """
     if not runs:
         raise ConfigError("no runs to tabulate; name one or more run directories")
-    found = read(runs)
+    found = once(read(runs))
     given: Any = targets
     given = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     returns: tuple[float, ...] = parse(tuple[float, ...], given, "targets")

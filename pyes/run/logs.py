@@ -47,7 +47,7 @@ class _Open:
             if not self._logs:
                 root = logging.getLogger()
                 self._level, self._filter = root.level, _AsBefore(root.level)
-                known = (each for each in root.manager.loggerDict.values() if isinstance(each, logging.Logger))
+                known = (each for each in list(root.manager.loggerDict.values()) if isinstance(each, logging.Logger))
                 others = (each for each in known if each.name != "pyes")  # whose handlers are for this
                 self._filtered = [handler for each in (root, *others) for handler in each.handlers]
                 for handler in self._filtered:

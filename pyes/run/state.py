@@ -77,7 +77,7 @@ class Interface:
     def measures(self) -> bool:
         """Whether observations are measurements, which have scales of their own: no image, and not choices alone."""
         parts = () if self.encoder is None else self.encoder.parts
-        is_image = len(self.shape) == 3 or (len(self.shape) == 2 and all(part.dtype == "uint8" for part in parts))
+        is_image = len(self.shape) == 3 or (len(self.shape) > 1 and all(part.dtype == "uint8" for part in parts))
         return not is_image and not (parts and all(part.choices for part in parts))
 
     @classmethod

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -55,23 +55,25 @@ class Interrupt:
 
 #: That of the run in the main thread, if any.
 _current = Interrupt()
-#: Handler of SIGTERM in processes that other code forks from this one; None: that of this process.
-_of_children: Any = None
+#: Handlers of signals in processes that other code forks from this one; none: those of this process.
+_of_children: Mapping[Any, Any] = {}
 _masks = threading.local()
 
 
-def end_children_by_sigterm(handler: Any = signal.SIG_DFL) -> None:
-    """Let processes that environments fork be ended by SIGTERM, which this process answers in its own way.
+def deaf_to_ctrl_c(sigterm: Any = signal.SIG_DFL) -> Mapping[Any, Any]:
+    """Return handlers for processes that environments fork: SIGTERM ends them, and the owner alone answers Ctrl-C."""
+    return {signal.SIGTERM: sigterm, signal.SIGINT: lambda *_: None}
 
-    The program alone answers Ctrl-C, which they receive as well.
-    """
+
+def give_to_children(handlers: Mapping[Any, Any]) -> None:
+    """Set the handlers of signals in processes that other code forks, where this process has its own."""
     global _of_children
-    _of_children = handler
+    _of_children = handlers
 
 
 def _before_fork() -> None:
     _masks.before = None
-    if _of_children is not None:  # a signal that comes before the child has that handler would be lost
+    if _of_children:  # a SIGTERM that comes before the child has that handler would be lost
         _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
@@ -83,10 +85,10 @@ def _after_fork() -> None:
 
 def _in_child() -> None:
     global _current, _of_children
-    if _of_children is not None:
-        signal.signal(signal.SIGINT, lambda *_: None)
-        signal.signal(signal.SIGTERM, _of_children)
-        _current, _of_children = Interrupt(), None
+    if _of_children:
+        for number, handler in _of_children.items():
+            signal.signal(number, handler)
+        _current, _of_children = Interrupt(), {}
     _after_fork()
 
 
@@ -137,12 +139,12 @@ def raising_stop(*numbers: signal.Signals) -> Iterator[None]:
     stopping, outer = Stopping(), _of_children
     for number in before:
         signal.signal(number, stopping)
-    if signal.SIGTERM in before:
-        end_children_by_sigterm(before[signal.SIGTERM])
+    if before:
+        give_to_children(before)
     try:
         yield
     finally:
-        end_children_by_sigterm(outer)
+        give_to_children(outer)
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -180,15 +182,16 @@ def interruptible(answer: Callable[[], None] = lambda: None) -> Iterator[Interru
         answer()
 
     outer, _current = (_current, _of_children), interrupt
-    if _of_children is None:
-        end_children_by_sigterm(signal.getsignal(signal.SIGTERM))
+    sigterm = _of_children.get(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+    if sigterm is not None:  # else it was not set from Python, and cannot be set from it
+        give_to_children(deaf_to_ctrl_c(sigterm))
     heard = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
     previous = {number: signal.signal(number, handle) for number in heard}
     try:
         yield interrupt
     finally:
         _current = outer[0]
-        end_children_by_sigterm(outer[1])
+        give_to_children(outer[1])
         for number, handler in previous.items():
             with contextlib.suppress(TypeError):  # a handler that was not set from Python cannot be restored
                 signal.signal(number, handler)

@@ -35,11 +35,9 @@ def tell(text: str) -> None:
 
 
 def quoted(word: object) -> str:
-    """Return a word of a command as it is typed: in cmd.exe or PowerShell on Windows, else in a POSIX shell."""
+    """Return a word of a command as it is typed in a POSIX shell; on Windows in double quotes, as both shells have."""
     if sys.platform == "win32":
-        import subprocess
-
-        return subprocess.list2cmdline([str(word)])
+        return str(word) if re.fullmatch(r"[\w.:\\/=+-]+", str(word)) else f'"{word}"'
     return shlex.quote(str(word))
 
 

@@ -120,12 +120,17 @@ def signal_with_parent(number: int, parent: int) -> bool:
     return os.getppid() == parent
 
 
-def way_back() -> Callable[[], None]:
-    """Return what goes back to the present working folder, which simulators change to find their files."""
+def folder() -> str:
+    """Return the working folder, which simulators change to find their files; empty if it is deleted."""
     try:
-        before = os.getcwd()
-    except OSError:  # it is deleted
-        return lambda: None
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def way_back() -> Callable[[], None]:
+    """Return what goes back to the present working folder."""
+    before = folder()
 
     def go_back() -> None:
         with contextlib.suppress(OSError):

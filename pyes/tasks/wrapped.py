@@ -6,7 +6,9 @@ subclasses make it.
 """
 
 import abc
+import contextlib
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from pyes.errors import ConfigError, PyesError, TaskError
 from pyes.networks import ObservationEncoder
 from pyes.system import lookup
 from pyes.system.text import message, reason
-from pyes.system.user_code import close_within, is_of_the_call, let_through, way_back
+from pyes.system.user_code import close_within, folder, is_of_the_call, let_through
 from pyes.tasks.base import Step, Task
 from pyes.tasks.bullet_output import quiet_worlds
 from pyes.tasks.encoded import covers, unread
@@ -69,8 +71,9 @@ class WrappedTask(Task):
         self._config = config
         self._render_mode = render_mode
         self.frame_skip = self.DEFAULT_FRAME_SKIP if config.frame_skip == "auto" else config.frame_skip
-        self._go_back = way_back()
+        before = folder()
         self._env = self._make()
+        self._way = before, folder()  # before it was made, and after
         try:
             self._describe()
         except BaseException:
@@ -213,7 +216,9 @@ class WrappedTask(Task):
         """Begin the episode of ``seed``, independent of earlier ones; returns the first observation."""
         if self._config.remake:
             close_within(f"the environment of {self._label()}", self._env.close)
-            self._go_back()
+            if self._way[0] != self._way[1] == folder():  # it works where it finds its files
+                with contextlib.suppress(OSError):
+                    os.chdir(self._way[0])
             self._env = self._make()
             self._shorten_step()
         elif self._refresh is not None:
@@ -232,8 +237,13 @@ class WrappedTask(Task):
                 f"{self._label()}: reset returned a {type(begun).__name__}, expected (observation, info), which is "
                 "Gymnasium's interface; an environment of old gym is task=gym"
             )
-        if self._is_bare and vars(self._env).get("step", self.step) != self.step:  # it changes its own
-            self.step = lambda action: self._env.step(action)  # type: ignore[method-assign]
+        own = vars(self._env).get("step", self.step)
+        if (
+            self._is_bare
+            and (own != self.step or getattr(own, "__self__", None) is self._env)
+            and "step" in vars(self._env)
+        ):
+            self.step = lambda action: self._env.step(action)  # type: ignore[method-assign] # it may change it again
         return begun[0]
 
     def step(self, action: Any) -> Step:

@@ -326,9 +326,11 @@ class _Search:
         distributions = self._distributions()
         trials = self._trials()[DEFAULTS + 1 :]
         returns = [trial.means[self._rungs[0]] for trial in trials]
-        worst = min(filter(math.isfinite, returns), default=0.0)  # failures are no better
+        known = [value for value in returns if math.isfinite(value)]
+        if 3 * len(known) <= len(returns):  # the best third has failures
+            return {}
         for trial, value in zip(trials, returns, strict=True):
-            value = max(value, worst)
+            value = max(value, min(known) - 1.0)  # failures are worse
             study.add_trial(
                 self._optuna.trial.create_trial(value=value, params=trial.values, distributions=distributions)
             )
@@ -344,9 +346,9 @@ class _Search:
     def _open(self) -> "optuna.Study":
         """Open the study in the folder's database."""
         path = self._folder / "study.db"
-        # Opened by path: as a URL, a folder with a question mark in its name would be another one.
         from sqlalchemy.pool import NullPool
 
+        # Opened by path: as a URL, a folder with a question mark in its name would be another one.
         connect = {"creator": lambda: sqlite3.connect(path), "poolclass": NullPool}  # none is left open
         storage = self._optuna.storages.RDBStorage("sqlite://", engine_kwargs=connect)
         study: optuna.Study = self._optuna.create_study(

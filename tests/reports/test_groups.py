@@ -4,7 +4,7 @@ import shutil
 from made_runs import make_run, write_metrics
 
 import pyes
-from pyes.reports.groups import group
+from pyes.reports.groups import group, once
 from pyes.reports.runs import read
 
 
@@ -39,6 +39,13 @@ def test_copies_and_repetitions_of_a_run_count_once(tmp_path):
         for row in cells:
             row[place] = digest
         file.write_text("\n".join([head, *(",".join(row) for row in cells)]) + "\n")
+    (both,) = group(once(read([tmp_path])))
+    assert [run.path.name for run in both.runs] == ["0", "1"]
+
+
+def test_runs_that_are_equal_stay_together(tmp_path):
+    for name in "ab":
+        make_run(tmp_path / name)
     assert _groups(tmp_path) == [("OpenAI-ES", 2)]
 
 

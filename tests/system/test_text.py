@@ -55,6 +55,7 @@ def test_a_line_that_nobody_reads_costs_nothing(capsys, monkeypatch):
         ("linux", "resume=my runs", "'resume=my runs'"),
         ("win32", r"resume=runs\one", r"resume=runs\one"),
         ("win32", r"resume=my runs\one", r'"resume=my runs\one"'),
+        ("win32", "network.hidden=[64,64]", '"network.hidden=[64,64]"'),
     ],
 )
 def test_words_of_commands_are_quoted_for_the_shell_that_is_there(platform: str, word: str, text: str, monkeypatch):

@@ -91,9 +91,10 @@ def test_an_environment_that_works_elsewhere_is_remade_where_it_was_made(tmp_pat
         task.reset(1)
 
 
-def test_a_step_that_the_environment_changes_is_the_one_that_is_called():
+@pytest.mark.parametrize("name", ["Switching", "Machine"])
+def test_a_step_that_the_environment_changes_is_the_one_that_is_called(name):
     runner = types.SimpleNamespace(act=lambda _: np.zeros(1, np.float32), check=print)
-    with _task("Switching") as task:
+    with _task(name) as task:
         assert [Rollout(task, runner).run(seed, 5) for seed in (1, 2)] == [(101.0, 2), (101.0, 2)]
 
 

@@ -8,7 +8,6 @@ import contextlib
 import importlib
 import json
 import mimetypes
-import os
 import secrets
 import signal
 import socket
@@ -271,5 +270,5 @@ def _listen(port: int) -> socket.socket:
         return socket.create_server((_HERE, port), backlog=128)
     except OSError as error:
         advice = "take another one with --port, or --port 0 for any that is free"
-        why = os.strerror(error.errno) if error.errno else error
+        why = (error.strerror or f"{error}").partition(" (while")[0]
         raise ConfigError(f"cannot listen at {_HERE}:{port}: {why}; {advice}") from error
