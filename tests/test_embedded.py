@@ -9,6 +9,7 @@ import pytest
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals, forks and /proc")
 
 SEARCH = 'pyes.maximize(f, np.ones(2), "openai_es", generations=2, population_size=8'
+LONG_SEARCH = SEARCH.replace("generations=2", "generations=20")
 
 
 def _run(program: str, folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -124,7 +125,7 @@ def f(theta):
     return 1.0
 async def main():
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: heard.append(1))
-    work = asyncio.create_task(asyncio.to_thread(lambda: {SEARCH.replace("generations=2", "generations=20")}, workers=2)))
+    work = asyncio.create_task(asyncio.to_thread(lambda: {LONG_SEARCH}, workers=2)))
     while len([name for name in os.listdir() if name.startswith("begun")]) < 2 and not work.done():
         await asyncio.sleep(0.01)
     os.killpg(0, signal.SIGINT)

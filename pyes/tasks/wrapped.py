@@ -237,12 +237,8 @@ class WrappedTask(Task):
                 f"{self._label()}: reset returned a {type(begun).__name__}, expected (observation, info), which is "
                 "Gymnasium's interface; an environment of old gym is task=gym"
             )
-        own = vars(self._env).get("step", self.step)
-        if (
-            self._is_bare
-            and (own != self.step or getattr(own, "__self__", None) is self._env)
-            and "step" in vars(self._env)
-        ):
+        own = vars(self._env).get("step")
+        if self._is_bare and own is not None and (own != self.step or getattr(own, "__self__", None) is self._env):
             self.step = lambda action: self._env.step(action)  # type: ignore[method-assign] # it may change it again
         return begun[0]
 
