@@ -68,7 +68,7 @@ class Nursery(Closing):
         process = context.Process(
             target=_run, args=(self._supervisor, control, self._control, os.getpid()), name="nursery"
         )
-        # A nursery uses no lock that a thread of the owner may hold.
+        # It uses no lock that a thread of the owner may hold, but those of modules that one is importing just then.
         with holding_signals("fork"), fork_beside_threads(), control:
             try:
                 process.start()
