@@ -101,8 +101,7 @@ policy plays {episodes} episodes every 30 seconds, outside of the clock, which b
 timesteps to a target are medians over the seeds that reached it. The times are about what the recipes of pyes
 need, which favours pyes: RL Zoo, from which PPO's and ARS's settings are, trains them for a million timesteps or more,
 and here each method has as many as its timesteps/s times the time. On BipedalWalker the first seed of each method had
-half of the others' speed, by the machine and for pyes by an older version too: pyes came to 15 million timesteps with
-it. A third seed of PGPE was not trained there.
+half of the others' speed, by the machine and for pyes by an older version too, which came to 15 million timesteps.
 """
 TARGETS = """\
 Targets reached over time: {parts} of the way from the return of random actions to the target above, over
