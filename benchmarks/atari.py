@@ -20,20 +20,20 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from hydra import compose, initialize_config_module
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
+from parts import record, show_speeds, timed, timed_policy, timed_steps
 
 from pyes import tasks
 from pyes.algorithms.population import Member
 from pyes.cli.hydra_errors import explained
 from pyes.config import TrainConfig, from_mapping
-from pyes.episodes.rollout import Rollout, TaskEvaluator
+from pyes.episodes.rollout import TaskEvaluator
 from pyes.errors import ConfigError, PyesError
+from pyes.networks import Runner
 from pyes.run.state import Setup
 from pyes.tasks import Task
 
 GAMES = ("pong", "seaquest", "beam_rider")
 ROUNDS, SEEDS, STEPS = 9, range(3), 200
-
-Episodes = dict[int, list[int]]
 
 
 def main() -> None:
@@ -67,23 +67,14 @@ def report(config: TrainConfig) -> None:
     env_id = config.task.env_id
     with tasks.make(config.task) as task:
         reference = make_reference(task)
-        rollout, frame_skip = make_rollout(config, task), task.frame_skip
-        episodes = record(rollout)
+        runner, frame_skip = make_runner(config, task), task.frame_skip
         ways: dict[str, Callable[[int, list[int]], float]] = {
             "reference": lambda seed, actions: timed_steps(lambda: reference.reset(seed=seed), reference.step, actions),
             "task": lambda seed, actions: timed_steps(lambda: task.reset(seed), task.step, actions),
-            "task and policy": lambda seed, actions: time_rollout(rollout, seed, len(actions)),
+            "task and policy": lambda seed, actions: timed_policy(task, runner, seed, len(actions)),
             "emulator alone": lambda seed, actions: time_emulator(reference.unwrapped, seed, actions, frame_skip),
         }
-        rounds = [
-            {way: sum(run(seed, actions) for seed, actions in episodes.items()) for way, run in ways.items()}
-            for _ in range(ROUNDS)
-        ]
-        steps = sum(map(len, episodes.values()))
-        for way in ways:
-            speed = statistics.median(steps / row[way] for row in rounds)
-            ratio = statistics.median(row["reference"] / row[way] for row in rounds)
-            print(f"{env_id}: {way:<16} {1e6 / speed:6.0f} us a step, {speed:6,.0f} steps/s: {ratio:.2f}")
+        show_speeds(env_id, ways, record(task, runner, SEEDS, STEPS), ROUNDS)
         clean = statistics.median(timed(lambda: task.reset(0)) for _ in range(9))
         theirs = statistics.median(timed(lambda: reference.reset(seed=0)) for _ in range(9))
         print(f"{env_id}: a reset {clean * 1e3:.0f} ms, the reference's {theirs * 1e3:.0f} ms")
@@ -98,56 +89,13 @@ def make_reference(task: Any) -> Any:
     return FrameStackObservation(AtariPreprocessing(bare, frame_skip=task.frame_skip), 4)
 
 
-def make_rollout(config: TrainConfig, task: Task) -> Rollout:
-    """Return what a worker has, with the parameters that a run starts from."""
+def make_runner(config: TrainConfig, task: Task) -> Runner:
+    """Return the runner of a worker, with the parameters that a run starts from."""
     setup = Setup.of(config)
     print(f"{config.task.env_id}: network {config.network.name}, {setup.theta.size:,} parameters")
     evaluator = TaskEvaluator(task, setup.plan(capacity=1))
     evaluator.load(Member(setup.theta), None)
-    return evaluator._rollout
-
-
-def record(rollout: Rollout) -> Episodes:
-    """Return the policy's actions in a few episodes, by seed."""
-    episodes: Episodes = {}
-    for seed in SEEDS:
-        actions: list[int] = []
-        rollout.runner.begin_episode(0, 0, 0, 0)
-        observation, over = rollout.task.reset(seed), False
-        while len(actions) < STEPS and not over:
-            actions.append(rollout.runner.act(observation))
-            observation, _, over, *_ = rollout.task.step(actions[-1])
-        episodes[seed] = actions
-    return episodes
-
-
-def timed(work: Callable[[], Any]) -> float:
-    begun = time.process_time()
-    work()
-    return time.process_time() - begun
-
-
-def timed_steps(reset: Callable[[], Any], step: Callable[[int], Any], actions: list[int]) -> float:
-    """Return the seconds of an episode's steps, without its reset."""
-    reset()
-    begun = time.process_time()
-    for action in actions:
-        step(action)
-    return time.process_time() - begun
-
-
-def time_rollout(rollout: Rollout, seed: int, length: int) -> float:
-    """Return the seconds of an episode as `pyes.episodes.rollout.Rollout` runs it, but without its reset."""
-    rollout.runner.begin_episode(0, 0, 0, 0)
-    observation, total = rollout.task.reset(seed), 0.0
-    begun = time.process_time()
-    act, step = rollout.runner.act, rollout.task.step
-    for _ in range(length):
-        observation, reward, terminated, truncated, _ = step(act(observation))
-        total += float(reward)
-        if terminated or truncated:
-            break
-    return time.process_time() - begun
+    return evaluator._rollout.runner
 
 
 def time_emulator(env: Any, seed: int, actions: list[int], frame_skip: int) -> float:

@@ -21,10 +21,8 @@ peak          the most memory that the head has had, before and after, in GB, wi
 """
 
 import argparse
-import csv
 import os
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -37,11 +35,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from parts import positive_float
+from parts import free_address, positive_float, rows_of
 
 from pyes.errors import ClusterError
 from pyes.reports import status
-from pyes.run.metrics import read_rows
 from pyes.system import addresses
 
 NODES, MEMBERS, SECONDS = 10, 100, 1.0
@@ -90,12 +87,6 @@ def start(*arguments: str, **options: Any) -> "subprocess.Popen[str]":
     folder = str(Path(__file__).parent)
     environment = {**os.environ, "CHURN_SECONDS": str(SECONDS), "PYTHONPATH": folder}
     return subprocess.Popen([sys.executable, "-m", "pyes", *arguments], env=environment, text=True, **options)
-
-
-def free_address() -> str:
-    """Return an address that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"tcp://127.0.0.1:{free.getsockname()[1]}"
 
 
 def main() -> None:
@@ -213,12 +204,6 @@ def peak_of(pid: int) -> float:
     return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1e9
 
 
-def rows_of(run: Path) -> list[dict[str, str]]:
-    """Return the rows of a run's metrics so far."""
-    path = run / "metrics.csv"
-    return read_rows(path) if path.exists() else []
-
-
 def until(run: Path, enough: Callable[[list[dict[str, str]]], bool]) -> None:
     """Wait for the rows of a run."""
     while not enough(rows_of(run)):
@@ -238,9 +223,7 @@ def lost(address: str) -> int:
 
 def alone(run: Path, other: Path) -> bytes:
     """Return the journal of the same generations in one process."""
-    with open(run / "metrics.csv", newline="", encoding="utf-8") as file:
-        generations = sum(1 for _ in csv.DictReader(file))
-    command = ["train", *SETTINGS, "cluster=inline", f"generations={generations}", f"run_dir={other}"]
+    command = ["train", *SETTINGS, "cluster=inline", f"generations={len(rows_of(run))}", f"run_dir={other}"]
     environment = {**os.environ, "CHURN_SECONDS": "0", "PYTHONPATH": str(Path(__file__).parent)}
     subprocess.run([sys.executable, "-m", "pyes", *command], env=environment, check=True, capture_output=True)
     return journal(other)

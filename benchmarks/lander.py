@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pyes.run.metrics import read_rows
+from parts import rows_of
 
 SEEDS = range(5)
 NEVER = float("inf")
@@ -52,12 +52,6 @@ def measure(run: Path, seed: int, overrides: list[str]) -> tuple[float, float, f
     evaluate = [sys.executable, "-m", "pyes", "evaluate", str(run), "--episodes", "100", "--seed", "12345", "--json"]
     done = subprocess.run(evaluate, check=True, capture_output=True, text=True)
     return to_200, to_250, means[-1], float(json.loads(done.stdout)["return_mean"])
-
-
-def rows_of(run: Path) -> list[dict[str, str]]:
-    """Return the rows that a run has written so far."""
-    path = run / "metrics.csv"
-    return read_rows(path) if path.exists() else []
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from parts import positive
+from parts import free_address, positive
 
 from pyes.cluster import open_cluster
 from pyes.cluster.socket import SocketCluster
@@ -46,7 +46,7 @@ from pyes.remote import job, wire
 from pyes.remote.pace import gathers_at_end, gathers_for
 from pyes.remote.wire.protocol import NodeSide
 from pyes.run.state import RunState, Setup
-from pyes.system.addresses import Address
+from pyes.system.addresses import Address, parse
 from pyes.system.lookup import version
 
 WORKERS_OF_A_NODE = 18
@@ -125,8 +125,7 @@ class Relay:
 @contextmanager
 def relay(head: Address) -> Iterator[Relay]:
     """Lend a relay, which ends with the block."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = Address("127.0.0.1", free.getsockname()[1])
+    address = parse(free_address())
     command = [sys.executable, "-m", "pyes", "worker", str(head), "--relay", str(address), "--allow", "*", "--tied"]
     where = Path(__file__).parent
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=where) as process:

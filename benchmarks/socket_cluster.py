@@ -11,9 +11,7 @@ Loopback is faster than any network. As root, the same over a link of 1 Gbit/s t
         python benchmarks/socket_cluster.py sync'
 """
 
-import csv
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from parts import run_parts
+from parts import free_address, rows_of, run_parts
 
 import pyes
 
@@ -128,16 +126,14 @@ def run(
     ``cores`` are the only one of the head and the only one of the nodes; None: any.
     """
     with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
-        address = f"tcp://127.0.0.1:{port}"
+        address = free_address()
         used = cluster or {"name": "local", "workers": 2}
         if nodes:
             used = {"name": "socket", "workers": 0, "listen": address, "sync": sync}
         with started(address, nodes, cores[1]), bound_to(cores[0]):
             whole = {**config, "generations": generations + SKIPPED, "evaluation": {"every": 0}, "cluster": used}
             pyes.train(whole | {"run_dir": folder + "/run", "snapshot": {"every": 0}}, display=False)
-        with open(Path(folder) / "run" / "metrics.csv", encoding="utf-8") as file:
-            return list(csv.DictReader(file))[SKIPPED:]
+        return rows_of(Path(folder) / "run")[SKIPPED:]
 
 
 @contextmanager
@@ -165,13 +161,6 @@ def bound_to(core: int | None) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def between(rows: list[dict[str, str]]) -> float:

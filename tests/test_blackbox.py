@@ -1,5 +1,4 @@
 import random
-import re
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -44,14 +43,6 @@ def test_what_works_for_a_newcomer_needs_no_settings():
 
 
 def test_a_setting_of_another_algorithm_says_which_one_was_taken():
-    for theta, got in (
-        ([], "shape (0,)"),
-        (1.0, "shape ()"),
-        ([[1.0, 2.0]], "shape (1, 2)"),
-        ([1.0, np.nan], "nan in it"),
-    ):
-        with pytest.raises(ConfigError, match=f"^theta: got {re.escape(got)}, expected"):
-            pyes.maximize(_paraboloid, theta)
     with pytest.raises(ConfigError, match=r"^algorithm: got .*OpenAIES.*, expected a name"):
         pyes.maximize(_paraboloid, np.zeros(3), pyes.OpenAIES)
     with pytest.raises(ConfigError, match=r"^unknown key 'algorithm\.learning_rate'") as caught:
@@ -198,7 +189,8 @@ def test_maximize_refuses_impossible_settings():
 
 
 @pytest.mark.parametrize(
-    "theta", ["abc", [[1.0], [2.0, 3.0]], _paraboloid, [1 + 2j, 3.0], [], [np.nan], 1.0, [1e300, 1.0], [10**400, 1]]
+    "theta",
+    ["abc", [[1], [2, 3]], [[1, 2]], _paraboloid, [1 + 2j, 3.0], [], [np.nan], 1.0, [1e300, 1.0], [10**400, 1]],
 )
 def test_a_theta_that_is_no_vector_of_numbers_is_refused_in_one_line(theta):
     with pytest.raises(ConfigError, match=r"^theta: got .*, expected (\(dim,\)|a vector of finite numbers|finite num)"):

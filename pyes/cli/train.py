@@ -161,11 +161,9 @@ def _run_by_hydra(words: list[str], job: Callable[[Any], float | None]) -> None:
     """Run a sweep, or handle a flag of Hydra."""
     import hydra
 
-    from pyes.numerics import noise
-
     Sweep.folder = None
     try:
-        with _command_line(words), _quiet_results(), noise.kept():
+        with _command_line(words), _quiet_results():
             hydra.main(config_path=f"pkg://{_CONF}", config_name="train", version_base=_HYDRA)(job)()
         _check_jobs(Sweep.folder)
     finally:

@@ -239,18 +239,30 @@ class Policy:
         weights = Path(run)
         if weights.suffix != ".safetensors":
             weights = weights / WEIGHTS_FILE
-        arrays, embedded = _read_weights(weights)
-        description = _checked(embedded, weights)
         try:
+            data = weights.read_bytes()
+        except OSError as error:
+            raise RunDirectoryError(
+                f"no policy at {weights} ({error.strerror}); give a run directory that has finished a generation"
+            ) from error
+        try:
+            arrays = safetensors.numpy.load(data)
+            header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+            description = json.loads(header["__metadata__"]["policy"])
+            if description["format"] != FORMAT:
+                raise RunDirectoryError(
+                    f"policy {weights} has format {description['format']}, expected {FORMAT}; read it with "
+                    f"{description['pyes']} of pyes-rl, which wrote it"
+                )
             digest = theta_hash(arrays["theta"])
             if description["theta_hash"] != digest:
                 raise ValueError(f"theta_hash is {digest}, expected {description['theta_hash']}")
             if array_hash(arrays.get("reference_batch")) != description.get("reference_batch_hash"):
                 raise ValueError("its reference batch is not the one that was saved")
             return cls._from_description(description, arrays)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise RunDirectoryError(
-                f"policy {weights} is damaged: {_reason(error)}; export or train it again"
+                f"policy {weights} is damaged ({_reason(error)}); restore it from a copy, or export or train it again"
             ) from error
 
     @classmethod
@@ -327,46 +339,6 @@ def _states(state: NDArray[np.float32] | None, n: int, size: int) -> NDArray[np.
             f"state has shape {found}, expected {(n, size)}: what predict returned for as many observations"
         )
     return np.array(state, np.float32).reshape(n, size)
-
-
-def _read_weights(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return the arrays of a weights file and the description in its metadata."""
-    data = _read(path)
-    try:
-        arrays = safetensors.numpy.load(data)
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        embedded = json.loads(header["__metadata__"]["policy"])
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise RunDirectoryError(
-            f"policy {path} is damaged ({_reason(error)}); train again or restore it from a copy"
-        ) from error
-    return arrays, embedded
-
-
-def _checked(values: Any, path: Path) -> dict[str, Any]:
-    """Return a description, which ``path`` has, if it is of our format."""
-    try:
-        version = values["format"]
-    except (KeyError, TypeError) as error:
-        raise RunDirectoryError(
-            f"policy description {path} is damaged ({_reason(error)}); train again or restore it from a copy"
-        ) from error
-    if version == 1:
-        raise RunDirectoryError(
-            f"policy {path} has format 1, expected {FORMAT}; load it with pyes-rl 0.1.0, or train again"
-        )
-    if version != FORMAT:
-        raise RunDirectoryError(f"policy {path} has format {version}, expected {FORMAT}; update pyes-rl to read it")
-    return dict(values)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise RunDirectoryError(
-            f"no policy at {path} ({error.strerror}); give a run directory that has finished a generation"
-        ) from error
 
 
 def _reason(error: Exception) -> str:

@@ -5,9 +5,8 @@ seed and dtype have equal bytes on all machines, for any number of threads.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -232,59 +231,6 @@ def _by_parameters(part: Callable[[int, int], None], dim: int, slices: int, thre
     bounds = np.linspace(0, dim, threads + 1).astype(np.int64).tolist()
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(part, bounds[:-1], bounds[1:]))
-
-
-class _Kept(Closing):
-    """The shared table that was lent last."""
-
-    def __init__(self) -> None:
-        self.lent = False
-        self._settings: tuple[int, int, str] | None = None
-        self._table: NoiseTable | None = None
-
-    def table(self, entries: int, seed: int, dtype: DtypeName, threads: int) -> NoiseTable:
-        """Return the table if it is the one that is wanted; else it makes room for another one."""
-        if self._table is None or self._settings != (entries, seed, dtype):
-            self.close()
-            self._table = NoiseTable(entries, seed, dtype, shared=True, threads=threads)
-            self._settings = entries, seed, dtype
-        return self._table
-
-    def close(self) -> None:
-        """Give the table back."""
-        table, self._table = self._table, None
-        if table is not None:
-            table.close()
-
-
-_kept: _Kept | None = None
-
-
-@contextmanager
-def kept() -> Iterator[None]:
-    """Let runs that follow each other in this process share a table, which is given back when this context ends."""
-    global _kept
-    with _Kept() as _kept:
-        try:
-            yield
-        finally:
-            _kept = None
-
-
-@contextmanager
-def shared_table(entries: int, seed: int, dtype: DtypeName, threads: int) -> Iterator[NoiseTable]:
-    """Lend a shared table: a new one, unless one with the same settings is `kept` and not lent already."""
-    keeper = _kept
-    if keeper is not None and not keeper.lent:
-        table = keeper.table(entries, seed, dtype, threads)
-        keeper.lent = True
-        try:
-            yield table
-        finally:
-            keeper.lent = False
-        return
-    with NoiseTable(entries, seed, dtype, shared=True, threads=threads) as table:
-        yield table
 
 
 def _fill(out: NDArray[Any], seed: int, threads: int) -> None:

@@ -30,23 +30,17 @@ class Purpose(IntEnum):
 
 def offsets(seed: int, generation: int, count: int, bound: int) -> NDArray[np.int64]:
     """Slice offsets of one generation: int64 (count,), uniform in [0, bound)."""
-    out = np.empty(count, np.int64)
-    _core.draw_offsets(seed, Purpose.OFFSET, generation, bound, out)
-    return out
+    return _below(bound, seed, Purpose.OFFSET, generation, count)
 
 
 def parents(seed: int, generation: int, count: int, bound: int) -> NDArray[np.int64]:
     """Parents of the members of one generation: int64 (count,), uniform in [0, bound)."""
-    out = np.empty(count, np.int64)
-    _core.draw_offsets(seed, Purpose.PARENT, generation, bound, out)
-    return out
+    return _below(bound, seed, Purpose.PARENT, generation, count)
 
 
 def starts(seed: int, count: int, bound: int) -> NDArray[np.int64]:
     """Slice offsets of the initial centers of a run: int64 (count,), uniform in [0, bound)."""
-    out = np.empty(count, np.int64)
-    _core.draw_offsets(seed, Purpose.START, 0, bound, out)
-    return out
+    return _below(bound, seed, Purpose.START, 0, count)
 
 
 def environment_seeds(seed: int, generation: int, episode: int, count: int) -> NDArray[np.int64]:
@@ -72,9 +66,7 @@ def reference_batch_seeds(seed: int, episode: int) -> tuple[int, int]:
 
 def reference_batch_places(seed: int, count: int, bound: int) -> NDArray[np.int64]:
     """Index of the reference batch's timestep in each sequence of ``bound``: int64 (count,), uniform in [0, bound)."""
-    out = np.empty(count, np.int64)
-    _core.draw_offsets(seed, Purpose.REFERENCE_BATCH, 1, bound, out)
-    return out
+    return _below(bound, seed, Purpose.REFERENCE_BATCH, 1, count)
 
 
 def library_seed(seed: int, generation: int) -> int:
@@ -91,6 +83,12 @@ def initial_parameters(seed: int, count: int) -> NDArray[np.float32]:
     _core.stream_bits(seed, Purpose.THETA, 0, 0, 0, words)
     odd: NDArray[np.int32] = (words.view(np.int32) >> 8 << 1) + np.int32(1)
     return odd.astype(np.float32) * np.float32(2.0**-24)
+
+
+def _below(bound: int, seed: int, purpose: Purpose, generation: int, count: int) -> NDArray[np.int64]:
+    out = np.empty(count, np.int64)
+    _core.draw_offsets(seed, purpose, generation, bound, out)
+    return out
 
 
 def _seeds(seed: int, purpose: Purpose, generation: int, episode: int, count: int) -> NDArray[np.int64]:

@@ -9,7 +9,6 @@ import math
 import platform
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
@@ -27,7 +26,7 @@ from pyes.episodes.running_stats import RunningStats
 from pyes.errors import JournalError
 from pyes.networks import ActionDecoder, ObservationEncoder, Policy, PolicySpec
 from pyes.numerics import shaping, streams
-from pyes.numerics.noise import NoiseTable, default_entries, shared_table
+from pyes.numerics.noise import NoiseTable, default_entries
 from pyes.run.adaptation import Averaging, EpisodeLimit, agreement, next_population_size
 from pyes.run.evaluations import EvaluationCosts
 from pyes.run.journal import Evaluation, Generation, Record, Start
@@ -160,11 +159,11 @@ class Setup:
             reference_batch=draw_reference_batch(config.task, config.seed) if spec.normalized else None,
         )
 
-    def make_table(self) -> AbstractContextManager[NoiseTable]:
-        """Make the run's noise table in shared memory, or borrow a kept one with the same settings."""
+    def make_table(self) -> NoiseTable:
+        """Make the run's noise table in shared memory."""
         noise = self.config.noise
         assert noise.entries != "auto"
-        return shared_table(noise.entries, noise.seed, noise.dtype, usable_cores())
+        return NoiseTable(noise.entries, noise.seed, noise.dtype, shared=True, threads=usable_cores())
 
     @property
     def statistics_stride(self) -> int:

@@ -4,14 +4,7 @@ from optima import check_solves, noisy_quadratic
 
 import pyes
 from pyes.errors import ConfigError
-from pyes.numerics.noise import NoiseTable
 from pyes.tasks import functions
-
-
-@pytest.fixture(scope="module")
-def table():
-    with NoiseTable(100_000, 0) as table:
-        yield table
 
 
 @pytest.mark.parametrize(("top", "count"), [(None, 10), (4, 4), ("half", 5)])

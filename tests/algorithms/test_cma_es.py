@@ -6,11 +6,13 @@ import cma
 import numpy as np
 import pytest
 from cma import restricted_gaussian_sampler as samplers
+from optima import check_solves, noisy_quadratic, run
 
 from pyes.algorithms.cma_es import CMAES
 from pyes.errors import ConfigError
 from pyes.numerics import streams
 from pyes.system import limits
+from pyes.tasks.functions import sphere
 
 KINDS = {
     "full": {},
@@ -20,10 +22,6 @@ KINDS = {
 }
 
 
-def sphere(theta):
-    return -float((np.float64(theta) ** 2).sum())
-
-
 ROTATION = np.linalg.qr(np.random.RandomState(3).standard_normal((4, 4)))[0]
 
 
@@ -31,20 +29,10 @@ def rotated_ellipsoid(theta):
     return -float((np.logspace(0, 3, 4) * (ROTATION @ theta) ** 2).sum())
 
 
-def _noisy_quadratic(rng):
-    return lambda theta: -float(((theta - np.linspace(-1, 1, 12)) ** 2).sum()) + 0.1 * rng.standard_normal()
-
-
-def _run(es, function, generations):
-    for _ in range(generations):
-        es.tell([function(es.member(i)) for i in range(len(es.ask()))])
-    return es.theta
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_cma_es_equals_pycmas_own_ask_and_tell(kind):
     es = CMAES(np.ones(12, np.float32), seed=4, population_size=10, sigma=0.5, covariance=kind)
-    function, same = (_noisy_quadratic(np.random.default_rng(1)) for _ in range(2))
+    function, same = noisy_quadratic(), noisy_quadratic()
     state = np.random.get_state()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pycma's own
@@ -56,7 +44,7 @@ def test_cma_es_equals_pycmas_own_ask_and_tell(kind):
             points = own.ask()
             own.tell(points, [-same(np.float32(point)) for point in points])
     np.random.set_state(state)
-    np.testing.assert_array_equal(_run(es, function, 20), own.result.xfavorite.astype(np.float32))
+    np.testing.assert_array_equal(run(es, function, 20), own.result.xfavorite.astype(np.float32))
     assert es.sigma == pytest.approx(np.sqrt(np.mean(own.stds**2)))
 
 
@@ -66,9 +54,8 @@ def test_cma_es_equals_pycmas_own_ask_and_tell(kind):
     [(sphere, 5, "full", 40), (sphere, 5, "diagonal", 40), (rotated_ellipsoid, 4, "full", 80)],
 )
 def test_cma_es_solves_it_from_ten_seeds(function, dim, covariance, generations):
-    for seed in range(10):
-        es = CMAES(np.full(dim, 2.0), seed=seed, population_size=10, sigma=1.0, covariance=covariance)
-        assert function(_run(es, function, generations)) > -1e-3
+    settings = {"population_size": 10, "sigma": 1.0, "covariance": covariance}
+    check_solves(lambda seed: CMAES(np.full(dim, 2.0), seed=seed, **settings), function, -1e-3, generations=generations)
 
 
 def test_cma_es_is_full_up_to_two_thousand_parameters_and_diagonal_above():
@@ -85,7 +72,7 @@ def test_cma_es_refuses_a_covariance_matrix_that_does_not_fit(monkeypatch):
 
 def test_cma_es_hands_options_to_pycma():
     plain, other = (CMAES(np.ones(5), seed=1, population_size=8, options=each) for each in ({}, {"CSA_dampfac": 0.3}))
-    assert not np.array_equal(_run(plain, sphere, 5), _run(other, sphere, 5))
+    assert not np.array_equal(run(plain, sphere, 5), run(other, sphere, 5))
 
 
 @pytest.mark.parametrize(
@@ -112,14 +99,14 @@ def test_cma_es_is_silent_and_writes_nothing(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cma_signals.in").write_text("{'timeout': 0}\n")
     es = CMAES(np.ones(10), population_size=4, covariance="vd")
-    _run(es, sphere, 60)
+    run(es, sphere, 60)
     assert capfd.readouterr() == ("", "")
     assert [path.name for path in tmp_path.iterdir()] == ["cma_signals.in"]
 
 
 def test_cma_es_goes_on_where_pycma_would_stop():
     es = CMAES(np.ones(4), population_size=6)
-    theta = _run(es, lambda theta: 1.0, 300)
+    theta = run(es, lambda theta: 1.0, 300)
     assert np.isfinite(theta).all()
     assert es._es.stop()
 

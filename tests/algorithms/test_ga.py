@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from optima import noisy_quadratic, run
 
 import pyes
 import pyes.reports.replay
@@ -19,27 +20,10 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def table():
-    with NoiseTable(200_000, 0) as table:
-        yield table
-
-
-def _noisy_quadratic(seed):
-    rng, target = np.random.default_rng(seed), np.linspace(-1, 1, 12)
-    return lambda theta: -float(((theta - target) ** 2).sum()) + 0.1 * rng.standard_normal()
-
-
-def _run(algorithm, function, generations):
-    for _ in range(generations):
-        algorithm.tell([function(algorithm.member(i)) for i in range(len(algorithm.ask()))])
-    return algorithm.theta
-
-
 def test_ga_equals_a_plain_numpy_implementation(table):
     """Twenty generations on a noisy quadratic against algorithm 1 of Such et al. (2017), individuals as vectors."""
     ga = GA(np.ones(12), table, seed=4, **SETTINGS)
-    function, same = _noisy_quadratic(1), _noisy_quadratic(1)
+    function, same = noisy_quadratic(), noisy_quadratic()
     parents, sigma = [np.ones(12)], 0.2
     for generation in range(20):
         eps = [table.slice(offset, 12) for offset in streams.offsets(4, generation, 24, table.offset_bound(12))]
@@ -94,13 +78,13 @@ def test_ga_state_survives_a_save_and_a_load_in_the_middle_exactly(dtype):
     with NoiseTable(50_000, 0, dtype) as table:
         whole, first = (GA(np.ones(700), table, seed=2, **SETTINGS) for _ in range(2))
         second = GA(np.zeros(700), table, seed=2, **SETTINGS)  # the state knows where it began
-        expected = _run(whole, lambda theta: -float(theta @ theta), 30).copy()
-        _run(first, lambda theta: -float(theta @ theta), 15)
+        expected = run(whole, lambda theta: -float(theta @ theta), 30).copy()
+        run(first, lambda theta: -float(theta @ theta), 15)
         state = first.state_dict()
         assert [array.shape for array in state["lineages"].values() if array.ndim != 1] == []
         second.load_state_dict(state)
         np.testing.assert_array_equal(second.ask().bases, first.ask().bases)
-        np.testing.assert_array_equal(_run(second, lambda theta: -float(theta @ theta), 15), expected)
+        np.testing.assert_array_equal(run(second, lambda theta: -float(theta @ theta), 15), expected)
 
 
 def test_ga_theta_does_not_depend_on_threads():

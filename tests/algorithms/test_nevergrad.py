@@ -9,17 +9,12 @@ import nevergrad
 from nevergrad.optimization.differentialevolution import DifferentialEvolution
 from nevergrad.optimization.es import EvolutionStrategy
 from nevergrad.optimization.optimizerlib import ConfPSO, ParametrizedCMA
+from optima import noisy_quadratic
 
 import pyes
 from pyes.algorithms.nevergrad import Nevergrad
 from pyes.errors import ConfigError
 from pyes.numerics import streams
-
-TARGET = np.linspace(-1, 1, 12)
-
-
-def _noisy_quadratic(rng):
-    return lambda theta: -float(((theta - TARGET) ** 2).sum()) + 0.1 * rng.standard_normal()
 
 
 @pytest.mark.slow
@@ -36,7 +31,7 @@ def _noisy_quadratic(rng):
 )
 def test_nevergrad_equals_the_optimisers_own_ask_and_tell(name, configured):
     search = Nevergrad(np.ones(12, np.float32), optimizer=name, seed=4, population_size=10, sigma=0.5)
-    function, same = (_noisy_quadratic(np.random.default_rng(1)) for _ in range(2))
+    function, same = noisy_quadratic(), noisy_quadratic()
     space = nevergrad.p.Array(init=np.ones(12)).set_mutation(sigma=0.5)
     space.random_state = np.random.RandomState(streams.library_seed(4, 0))
     own = configured(space, num_workers=10)

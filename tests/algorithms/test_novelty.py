@@ -10,18 +10,11 @@ from pyes.algorithms.novelty import NSES, NSRAES, NSRES
 from pyes.config import from_mapping
 from pyes.errors import ConfigError, DivergedError
 from pyes.numerics import streams
-from pyes.numerics.noise import NoiseTable
 from pyes.run.history import History, setup_of
 from pyes.run.journal import Generation, read
 
 EACH = pytest.mark.parametrize("kind", [NSES, NSRES, NSRAES])
 SETTINGS = {"population_size": 20, "sigma": 0.1, "learning_rate": 0.05, "parents": 3, "neighbours": 4}
-
-
-@pytest.fixture(scope="module")
-def table():
-    with NoiseTable(100_000, 0) as table:
-        yield table
 
 
 def _behave(theta):

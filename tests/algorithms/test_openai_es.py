@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from optima import check_solves, noisy_quadratic
 
 from pyes import reference
 from pyes.algorithms.cma_es import CMAES
@@ -7,27 +8,9 @@ from pyes.algorithms.ga import GA
 from pyes.algorithms.openai_es import OpenAIES
 from pyes.algorithms.pgpe import PGPE
 from pyes.algorithms.snes import SNES
-from pyes.config import OptimizerConfig
 from pyes.errors import ConfigError, DivergedError
 from pyes.numerics.noise import NoiseTable
-
-
-@pytest.fixture(scope="module")
-def table():
-    with NoiseTable(100_000, 0) as table:
-        yield table
-
-
-def _run(es, function, generations):
-    for _ in range(generations):
-        population = es.ask()
-        es.tell([function(es.member(i)) for i in range(len(population))])
-    return es.theta
-
-
-def _noisy_quadratic(rng):
-    target = np.linspace(-1, 1, 12)
-    return lambda theta: -float(((theta - target) ** 2).sum()) + 0.1 * rng.standard_normal()
+from pyes.tasks import functions
 
 
 @pytest.mark.parametrize("mirrored", [True, False])
@@ -42,7 +25,7 @@ def test_openai_es_equals_a_plain_numpy_implementation(table, mirrored, mode):
     }
     es = OpenAIES(np.ones(12), table, seed=4, mirrored=mirrored, weight_decay_mode=mode, **settings)
     theta, m, v = np.ones(12), np.zeros(12), np.zeros(12)
-    function, same = (_noisy_quadratic(np.random.default_rng(1)) for _ in range(2))
+    function, same = noisy_quadratic(), noisy_quadratic()
     sigma = 0.1
     for step in range(1, 21):
         population = es.ask()
@@ -64,17 +47,16 @@ def test_openai_es_equals_a_plain_numpy_implementation(table, mirrored, mode):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["adam", "sgd", "clipup"])
-def test_openai_es_solves_the_sphere(table, optimizer):
-    rates = {"adam": 0.05, "sgd": 0.3, "clipup": 0.05}
-    for seed in range(3):
-        es = OpenAIES(
-            np.full(10, 2.0), table, seed=seed, population_size=40, sigma=0.1,
-            learning_rate=f"exponential {rates[optimizer]} to {rates[optimizer] * 0.98**300} in 300 generations",
-            optimizer=OptimizerConfig(name=optimizer),
-        )  # fmt: skip
-        theta = _run(es, lambda theta: -float((theta**2).sum()), 300)
-        assert (theta**2).sum() < 0.05
+@pytest.mark.parametrize(("optimizer", "rate"), [("adam", 0.05), ("sgd", 0.3), ("clipup", 0.05)])
+def test_openai_es_solves_the_sphere(table, optimizer, rate):
+    settings = {
+        "population_size": 40, "sigma": 0.1, "optimizer": optimizer,
+        "learning_rate": f"exponential {rate} to {rate * 0.98**300} in 300 generations",
+    }  # fmt: skip
+    check_solves(
+        lambda seed: OpenAIES(np.full(10, 2.0), table, seed=seed, **settings),
+        functions.sphere, -0.05, generations=300, seeds=3,
+    )  # fmt: skip
 
 
 def test_scheduled_settings_have_their_values_in_every_generation(table):

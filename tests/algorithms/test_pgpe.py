@@ -5,16 +5,9 @@ from optima import check_solves, noisy_quadratic, run
 import pyes
 from pyes.config import OptimizerConfig
 from pyes.errors import ConfigError, DivergedError
-from pyes.numerics.noise import NoiseTable
 from pyes.tasks import functions
 
 SGD = OptimizerConfig(name="sgd", momentum=0.0)
-
-
-@pytest.fixture(scope="module")
-def table():
-    with NoiseTable(100_000, 0) as table:
-        yield table
 
 
 @pytest.mark.parametrize("shaping", ["centered_ranks", "none"])

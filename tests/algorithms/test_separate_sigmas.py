@@ -4,13 +4,6 @@ import numpy as np
 import pytest
 
 import pyes
-from pyes.numerics.noise import NoiseTable
-
-
-@pytest.fixture(scope="module")
-def table():
-    with NoiseTable(100_000, 0) as table:
-        yield table
 
 
 @pytest.mark.parametrize("algorithm", [pyes.PGPE, pyes.SNES])

@@ -8,14 +8,7 @@ from optima import check_solves, noisy_quadratic
 import pyes
 from pyes.algorithms import snes
 from pyes.numerics import shaping
-from pyes.numerics.noise import NoiseTable
 from pyes.tasks import functions
-
-
-@pytest.fixture(scope="module")
-def table():
-    with NoiseTable(100_000, 0) as table:
-        yield table
 
 
 def test_equals_a_plain_numpy_implementation(table):

@@ -118,27 +118,6 @@ def test_weighted_sum_is_equal_for_any_number_of_threads(dtype):
     np.testing.assert_array_equal(sums[0], sums[2])
 
 
-def test_runs_that_follow_each_other_share_a_table_of_equal_settings():
-    with noise.kept():
-        with noise.shared_table(1_000, 7, "float32", 1) as first:
-            expected = first.array.copy()
-        with noise.shared_table(1_000, 7, "float32", 2) as second:
-            assert second is first
-            np.testing.assert_array_equal(second.array, expected)
-        with noise.shared_table(1_000, 8, "float32", 1) as third:
-            assert third is not first
-            assert not np.array_equal(third.array, expected)
-    with noise.shared_table(1_000, 8, "float32", 1) as alone:
-        assert alone is not third
-
-
-def test_a_run_within_a_run_has_a_table_of_its_own():
-    with noise.kept(), noise.shared_table(1_000, 7, "float32", 1) as outer:
-        with noise.shared_table(2_000, 7, "float32", 1) as inner:
-            assert len(inner) == 2_000
-        assert len(outer) == 1_000
-
-
 @pytest.mark.parametrize("entries", [np.uint8(200), np.uint16(50_000)])
 def test_a_length_of_numpys_does_not_overflow(entries):
     with NoiseTable(entries, 0, shared=True) as table:

@@ -227,11 +227,3 @@ def test_run_is_replayed_and_evaluated_without_the_hidden_numbers(tmp_path):
     assert evaluate(tmp_path / "run", episodes=3).return_mean == pytest.approx(result.objective, rel=1e-12)
     with pyes.reports.replay.open(tmp_path / "run") as replay:
         assert all(replay.play(generation, member).exact for generation in (2, 0) for member in (5, 0))
-
-
-def test_zeroed_velocity_with_double_bias_has_the_published_number_of_parameters(tmp_path):
-    """GoodAI's experiment: three numbers observed, one of them zero, and 16 LSTM units with torch's two biases."""
-    task = {**PENDULUM, "hide_by": "zero", "max_timesteps": 5}
-    network = {"name": "lstm", "hidden": [16], "double_bias": True}
-    pyes.train(_config(tmp_path / "run", task=task, network=network, generations=1), display=False)
-    assert len(pyes.load(tmp_path / "run").theta) == 1361
