@@ -13,12 +13,13 @@ result.json    the recipe, how to repeat it, machine, versions and commit
 policy.*       the policy of the seed with the median return (the lower one of two); journal.bin too if it is small
 
 and the recipe's line ``# Measured:`` is written anew. Runs are kept in ``runs/recipes``; one that is there, of
-the recipe as it is now, goes on where it is, and counts as of the commit at which it was begun. Nothing else should
-run on the machine: minutes are wall clock. A run that was begun on another machine and copied here has the same
-policy, under the conditions that determinism.md names, but says nothing about this one's minutes (``--untimed``).
+the recipe as it is now, goes on where it is, and counts as of the commit at which it was begun.
 
 What takes a day can be measured in parts: with ``--add`` a result keeps its other seeds, if it was made with the same
-settings, kind of machine and versions. Where the median then is a seed whose run is not here, that is trained again.
+settings and versions. Where the median then is a seed whose policy is not here, that is trained again. Minutes are wall
+clock of one kind of machine, on which nothing else should run: a result that gets seeds of another kind is then of this
+one, and the seconds of its other seeds are left out. With ``--untimed`` it is the new seeds' that are left out, and
+the result stays that of its machine; so too for a run that was begun elsewhere and copied here.
 """
 
 import argparse
@@ -82,19 +83,21 @@ class Result(NamedTuple):
     rows: list[Row]
     curves: list[Point]
     commits: list[str]
+    machine: dict[str, Any]  # on which the seconds are
 
     def beside(self, other: "Result") -> "Result":
-        """Return this result with the seeds of another one that it does not have."""
+        """Return this result with the seeds of another one that it does not have, untimed if of another machine."""
+        kept = other if other.machine == self.machine else other.untimed(self.machine)
         seeds = {row.seed for row in self.rows}
-        rows = [row for row in other.rows if row.seed not in seeds]
-        curves = [point for point in other.curves if point.seed not in seeds]
-        commits = dict.fromkeys([*other.commits, *self.commits] if rows else self.commits)
-        return Result(sorted([*self.rows, *rows]), sorted([*self.curves, *curves]), list(commits))
+        rows = [row for row in kept.rows if row.seed not in seeds]
+        curves = [point for point in kept.curves if point.seed not in seeds]
+        commits = dict.fromkeys([*kept.commits, *self.commits] if rows else self.commits)
+        return Result(sorted([*self.rows, *rows]), sorted([*self.curves, *curves]), list(commits), self.machine)
 
-    def untimed(self) -> "Result":
-        """Return this result without the seconds that it took."""
+    def untimed(self, machine: dict[str, Any]) -> "Result":
+        """Return this result without the seconds that it took, for a result of another machine."""
         rows = [row._replace(seconds=math.nan) for row in self.rows]
-        return Result(rows, [point._replace(seconds=math.nan) for point in self.curves], self.commits)
+        return Result(rows, [point._replace(seconds=math.nan) for point in self.curves], self.commits, machine)
 
 
 def main() -> None:
@@ -116,15 +119,15 @@ def main() -> None:
     for recipe in options.recipes:
         folder = options.results / recipe
         try:
-            earlier = read(folder, recipe) if options.add else Result([], [], [])
+            earlier = read(folder, recipe) if options.add else Result([], [], [], {})
         except (OSError, ValueError) as error:
             parser.exit(1, f"{recipe}: {error}\n")
         if options.untimed and all(row.seed in seeds or math.isnan(row.seconds) for row in earlier.rows):
             parser.exit(1, f"{recipe}: --untimed: no other seed of its result says how long the recipe takes\n")
         result = measured(recipe, seeds)
-        result = (result.untimed() if options.untimed else result).beside(earlier)
-        if not any(row.theta_hash for row in result.rows):
-            parser.exit(1, f"{recipe}: every seed failed, so nothing is written; their messages are above\n")
+        result = (result.untimed(earlier.machine) if options.untimed else result).beside(earlier)
+        if all(math.isnan(row.seconds) for row in result.rows):
+            parser.exit(1, f"{recipe}: every seed with a time failed, so nothing is written; see above\n")
         print(f"{recipe}: {summary(result)}", flush=True)
         write(folder, recipe, result)
         if options.results == RESULTS:
@@ -153,7 +156,7 @@ def read(folder: Path, recipe: str) -> Result:
     Raises
     ------
     ValueError
-        Its settings, kind of machine or versions are not those of now.
+        Its settings or versions are not those of now.
     OSError
         There is none.
     """
@@ -163,7 +166,7 @@ def read(folder: Path, recipe: str) -> Result:
             raise ValueError(f"{name} of the result are {about.get(name)}, now {now}; measure all of its seeds again")
     rows = [Row(**read_as(Row, texts)) for texts in read_rows(folder / "rows.csv")]
     curves = [Point(**read_as(Point, texts)) for texts in read_rows(folder / "curves.csv")]
-    return Result(rows, curves, about["commit"].split(", "))
+    return Result(rows, curves, about["commit"].split(", "), {name: about.get(name) for name in machine()})
 
 
 def read_as(kind: type[Row | Point], texts: dict[str, str]) -> dict[str, Any]:
@@ -195,7 +198,7 @@ def measured(recipe: str, seeds: Iterable[int]) -> Result:
     rows = [trained(recipe, seed) for seed in seeds]
     curves = [point for row in rows if row.theta_hash for point in curve(recipe, row.seed)]
     commits = dict.fromkeys(commit_of(run_of(recipe, row.seed)) for row in rows)
-    return Result(rows, curves, list(commits))
+    return Result(rows, curves, list(commits), machine())
 
 
 def trained(recipe: str, seed: int) -> Row:
@@ -267,17 +270,17 @@ def write(folder: Path, recipe: str, result: Result) -> None:
     median = median_row(result.rows)
     if not median.theta_hash:
         raise SystemExit(f"{recipe}, seed {median.seed}: the median of the seeds has failed; nothing is written")
-    run = run_of(recipe, median.seed)
-    if hash_of(run) != median.theta_hash and trained(recipe, median.seed).theta_hash != median.theta_hash:
-        raise SystemExit(f"{recipe}, seed {median.seed}: trained again, it has another theta; nothing is written")
+    source = policy_of(folder, recipe, median)
     made = folder.with_name(f".{folder.name}")  # the old result stays until this one is whole
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)
     write_table(made / "rows.csv", Row, result.rows)
     write_table(made / "curves.csv", Point, result.curves)
-    for name in ("policy.safetensors", "policy.json", "journal.bin"):
-        if name != "journal.bin" or (run / name).stat().st_size <= SMALL:
-            shutil.copy(run / name, made / name)
+    for name in ("policy.safetensors", "policy.json"):
+        shutil.copy(source / name, made / name)
+    journal = source / "journal.bin"
+    if journal.exists() and journal.stat().st_size <= SMALL:
+        shutil.copy(journal, made / journal.name)
     about = {
         "recipe": recipe,
         "train": f"pyes train experiment={recipe} seed={median.seed} run_dir=runs/{recipe}",
@@ -286,11 +289,25 @@ def write(folder: Path, recipe: str, result: Result) -> None:
         "theta_hash": median.theta_hash,
         "commit": ", ".join(result.commits),
         **conditions(recipe),
-        "linear_algebra": linear_algebra(),
+        **result.machine,
     }
     (made / "result.json").write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     made.rename(folder)
+
+
+def policy_of(folder: Path, recipe: str, median: Row) -> Path:
+    """Return the folder that has the policy of the median seed: its run, or the result that is replaced."""
+    run = run_of(recipe, median.seed)
+    if hash_of(run) == median.theta_hash:
+        return run
+    if (folder / "result.json").exists():
+        about = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        if (about.get("settings"), about["theta_hash"]) == (settings(recipe), median.theta_hash):
+            return folder
+    if trained(recipe, median.seed).theta_hash == median.theta_hash:
+        return run
+    raise SystemExit(f"{recipe}, seed {median.seed}: trained again, it has another theta; nothing is written")
 
 
 def hash_of(run: Path) -> str:
@@ -317,8 +334,15 @@ def conditions(recipe: str) -> dict[str, Any]:
     """Return what must be the same for all seeds of a result."""
     return {
         "settings": settings(recipe),
-        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": system()},
         "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Return the kind of machine that this one is."""
+    return {
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": system()},
+        "linear_algebra": linear_algebra(),
     }
 
 

@@ -57,7 +57,7 @@ def test_a_median_seed_that_failed_leaves_the_result_as_it_was(tmp_path: Path, m
     nan = float("nan")
     rows = [recipes.Row(1, nan, nan, 0, 0, 0, nan, ""), recipes.Row(2, 500.0, 0.0, 1, 1, 1, 1.0, "ab")]
     with pytest.raises(SystemExit, match="seed 1: the median of the seeds has failed; nothing is written"):
-        recipes.write(folder, "cart_pole", recipes.Result(rows, [], ["abc"]))
+        recipes.write(folder, "cart_pole", recipes.Result(rows, [], ["abc"], {}))
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
@@ -113,16 +113,33 @@ def test_a_result_measured_in_parts_is_the_one_measured_at_once(tmp_path: Path):
     measure("parts", "--seeds", "1")
     (tmp_path / "parts" / "runs").rename(tmp_path / "parts" / "elsewhere")
     parts = measure("parts", "--seeds", "1", "--first-seed", "101", "--add", "--untimed")
-    with (parts / "rows.csv").open(newline="") as file:
-        assert [row["seconds"] == "nan" for row in csv.DictReader(file)] == [False, True]
+    assert _timed(parts) == [True, False]
     for name in ("rows.csv", "curves.csv"):
         assert _without_seconds(parts / name) == _without_seconds(once / name)
     assert json.loads((parts / "result.json").read_text()) == json.loads((once / "result.json").read_text())
     assert (parts / "policy.safetensors").read_bytes() == (once / "policy.safetensors").read_bytes()
-    about = json.loads((parts / "result.json").read_text()) | {"settings": "others"}
-    (parts / "result.json").write_text(json.dumps(about))
+    of_now = json.loads((parts / "result.json").read_text())
+    _change(parts / "result.json", machine={"processor": "another"})
+    shutil.rmtree(tmp_path / "parts" / "runs")
+    measure("parts", "--seeds", "1", "--first-seed", "101", "--add", "--untimed")
+    assert json.loads((parts / "result.json").read_text())["machine"] == {"processor": "another"}
+    assert _timed(parts) == [True, False]
+    measure("parts", "--seeds", "1", "--first-seed", "101", "--add")
+    assert json.loads((parts / "result.json").read_text()) == of_now
+    assert _timed(parts) == [False, True]
+    assert not (tmp_path / "parts" / "runs" / "recipes" / "cart_pole" / "100").exists()  # its policy was there
+    _change(parts / "result.json", settings="others")
     with pytest.raises(AssertionError, match="settings of the result are others"):
         measure("parts", "--add")
+
+
+def _change(file: Path, **values: object) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def _timed(result: Path) -> list[bool]:
+    with (result / "rows.csv").open(newline="") as lines:
+        return [row["seconds"] != "nan" for row in csv.DictReader(lines)]
 
 
 def _without_seconds(file: Path) -> list[dict[str, str]]:

@@ -252,7 +252,7 @@ class Policy:
             if description["format"] != FORMAT:
                 raise RunDirectoryError(
                     f"policy {weights} has format {description['format']}, expected {FORMAT}; read it with "
-                    f"{description['pyes']} of pyes-rl, which wrote it"
+                    f"pyes-rl {description['pyes']}, which wrote it"
                 )
             digest = theta_hash(arrays["theta"])
             if description["theta_hash"] != digest:

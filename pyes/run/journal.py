@@ -282,17 +282,10 @@ class _Reader:
             self._check_never_written(0, 0, len(magic))
             return self._end
         if magic[:-1] == _MAGIC[:-1]:
-            if magic[-1] == 1:
-                raise JournalError(
-                    f"{self._path} has format 1, expected {FORMAT}: pyes 0.1.0 made it and began with parameters that "
-                    "torch drew; read it with pip install pyes-rl==0.1.0, or start the run again"
-                )
-            if magic[-1] < FORMAT:
-                raise JournalError(
-                    f"{self._path} has format {magic[-1]}, expected {FORMAT}: its sigma and learning rate had other "
-                    "settings; start the run again"
-                )
-            raise JournalError(f"{self._path} has format {magic[-1]}, expected {FORMAT}; update pyes-rl to read it")
+            raise JournalError(
+                f"{self._path} has format {magic[-1]}, expected {FORMAT}; read it with the version of pyes-rl that "
+                "wrote it, or start the run again"
+            )
         raise JournalError(f"{self._path} is no journal of a pyes run; restore it from a copy")
 
     def _entry(self, place: int, number: int, before: bytes) -> Entry | None:

@@ -256,7 +256,7 @@ def test_load_of_another_format_says_so(tmp_path):
     policy = _policy()
     policy.save(tmp_path)
     _describe(tmp_path, lambda text: json.dumps({**json.loads(text), "format": 3}))
-    assert f"expected 2; read it with {policy.description()['pyes']} of pyes-rl" in _load_error(tmp_path)
+    assert f"expected 2; read it with pyes-rl {policy.description()['pyes']}, which" in _load_error(tmp_path)
 
 
 def _recurrent():
