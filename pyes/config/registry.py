@@ -15,19 +15,12 @@ import importlib
 import importlib.metadata
 import pkgutil
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pyes.config.section import Section, refusal
 from pyes.errors import ConfigError
 from pyes.system import lookup
 from pyes.system.text import reason
-
-
-class Kind(Protocol):
-    """Interface of registered classes."""
-
-    Config: ClassVar[type[Section]]
-
 
 K = TypeVar("K", bound=type[Any])
 

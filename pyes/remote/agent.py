@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pyes.errors import ClusterError, ConfigError, PyesError, RefusedError
 from pyes.node.process import holding_signals, prepare
 from pyes.remote.wire import keys
-from pyes.run.logs import Log, gathered
+from pyes.run.logs import Log
 from pyes.system import lookup
 from pyes.system.addresses import Address
 from pyes.system.files import what_to_try
@@ -263,7 +263,7 @@ def _take_part(membership: Membership, listening: socket.socket | None, parent: 
     root = logging.getLogger()
     root.handlers[:] = []  # those inherited from the parent
     to_head = _ToHead()
-    with gathered(to_head) as log:
+    with contextlib.closing(Log(to_head)) as log:
         sys.exit(asyncio.run(_session(membership, listening, asked, log, to_head, met)))
 
 

@@ -5,7 +5,7 @@ Owns the arithmetic of comparisons. Knows no files and no figures. Invariant: eq
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 Float64Array = NDArray[np.float64]
 
 BandKind = Literal["range", "iqm"]
-BANDS: tuple[BandKind, ...] = get_args(BandKind)
 
 _POINTS = 1000  # most points of a common grid: no figure has more pixels
 _RESAMPLES = 2000

@@ -1,49 +1,39 @@
 """The C functions of an exported policy: the arithmetic of ``csrc/kernels`` as plain scalar code.
 
-Owns their text and which of them call which others; knows no policy. Invariant: each does the operations of the kernel
-of the same purpose in the same order, so that it gives equal bits.
+Owns their text; knows no policy. Invariant: each does the operations of the kernel of the same purpose in the same
+order, so that it gives equal bits.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+import re
 
-
-class _Function(NamedTuple):
-    text: str
-    calls: tuple[str, ...] = ()
-
-
+#: Each after those that it calls.
 _FUNCTIONS = {
-    "copy": _Function("""\
+    "copy": """\
 static void copy(int count, const float *from, float *to)
 {
     for (int i = 0; i < count; i++)
         to[i] = from[i];
-}"""),
-    "bits_of_float": _Function("""\
+}""",
+    "bits_of_float": """\
 static uint32_t bits_of_float(float x)
 {
     union { float number; uint32_t bits; } value;
     value.number = x;
     return value.bits;
-}"""),
-    "float_of_bits": _Function("""\
+}""",
+    "float_of_bits": """\
 static float float_of_bits(uint32_t bits)
 {
     union { float number; uint32_t bits; } value;
     value.bits = bits;
     return value.number;
-}"""),
-    "absolute": _Function(
-        """\
+}""",
+    "absolute": """\
 static float absolute(float x)
 {
     return float_of_bits(bits_of_float(x) & 0x7FFFFFFFu);
 }""",
-        ("bits_of_float", "float_of_bits"),
-    ),
-    "exponential": _Function(
-        """\
+    "exponential": """\
 /* e^x, with x held in [-87, 88]; relative error below 2.5e-7. */
 static float exponential(float x)
 {
@@ -61,84 +51,61 @@ static float exponential(float x)
     series = series * r + 1.0f;
     return series * float_of_bits((bits_of_float(shifted) - 0x4B400000u + 127u) << 23);
 }""",
-        ("bits_of_float", "float_of_bits"),
-    ),
-    "hyperbolic_tangent": _Function(
-        """\
+    "hyperbolic_tangent": """\
 static float hyperbolic_tangent(float x)
 {
     const uint32_t sign = bits_of_float(x) & 0x80000000u;
     const float e = exponential(-2.0f * absolute(x));
     return float_of_bits(bits_of_float((1.0f - e) / (1.0f + e)) | sign);
 }""",
-        ("absolute", "exponential"),
-    ),
-    "logistic": _Function(
-        """\
+    "logistic": """\
 static float logistic(float x)
 {
     return 1.0f / (1.0f + exponential(-x));
 }""",
-        ("exponential",),
-    ),
-    "relu": _Function("""\
+    "relu": """\
 static float relu(float x)
 {
     return x < 0.0f ? 0.0f : x;
-}"""),
-    "elu": _Function(
-        """\
+}""",
+    "elu": """\
 static float elu(float x)
 {
     return x > 0.0f ? x : exponential(x) - 1.0f;
 }""",
-        ("exponential",),
-    ),
-    "leaky_relu": _Function("""\
+    "leaky_relu": """\
 static float leaky_relu(float x)
 {
     return x < 0.0f ? 0.01f * x : x;
-}"""),
-    "silu": _Function(
-        """\
+}""",
+    "silu": """\
 static float silu(float x)
 {
     return x * logistic(x);
 }""",
-        ("logistic",),
-    ),
-    "gelu": _Function(
-        """\
+    "gelu": """\
 static float gelu(float x)
 {
     return 0.5f * x * (1.0f + hyperbolic_tangent(0.797884561f * (x + 0.044715f * x * x * x)));
 }""",
-        ("hyperbolic_tangent",),
-    ),
-    "softsign": _Function(
-        """\
+    "softsign": """\
 static float softsign(float x)
 {
     return x / (1.0f + absolute(x));
 }""",
-        ("absolute",),
-    ),
-    "clip": _Function("""\
+    "clip": """\
 static float clip(float x, float low, float high)
 {
     const float above = x < low ? low : x;
     return above > high ? high : above;
-}"""),
-    "normalize": _Function(
-        """\
+}""",
+    "normalize": """\
 static void normalize(int count, const float *mean, const float *inverse_std, float limit, const float *from, float *to)
 {
     for (int i = 0; i < count; i++)
         to[i] = clip((from[i] - mean[i]) * inverse_std[i], -limit, limit);
 }""",
-        ("clip",),
-    ),
-    "linear": _Function("""\
+    "linear": """\
 /* Weights: the bias (outputs), then (inputs, outputs). Every output adds its inputs in order. */
 static void linear(int inputs, int outputs, const float *weights, const float *x, float *y)
 {
@@ -149,8 +116,8 @@ static void linear(int inputs, int outputs, const float *weights, const float *x
         for (int o = 0; o < outputs; o++)
             y[o] += x[i] * weights[o];
     }
-}"""),
-    "convolution": _Function("""\
+}""",
+    "convolution": """\
 /* Weights: the bias (filters), then (kernel, kernel, channels, filters). Images are (channels, height, width). */
 static void convolution(int channels, int height, int width, int filters, int kernel, int stride, const float *weights,
                         const float *x, float *y)
@@ -167,9 +134,8 @@ static void convolution(int channels, int height, int width, int filters, int ke
                         sum += corner[(c * height + row) * width + column] * *weight;
             y[f * down * across + place] = sum;
         }
-}"""),
-    "gru": _Function(
-        """\
+}""",
+    "gru": """\
 /* One timestep; the memory is the input and h. Gates: reset, update, new from x, new from h. Returns h. */
 static const float *gru(int inputs, int units, const float *weights, const float *x, float *memory, float *gates)
 {
@@ -184,10 +150,7 @@ static const float *gru(int inputs, int units, const float *weights, const float
     }
     return h;
 }""",
-        ("copy", "linear", "logistic", "hyperbolic_tangent"),
-    ),
-    "lstm": _Function(
-        """\
+    "lstm": """\
 /* One timestep; the memory is the input, h and c. Gates: input, forget, cell, output. Returns h. */
 static const float *lstm(int inputs, int units, const float *weights, const float *x, float *memory, float *gates)
 {
@@ -204,9 +167,7 @@ static const float *lstm(int inputs, int units, const float *weights, const floa
     }
     return h;
 }""",
-        ("copy", "linear", "logistic", "hyperbolic_tangent"),
-    ),
-    "largest": _Function("""\
+    "largest": """\
 /* Index of the largest of some outputs, the first among equals; NaN counts as lowest. */
 static int largest(int count, const float *outputs)
 {
@@ -215,41 +176,33 @@ static int largest(int count, const float *outputs)
         if (outputs[i] > outputs[best] || (outputs[best] != outputs[best] && outputs[i] == outputs[i]))
             best = i;
     return best;
-}"""),
-    "squashed": _Function(
-        """\
+}""",
+    "squashed": """\
 static float squashed(float x, float low, float high)
 {
     return clip(low + (hyperbolic_tangent(x) + 1.0f) * 0.5f * (high - low), low, high);
 }""",
-        ("hyperbolic_tangent", "clip"),
-    ),
-    "binned": _Function(
-        """\
+    "binned": """\
 static float binned(int bins, const float *outputs, float low, float high)
 {
     const float share = (float)largest(bins, outputs) / (float)(bins - 1);
     return clip(low + (high - low) * share, low, high);
 }""",
-        ("largest", "clip"),
-    ),
-    "rounded": _Function("""\
+    "rounded": """\
 /* To the next integer, halves to the even one; up to 2^24. */
 static float rounded(float x)
 {
     const double shift = 6755399441055744.0;
     return x == x ? (float)((double)x + shift - shift) : 0.0f;
-}"""),
+}""",
 }
 
 
-def source(called: Iterable[str]) -> str:
-    """Return the functions of these names and all that they call, each after those that it calls."""
-    wanted: set[str] = set()
-    waiting = list(called)
-    while waiting:
-        name = waiting.pop()
-        if name not in wanted:
-            wanted.add(name)
-            waiting += _FUNCTIONS[name].calls
-    return "\n\n".join(function.text for name, function in _FUNCTIONS.items() if name in wanted)
+def source(code: str) -> str:
+    """Return the functions that C code calls and all that these call, each after those that it calls."""
+    wanted: list[str] = []
+    for name, function in reversed(_FUNCTIONS.items()):
+        if re.search(rf"\b{name}\(", code):
+            wanted.insert(0, function)
+            code += function
+    return "\n\n".join(wanted)

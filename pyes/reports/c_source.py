@@ -69,7 +69,6 @@ class _Source:
         self._policy, self._name, self._program = policy, name, policy.spec.program
         self._data: list[str] = []  # arrays of constants
         self._body: list[str] = []  # statements of the act function
-        self._called: set[str] = set()
         self._memory = 0  # floats that last from one timestep to the next
         self._widest = self._program.observation_size  # floats in each of the two buffers
         self._free, self._other = "state->a", "state->b"
@@ -79,11 +78,7 @@ class _Source:
         self._actions = [] if self._discrete else list(self._components())
         if self._discrete:
             decoder = policy.spec.decoder
-            self._body.append(f"return {decoder.start} + {self._call('largest', decoder.outputs, self._x)};")
-
-    def _call(self, function: str, *arguments: object) -> str:
-        self._called.add(function)
-        return f"{function}({', '.join(map(str, arguments))})"
+            self._body.append(f"return {decoder.start} + {_call('largest', decoder.outputs, self._x)};")
 
     def _constants(self, name: str, values: NDArray[np.float32]) -> str:
         """Add an array; return its name."""
@@ -106,15 +101,15 @@ class _Source:
         mean, inverse_std, encoder = policy.observation_mean, policy.observation_inverse_std, policy.encoder
         if encoder is not None and encoder.hidden and encoder.hide_by == "zero":
             buffer = self._taken(size)
-            self._body.append(f"{self._call('copy', size, x, buffer)};")
+            self._body.append(f"{_call('copy', size, x, buffer)};")
             self._body += [f"{buffer}[{index}] = 0.0f;" for index in encoder.hidden]
             x = buffer
         if mean is not None and inverse_std is not None:
             arrays = self._constants("observation_mean", mean), self._constants("observation_inverse_std", inverse_std)
             buffer = self._taken(size)
             with np.errstate(over="ignore"):  # beyond float32: no limit
-                limit = self._bound(float(np.float32(policy.spec.observation_clip)))
-            self._body.append(f"{self._call('normalize', size, *arrays, limit, x, buffer)};")
+                limit = _bound(float(np.float32(policy.spec.observation_clip)))
+            self._body.append(f"{_call('normalize', size, *arrays, limit, x, buffer)};")
             x = buffer
         return x
 
@@ -143,22 +138,22 @@ class _Source:
             self._memory += row.inputs + row.outputs * (2 if op is Op.LSTM else 1)
             self._x = f"h{weights.removeprefix('layer')}"
             if op is not Op.RNN:
-                call = self._call(op.name.lower(), row.inputs, row.outputs, weights, x, memory, buffer)
+                call = _call(op.name.lower(), row.inputs, row.outputs, weights, x, memory, buffer)
                 self._body.append(f"const float *{self._x} = {call};")
                 return
             self._body += [
                 f"float *{self._x} = {memory} + {row.inputs};",
-                f"{self._call('copy', row.inputs, x, memory)};",
-                f"{self._call('linear', row.inputs + row.outputs, row.outputs, weights, memory, buffer)};",
+                f"{_call('copy', row.inputs, x, memory)};",
+                f"{_call('linear', row.inputs + row.outputs, row.outputs, weights, memory, buffer)};",
             ]
             self._activate(row, buffer)
-            self._body.append(f"{self._call('copy', row.outputs, buffer, self._x)};")
+            self._body.append(f"{_call('copy', row.outputs, buffer, self._x)};")
             return
         if op is Op.CONV:
             image = (*row.image, row.rows, row.kernel, row.stride)
-            self._body.append(f"{self._call('convolution', *image, weights, self._x, buffer)};")
+            self._body.append(f"{_call('convolution', *image, weights, self._x, buffer)};")
         else:
-            self._body.append(f"{self._call('linear', row.inputs, row.outputs, weights, self._x, buffer)};")
+            self._body.append(f"{_call('linear', row.inputs, row.outputs, weights, self._x, buffer)};")
         self._activate(row, buffer)
         self._x = buffer
 
@@ -166,7 +161,7 @@ class _Source:
         activation = Activation(row.activation)
         if activation is not Activation.IDENTITY:
             function = _ACTIVATIONS.get(activation, activation.name.lower())
-            self._loop(row.outputs, f"{buffer}[i] = {self._call(function, f'{buffer}[i]')};")
+            self._loop(row.outputs, f"{buffer}[i] = {_call(function, f'{buffer}[i]')};")
 
     def _loop(self, count: int, statement: str) -> None:
         self._body += [f"for (int i = 0; i < {count}; i++)", f"    {statement}"]
@@ -187,9 +182,7 @@ class _Source:
                 if part.mode == "argmax":
                     value = f"(float)({part.start[component]} + {value})"
                 elif not np.issubdtype(part.dtype, np.floating) and part.mode != "sign":
-                    value = self._call(
-                        "clip", self._call("rounded", value), *map(self._bound, (low[index], high[index]))
-                    )
+                    value = _call("clip", _call("rounded", value), *map(_bound, (low[index], high[index])))
                 yield value
                 at, index = at + width, index + 1
 
@@ -197,21 +190,16 @@ class _Source:
         output, outputs = f"{self._x}[{at}]", f"{self._x} + {at}"
         match mode:
             case "argmax":
-                return self._call("largest", width, outputs)
+                return _call("largest", width, outputs)
             case "sign":
                 return f"{output} > 0.0f ? 1.0f : 0.0f"
             case "clip":
-                return self._call("clip", output, self._bound(low), self._bound(high))
+                return _call("clip", output, _bound(low), _bound(high))
             case "tanh":
-                return self._call("squashed", output, _literal(low), _literal(high))
+                return _call("squashed", output, _literal(low), _literal(high))
             case "bins":
-                return self._call("binned", width, outputs, _literal(low), _literal(high))
+                return _call("binned", width, outputs, _literal(low), _literal(high))
         return output
-
-    def _bound(self, value: float) -> str:
-        if math.isfinite(value):
-            return _literal(value)
-        return self._call("float_of_bits", "0x7F800000u" if value > 0 else "0xFF800000u")
 
     def _signature(self, what: str) -> str:
         name = self._name
@@ -232,7 +220,7 @@ class _Source:
         written = [
             signature + "\n{\n" + "".join(f"    {line}\n" for line in lines) + "}" for signature, lines in functions
         ]
-        parts = [_CODE.format(name=self._name), *self._data, source(self._called), *written]
+        parts = [_CODE.format(name=self._name), *self._data, source("\n".join(written)), *written]
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def header(self) -> str:
@@ -330,6 +318,16 @@ def _unpacked(row: Instruction, packed: NDArray[np.float32]) -> tuple[NDArray[np
         return rows.reshape(inputs + 1, blocks, lanes)[:, :, :units], len(rows)
     panels = rows[lanes:].reshape(-1, inputs, _LANES).transpose(1, 0, 2).reshape(inputs, lanes)
     return np.vstack([rows[:lanes], panels])[:, :units], len(rows)
+
+
+def _call(function: str, *arguments: object) -> str:
+    return f"{function}({', '.join(map(str, arguments))})"
+
+
+def _bound(value: float) -> str:
+    if math.isfinite(value):
+        return _literal(value)
+    return _call("float_of_bits", "0x7F800000u" if value > 0 else "0xFF800000u")
 
 
 def _literal(value: float) -> str:

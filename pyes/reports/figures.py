@@ -25,7 +25,6 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 SUFFIXES = tuple(_METADATA)
 WIDTH, HEIGHT = 7.2, 4.5  # inches
-_LEAST, _GREATEST = 2.0, 50.0  # inches
 _STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -82,19 +81,6 @@ def check_folder(output: Path) -> None:
     """
     if not output.parent.is_dir():
         raise ConfigError(f"cannot write {output}: there is no directory {output.parent}; make it or choose another")
-
-
-def check_size(**inches: float | None) -> None:
-    """Refuse a width or a height, by name, that no page has; None is the default.
-
-    Raises
-    ------
-    ConfigError
-        A number is out of its bounds.
-    """
-    for name, value in inches.items():
-        if value is not None and not _LEAST <= value <= _GREATEST:
-            raise ConfigError(f"{name} is {value:g}, expected inches from {_LEAST:g} to {_GREATEST:g}")
 
 
 def check_text(*texts: str) -> None:

@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pyes.errors import ConfigError
 from pyes.reports import wording
 from pyes.reports.runs import Run
 
 Order = Literal["given", "label", "return"]
-ORDERS: tuple[Order, ...] = get_args(Order)
 
 _NUMBER = re.compile(r"((?:(?<= )-)?(?:\d+,)*\d+(?:\.\d+)?(?:e[+-]\d+)?)")
 

@@ -15,11 +15,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pyes.config.section import parse
 from pyes.errors import ConfigError, RunDirectoryError, missing
 from pyes.reports import figures, replay
 from pyes.reports.replay import Replay
@@ -142,9 +143,7 @@ def draw(run: str | Path, output: str | Path, method: Method = "pca") -> Path:
         The run is missing or damaged, or has no generations yet.
     """
     output = figures.check_output(output)
-    if method not in get_args(Method):
-        raise ConfigError(f"method is {method!r}, expected one of {', '.join(get_args(Method))}")
-    project = _project if method == "pca" else _umap()
+    project = _project if parse(Method, method, "method") == "pca" else _umap()
     with replay.open(run) as opened:
         if not opened.generations:
             raise RunDirectoryError(f"{run} has no generations yet; wait for the first one, or train again")

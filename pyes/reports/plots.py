@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from pyes.config.section import AtLeastOne, parse
+from pyes.config.section import AtLeastOne, Range, parse
 from pyes.errors import ConfigError
 from pyes.reports import aggregates, figures
-from pyes.reports.aggregates import BANDS, BandKind
-from pyes.reports.groups import ORDERS, Group, Order, arrange, group, once
-from pyes.reports.runs import X_AXES, Float64Array, Run, XAxis, read
+from pyes.reports.aggregates import BandKind
+from pyes.reports.groups import Group, Order, arrange, group, once
+from pyes.reports.runs import Float64Array, Run, XAxis, read
 from pyes.reports.runs import title as task_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 #: Colours that colour-blind readers can tell apart (Okabe & Ito 2008), without yellow.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
 _DASHES = ("-", "--", ":", "-.")
+_Inches = Annotated[float, Range(2, 50)]  # of a figure: no page has others
 #: Characters on an inch: of the legend, of the caption, and of the y label on an inch of the figure's height.
 _LEGEND, _CAPTION, _LABEL = 12.5, 15.0, 9.0
 
@@ -103,13 +104,10 @@ def plot(
         A run is missing, or has no metrics yet.
     """
     output = figures.check_output(output)
-    for name, value, allowed in (("x", x, X_AXES), ("band", band, BANDS), ("order", order, ORDERS)):
-        if value not in allowed:
-            raise ConfigError(f"{name} is {value!r}, expected one of {', '.join(allowed)}")
-    width, height = (parse(float | None, size, name) for name, size in (("width", width), ("height", height)))
-    figures.check_size(width=width, height=height)
-    figures.check_text(title or "", *labels)
+    x, band, order = parse(XAxis, x, "x"), parse(BandKind, band, "band"), parse(Order, order, "order")
+    width, height = (parse(_Inches | None, size, name) for name, size in (("width", width), ("height", height)))
     smooth = parse(Annotated[int, AtLeastOne], smooth, "smooth")
+    figures.check_text(title or "", *labels)
     if not runs:
         raise ConfigError("no runs to plot; name one or more run directories")
     groups = arrange(group(once(read(runs))), order, labels)

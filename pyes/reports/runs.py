@@ -239,13 +239,9 @@ def natural(path: Path) -> list[tuple[int, str]]:
 
 def _run(path: Path, rows: Sequence[Mapping[str, float]], digest: str) -> Run:
     recording = recording_if_readable(path / "journal.bin")
-    if recording.starts and not (path / "config.json").exists():
-        config: dict[str, Any] = {}
-        with contextlib.suppress(RunDirectoryError):  # others have the budgets alone
-            config = _config(path)
-        config |= recording.starts[-1].settings  # what decides the run, where ``auto`` is resolved
-    else:
-        config = _config(path)
+    config = _config(path)
+    if not config and recording.starts:
+        config = recording.starts[-1].settings
     told = {key: value for key, value in config.items() if key not in ("seed", *_SILENT)}
     settings = _given({key: value for key, value in told.items() if key not in configuration.FREE})
     if settings and recording.branches:
@@ -308,43 +304,16 @@ def _numbers(texts: Mapping[str, str | None]) -> dict[str, float]:
     return numbers
 
 
-def _composed(text: bytes) -> dict[str, Any]:
-    """Return a configuration that Hydra wrote; a ValueError if it is damaged."""
-    import yaml  # few runs need it
-
-    try:
-        return dict(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
-
-
 def _config(path: Path) -> dict[str, Any]:
-    """Return the configuration of a run from the first file that has it; empty if none has."""
-    kinds: dict[Path, Callable[[bytes], dict[str, Any]]] = {
-        path / "config.json": lambda data: dict(json.loads(data)),
-        path / ".hydra" / "config.yaml": _composed,
-        path / "policy.json": _described,
-    }
-    for file, values in kinds.items():
-        try:
-            if file.exists():
-                return _sound(values(file.read_bytes()))
-        except (OSError, ValueError, TypeError) as error:
-            reason = " ".join(str(error).split())
-            text = f"the configuration of {path} is damaged: {reason} ({file.name}); restore it from a copy"
-            raise RunDirectoryError(text) from error
-    return {}
-
-
-def _described(text: bytes) -> dict[str, Any]:
-    policy = json.loads(text)
-    return {key: policy[key] for key in ("seed", "task", "network") if key in policy}
-
-
-def _sound(config: dict[str, Any]) -> dict[str, Any]:
-    """Refuse a seed or a budget that is no number."""
-    for key in ("seed", *_BUDGETS):
-        if not isinstance(got := config.get(key), int | float | None) and (key, got) != ("generations", "auto"):
-            raise ValueError(f"{key} is {got!r}, expected a number")
-    # Hydra's file has it unresolved.
-    return {key: value for key, value in config.items() if (key, value) != ("generations", "auto")}
+    """Return the configuration of a run; empty without its file."""
+    file = path / "config.json"
+    try:
+        config = dict(json.loads(file.read_bytes())) if file.exists() else {}
+        for key in ("seed", *_BUDGETS):
+            if not isinstance(got := config.get(key), int | float | None):
+                raise ValueError(f"{key} is {got!r}, expected a number")
+    except (OSError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        text = f"the configuration of {path} is damaged: {reason} ({file.name}); restore it from a copy"
+        raise RunDirectoryError(text) from error
+    return config

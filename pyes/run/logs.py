@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Log:
-    """Sends the records of a process and its workers to one handler.
+    """Sends the records of a process and its workers to one handler, until it is closed with that.
 
     Attributes
     ----------
@@ -144,23 +144,11 @@ class Log:
         self._writer.close()
 
 
-@contextmanager
-def run_log(path: Path) -> Iterator[Log]:
+def run_log(path: Path) -> AbstractContextManager[Log]:
     """Log into ``path`` while the block runs."""
     writer = _LogFile(path, encoding="utf-8", errors="backslashreplace")
     writer.setFormatter(logging.Formatter(_FORMAT))
-    with gathered(writer) as log:
-        yield log
-
-
-@contextmanager
-def gathered(writer: logging.Handler) -> Iterator[Log]:
-    """Send the records of this process and its workers to one handler while the block runs; then close the handler."""
-    log = Log(writer)
-    try:
-        yield log
-    finally:
-        log.close()
+    return closing(Log(writer))
 
 
 class _Datagrams:

@@ -81,12 +81,6 @@ def test_algorithms_with_episodes_are_named_by_both(tmp_path):
     ]
 
 
-def test_run_that_has_a_policy_alone_goes_by_its_name(tmp_path):
-    write_metrics(tmp_path / "a", [1, 2])
-    (tmp_path / "a" / "policy.json").write_text('{"seed": 1, "task": {"env_id": "CartPole-v1"}, "network": {}}')
-    assert _groups(tmp_path / "a") == [("a", 1)]
-
-
 def test_runs_without_a_configuration_go_by_their_names(tmp_path):
     write_metrics(tmp_path / "a", [1, 2])
     write_metrics(tmp_path / "b" / "0", [1, 2])

@@ -262,7 +262,7 @@ def test_missing_and_empty_runs_are_one_line(run, tmp_path):
 
 def test_bad_arguments_are_one_line(run, tmp_path):
     assert ".png, .svg, .pdf" in _error(run, tmp_path / "map.gif")
-    assert "pca, umap" in _error(run, tmp_path / "map.png", "tsne")
+    assert "'pca', 'umap'" in _error(run, tmp_path / "map.png", "tsne")
     assert "no directory" in _error(run, tmp_path / "none" / "map.png")
 
 

@@ -3,7 +3,6 @@ import math
 import os
 import shutil
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -255,27 +254,6 @@ def test_evaluate_refuses_impossible_arguments(tmp_path):
     assert "episodes: got 0, expected an integer >= 1" in _error(ConfigError, run, episodes=0)
     assert "seed: got -1, expected an integer" in _error(ConfigError, run, episodes=1, seed=-1)
     assert "no policy at" in _error(RunDirectoryError, tmp_path / "none")
-
-
-class _Broken(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(-1, 1, (4,))
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(4, np.float32), {}
-
-    def step(self, action):
-        raise OSError("out of\npaper")
-
-
-def test_environment_that_raises_is_one_line(tmp_path):
-    gymnasium.register("Broken-v0", lambda **_: _Broken(), max_episode_steps=5)
-    try:
-        message = _error(TaskError, _policy(tmp_path, task={"env_id": "Broken-v0"}), episodes=1)
-    finally:
-        del gymnasium.registry["Broken-v0"]
-    assert "Broken-v0 raised" in message
-    assert "OSError: out of paper" in message
 
 
 def test_evaluate_refuses_a_policy_of_another_task(tmp_path):

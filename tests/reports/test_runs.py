@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from made_runs import make_run, write_metrics
+from made_runs import make_run
 
 import pyes
 from pyes.errors import RunDirectoryError
@@ -118,16 +118,6 @@ def test_read_configuration_parts_settings_from_conditions(tmp_path):
 def test_target_is_that_of_a_run_whose_last_evaluation_reached_it(tmp_path, last, expected):
     run = _one(make_run(tmp_path / "run", evaluations=[(1, 50), (3, last)], target_return=40))
     assert run.target == expected
-
-
-def test_read_configuration_is_hydras_where_nothing_better_is(tmp_path):
-    write_metrics(tmp_path / "run", [1, 2])
-    (tmp_path / "run" / ".hydra").mkdir()
-    text = "seed: 3\nalgorithm:\n  sigma: 0.1\ntask:\n  env_id: CartPole-v1\n"
-    (tmp_path / "run" / ".hydra" / "config.yaml").write_text(text)
-    run = _one(tmp_path)
-    assert (run.seed, run.settings) == (3, {"algorithm.sigma": 0.1, "task.env_id": "CartPole-v1"})
-    assert runs.title([run]) == "CartPole-v1"
 
 
 def test_read_configuration_is_the_journals_where_its_file_is_lost(tmp_path):

@@ -10,7 +10,7 @@ from heads import hashes_of, merge
 import pyes
 import pyes.reports.export
 from pyes.cluster.inline import InlineCluster
-from pyes.errors import ConfigError, StorageError, TaskError
+from pyes.errors import StorageError, TaskError
 from pyes.reports import plots
 from pyes.reports.replay import evaluate
 from pyes.run import journal
@@ -195,15 +195,8 @@ def test_failed_episodes_of_a_final_evaluation_are_told_wherever_the_others_are(
     assert f"over {9 - failed} episode" in card
 
 
-def test_two_runs_cannot_write_to_one_directory(tmp_path):
-    directory = RunDirectory(tmp_path / "run")
-    with directory.locked(), pytest.raises(ConfigError, match=rf"another process \({os.getpid()}@.*\) is writing"):
-        _train(tmp_path / "run")
-    _train(tmp_path / "run")
-
-
 def test_what_was_reached_is_saved_when_the_task_fails_for_good(tmp_path):
-    with pytest.raises(TaskError):
+    with pytest.raises(TaskError, match=r"all 8 members failed: RuntimeError: the simulator is unhappy \(.*_fail\) \("):
         _train(tmp_path / "run", task={"env_kwargs": {"fault": "raise", "every": 1}}, snapshot={"every": 0})
     assert pyes.load(tmp_path / "run").generation == 0
 
@@ -305,16 +298,6 @@ def test_failed_members_are_counted_and_the_run_goes_on(tmp_path):
     assert sum(int(row["failed_members"]) for row in rows) > 0
     assert all(np.isfinite(float(row["return_mean"])) for row in rows)
     assert "the simulator is unhappy" in (tmp_path / "run" / "train.log").read_text()
-
-
-def test_a_task_that_always_fails_ends_with_its_reason(tmp_path):
-    with pytest.raises(TaskError, match=r"all 8 members failed: RuntimeError: the simulator is unhappy \(.*_fail\) \("):
-        _train(tmp_path / "run", task={"env_kwargs": {"fault": "raise", "every": 1}})
-
-
-def test_table_smaller_than_theta_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="the table has 3 entries, theta has 98 parameters"):
-        _train(tmp_path / "run", noise={"entries": 3})
 
 
 def test_resume_keeps_what_is_left_out(tmp_path):

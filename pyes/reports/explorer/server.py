@@ -26,10 +26,11 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from pyes.config.section import parse
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.reports.explorer import player, views
 from pyes.reports.explorer.player import Busy, Player
-from pyes.reports.runs import X_AXES
+from pyes.reports.runs import XAxis
 from pyes.system.text import finite, quoted
 
 STATIC = Path(__file__).parent / "static"
@@ -143,9 +144,7 @@ class Explorer:
         return list(dict.fromkeys(found))
 
     async def _curves(self, request: Request) -> Response:
-        x = request.query_params.get("x", "timesteps")
-        if x not in X_AXES:
-            raise ConfigError(f"x: got {x!r}, expected one of {', '.join(X_AXES)}")
+        x = parse(XAxis, request.query_params.get("x", "timesteps"), "x")
         return _JSON(await _threaded(views.curves, list(self._runs), x))
 
     async def _details(self, request: Request) -> Response:
