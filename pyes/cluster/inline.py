@@ -66,7 +66,7 @@ class InlineCluster(Cluster):
         self._board.open(batch)
         self._worker.work()
         self.traceback = self._worker.traceback
-        return self._board.results()
+        return self._board.collect()
 
     def close(self) -> None:
         """Close the environment."""

@@ -46,7 +46,7 @@ class LocalCluster(Cluster):
         while left := self._pool.remaining():
             self.watch(left)
             self._pool.wait()
-        return self._pool.results()
+        return self._pool.collect()
 
     def close(self) -> None:
         """End the workers, and free the shared memory."""

@@ -131,9 +131,9 @@ class Board:
         """Allow workers to claim members begin .. end-1."""
         _core.board_offer(self._cursor, self._states, begin, end)
 
-    def withdraw(self, begin: int, end: int) -> int:
-        """Withdraw the unclaimed ones of members begin .. end-1; return their number."""
-        return _core.board_withdraw(self._states, begin, end)
+    def withdraw(self, begin: int, end: int) -> None:
+        """Withdraw the unclaimed ones of members begin .. end-1."""
+        _core.board_withdraw(self._states, begin, end)
 
     def end_holders(self) -> None:
         """Ask the supervisor to end the workers that hold members of the open batch."""
@@ -143,13 +143,7 @@ class Board:
 
     def collect(self) -> Results:
         """Return the results of the members finished since the last call, in member order."""
-        return self._results(_core.board_collect(self._states, int(self._header[_COUNT])))
-
-    def results(self) -> Results:
-        """Return a copy of the results of the batch; call it when `remaining` is 0."""
-        return self._results(np.arange(int(self._header[_COUNT])))
-
-    def _results(self, members: NDArray[np.int64]) -> Results:
+        members = _core.board_collect(self._states, int(self._header[_COUNT]))
         stride = int(self._header[_STRIDE])
         lengths, status = self._lengths[members], self._status[members]
         summed = members % stride == 0 if stride else np.zeros(len(members), np.bool_)

@@ -8,7 +8,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from multiprocessing import connection, get_context
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -16,9 +16,9 @@ STOP = b"s"
 WAKE = b"w"
 
 
-def open_pipe(start_method: str) -> tuple[Connection, Connection]:
+def open_pipe() -> tuple[Connection, Connection]:
     """Return the (reader, writer) of a new pipe."""
-    reader, writer = get_context(start_method).Pipe(duplex=False)
+    reader, writer = connection.Pipe(duplex=False)
     if sys.platform != "win32":
         os.set_blocking(writer.fileno(), False)
     return reader, writer

@@ -78,8 +78,8 @@ class Pool(Closing):
         self._parent: Nursery | Supervisor | None = None  # parent of the workers
 
     def __enter__(self) -> Self:
-        self._wakes = [open_pipe(self.start_method) for _ in range(self.workers)]
-        self.done, self._done_writer = open_pipe(self.start_method)
+        self._wakes = [open_pipe() for _ in range(self.workers)]
+        self.done, self._done_writer = open_pipe()
         supervisor = Supervisor(
             self.start_method,
             self._workload,
@@ -120,10 +120,10 @@ class Pool(Closing):
         self._board.offer(begin, end)
         self._wake()
 
-    def withdraw(self, begin: int, end: int) -> int:
-        """Withdraw the unclaimed ones of members begin .. end-1; return their number."""
+    def withdraw(self, begin: int, end: int) -> None:
+        """Withdraw the unclaimed ones of members begin .. end-1."""
         assert self._board is not None
-        return self._board.withdraw(begin, end)
+        self._board.withdraw(begin, end)
 
     def end_holders(self) -> None:
         """End and replace the workers that hold members of the open batch, whose results are not wanted."""
@@ -134,11 +134,6 @@ class Pool(Closing):
         """Return the results of the members finished since the last call."""
         assert self._board is not None
         return self._board.collect()
-
-    def results(self) -> Results:
-        """Return the results of all members of the open batch."""
-        assert self._board is not None
-        return self._board.results()
 
     def remaining(self) -> int:
         """Return the number of members of the open batch that are offered or held."""

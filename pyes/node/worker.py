@@ -9,7 +9,6 @@ import math
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -193,18 +192,6 @@ class BaseWorker(ABC, Generic[E]):
     def close(self) -> None:
         """Close the environment."""
         self._evaluator.close()
-
-
-def serve(worker: BaseWorker[E], wait: Callable[[], bool], done: Callable[[], None]) -> None:
-    """Work, then wait to be woken, until ``wait`` returns False.
-
-    A new worker begins with work, since it may replace one that died during a batch.
-    """
-    while True:
-        worker.work()
-        done()
-        if not wait():
-            return
 
 
 class Worker(BaseWorker[Evaluator]):

@@ -21,7 +21,7 @@ from pyes.node.board import Board
 from pyes.node.pipes import WAKE, receive, send
 from pyes.node.process import draw_apart, prepare
 from pyes.node.vector_worker import VectorWorker
-from pyes.node.worker import BaseWorker, Worker, serve
+from pyes.node.worker import BaseWorker, Worker
 from pyes.numerics.noise import DtypeName, NoiseTable
 from pyes.system import memory
 from pyes.system.repeats import repeated
@@ -77,7 +77,11 @@ def run_worker(
         board.started[slot] = time.monotonic()  # making the environment may hang
         worker = open_worker(slot, workload, site.plan, board, table.array, own_process=True)
         board.started[slot] = 0.0
-        serve(worker, lambda: receive(wake) == WAKE, lambda: send(done, WAKE))
+        while True:
+            worker.work()  # at first, too: this worker may replace one that died during a batch
+            send(done, WAKE)
+            if receive(wake) != WAKE:
+                break
         worker.close()
     except BaseException as error:
         board.report(slot, reason(error))

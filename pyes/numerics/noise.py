@@ -126,7 +126,7 @@ class NoiseTable(Closing):
         digest = hashlib.blake2b(f"{len(self)} {self.dtype} {self.seed}".encode(), digest_size=8)
         chunk = min(4096, len(self))
         for start in np.linspace(0, len(self) - chunk, 64).astype(np.int64):
-            digest.update(self.array[start : start + chunk].astype(self.array.dtype.newbyteorder("<")).tobytes())
+            digest.update(self.array[start : start + chunk].tobytes())
         return digest.hexdigest()
 
     def close(self) -> None:

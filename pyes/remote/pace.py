@@ -119,8 +119,6 @@ class Pace:
 
     def resize(self, workers: int) -> None:
         """Set the number of workers; the time of a member stays."""
-        if workers < 1:
-            raise ValueError(f"got {workers} workers, expected at least 1")
         self.workers = workers
         self._memory = 4.0 * workers + 16.0  # members
 

@@ -5,7 +5,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -163,11 +163,7 @@ class Peer:
     def send(self, message: wire.Message, encoded: bytes | None = None) -> None:
         """Send a message, possibly already encoded; does nothing if the connection is closed or the node refused."""
         if self.side.state is not State.OVER and not self.writer.is_closing():
-            data = self.side.send(message, encoded)
-            if self._outbox or len(data) > _CHUNK:
-                self._send_later([data])
-            else:
-                self.writer.write(data)
+            self._give([self.side.send(message, encoded)])
 
     def teach(self, lesson: wire.Learn, encoded: bytes | None = None) -> None:
         """Send the record of a generation, unless the connection is congested: then a snapshot will replace it."""
@@ -181,19 +177,19 @@ class Peer:
         self._lessons += self.side.bytes_sent - before
 
     def correct(self, place: Place, packed_state: tuple[wire.Piece, ...]) -> None:
-        """Send the state that the node should be in; its bytes are not copied, and given to the connection in parts."""
+        """Send the state that the node should be in; its bytes are not copied if they are many."""
         self._lessons = 0
         if self.side.state is State.OVER or self.writer.is_closing():
             return
         pieces = self.side.send_pieces(wire.Snapshot(self.standing.correct(place), *place, packed_state))
         self._large = sum(map(len, pieces)) > _CHUNK
-        if not self._large and not self._outbox:
+        self._give(pieces)
+
+    def _give(self, pieces: Sequence[wire.Piece]) -> None:
+        """Give bytes to the connection: what is long in parts, so that other nodes are heard meanwhile."""
+        if not self._outbox and sum(map(len, pieces)) <= _CHUNK:
             self.writer.write(b"".join(pieces))
             return
-        self._send_later(pieces)
-
-    def _send_later(self, pieces: Iterable[wire.Piece]) -> None:
-        """Give what is long to the connection in parts, so that other nodes are heard meanwhile."""
         self._outbox += pieces
         if self._sender is None:
             self._sender = asyncio.get_running_loop().create_task(self._send_all())

@@ -108,14 +108,11 @@ class _Nodes:
             self._share.scheduler.offer(np.arange(begin, end))
             self._head.hand_out_soon()
 
-    def withdraw(self, begin: int, end: int) -> int:
-        """Do without members begin .. end-1; return the number of those that had no result."""
-        if self._share is None:
-            return 0
-        before = self._share.scheduler.remaining
-        self._share.scheduler.revoke(np.arange(begin, min(end, len(self._share.batch.population))))
-        self._head.hand_out_soon()
-        return before - self._share.scheduler.remaining
+    def withdraw(self, begin: int, end: int) -> None:
+        """Do without members begin .. end-1."""
+        if self._share is not None:
+            self._share.scheduler.revoke(np.arange(begin, min(end, len(self._share.batch.population))))
+            self._head.hand_out_soon()
 
     def withdraw_free(self) -> None:
         """Do without the members that no node holds."""

@@ -85,8 +85,8 @@ class Crew(Protocol):
     def offer(self, begin: int, end: int) -> None:
         """Let members begin .. end-1 be evaluated."""
 
-    def withdraw(self, begin: int, end: int) -> int:
-        """Withdraw members begin .. end-1 as far as possible; return their number."""
+    def withdraw(self, begin: int, end: int) -> None:
+        """Withdraw members begin .. end-1 as far as possible."""
 
     def end_holders(self) -> None:
         """End the evaluation of members that are held."""

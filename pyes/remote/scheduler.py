@@ -215,7 +215,7 @@ class Scheduler:
         ----------
         node : int
         members : int64 (n,)
-            Sorted, without duplicates.
+            Members of the batch, sorted, without duplicates.
         now : float
         failed : bool (n,) or None
             Members that failed there; None: none.
@@ -229,14 +229,11 @@ class Scheduler:
         Raises
         ------
         ValueError
-            A member was never granted to this node, or the members are not sorted.
+            A member was never granted to this node.
         """
         state = self._nodes.get(node)
         if state is None:
             raise ValueError(f"got results of node {node}, which does not take part in this batch")
-        if len(members) == 0:
-            return np.zeros(0, np.bool_)
-        self._check(members)
         failures = 0 if failed is None else int(np.count_nonzero(failed))
         state.pace.judge(len(members) - failures, failures)
         doubtful = None
@@ -490,14 +487,6 @@ class Scheduler:
         return left
 
     # --- results
-
-    def _check(self, members: Members) -> None:
-        """Raise ValueError for numbers that cannot be members of this batch."""
-        if len(members) > 1 and not (members[1:] > members[:-1]).all():
-            raise ValueError("its results are not sorted by member")
-        least, most = members.item(0), members.item(-1)
-        if least < 0 or most >= len(self._done):
-            raise ValueError(f"it returned members {least} to {most}, expected 0 to {len(self._done) - 1}")
 
     def _take_back(self, node: Load, members: Members) -> int:
         """Record that a node has returned members; return how many of them it held."""

@@ -352,17 +352,15 @@ def _packed(value: Any) -> Any:
     """Return an array as its dtype, length and little-endian bytes; the bytes of a zero array are left out."""
     if not isinstance(value, np.ndarray):
         return value
-    little = value.astype(value.dtype.newbyteorder("<"))
-    data = little.tobytes()
-    return msgpack.ExtType(1, msgpack.packb((little.dtype.str, len(little), b"" if _only_zeros(data) else data)))
+    data = value.tobytes()
+    return msgpack.ExtType(1, msgpack.packb((value.dtype.str, len(value), b"" if _only_zeros(data) else data)))
 
 
 def _unpacked(value: Any) -> Any:
     if not isinstance(value, msgpack.ExtType):
         return value
     dtype, length, data = msgpack.unpackb(value.data)
-    array = np.frombuffer(data, dtype) if data else np.zeros(length, dtype)
-    return array.astype(array.dtype.newbyteorder("="))
+    return np.frombuffer(data, dtype).copy() if data else np.zeros(length, dtype)
 
 
 class Journal(Closing):

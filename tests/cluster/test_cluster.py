@@ -408,7 +408,7 @@ def test_a_worker_that_comes_when_the_head_has_gone_leaves_without_a_traceback(t
     board = Board(plan, 1)
     site = Site(plan, 1, board.handle, table.handle, table.seed, table.dtype)
     board.close()
-    (reader, writer) = open_pipe("fork")
+    (reader, writer) = open_pipe()
     with reader, writer:
         arguments = (0, site, _faulty(), reader, writer, None, os.getpid())
         worker = get_context("fork").Process(target=run_worker, args=arguments)
@@ -462,34 +462,6 @@ print("the same")
     with _script(body, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
         output, errors = process.communicate(timeout=120)
     assert output == "the same\n", errors
-
-
-@pytest.mark.slow
-def test_a_run_that_is_stopped_as_a_whole_goes_on_as_if_nothing_had_been(tmp_path):
-    """Ctrl-Z: the time does not count against episode_time_limit, nor against stopped workers."""
-    body = """
-task = _faulty(sleep=0.08)
-plan, theta = _plan(task, 4)
-with open_cluster(ClusterConfig(workers=2, episode_time_limit=3.0, attempts=1), task) as cluster:
-    cluster.start(plan, table)
-    cluster.evaluate(make_batch(theta, 1))
-    workers = _all_workers(2)
-    print("ready", flush=True)
-    cluster.evaluate(make_batch(theta, 4))
-    print(workers == workers_now())
-"""
-    with _script(body, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as process:
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(0.4)  # into the middle of an episode: whenever it is, the run must not notice
-        os.killpg(process.pid, signal.SIGSTOP)
-        time.sleep(4.0)
-        (nursery,) = children_of(process.pid)
-        for worker in children_of(nursery):  # first, so that the nursery sees them at work and itself late
-            os.kill(worker, signal.SIGCONT)
-            until(lambda worker=worker: state_of(worker) != "T", "the worker goes on")
-        os.killpg(process.pid, signal.SIGCONT)
-        output, errors = process.communicate(timeout=120)
-    assert (output, errors) == ("True\n", "")
 
 
 @pytest.mark.parametrize(

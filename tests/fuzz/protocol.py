@@ -1,4 +1,4 @@
-"""Send fuzzed frames to the decoder and to both sides of a connection, and count the results.
+"""Send fuzzed frames to both sides of a connection, and count the results.
 
     python tests/fuzz/protocol.py [--frames 1000000] [--seed 0]
 
@@ -139,12 +139,6 @@ def extension(draw: random.Random) -> msgpack.ExtType:
     return msgpack.ExtType(code, entries + struct.pack(f"<{dimensions - 1}I", *row[: dimensions - 1]))
 
 
-def decoder() -> wire.Decoder:
-    made = wire.Decoder()
-    made.limit = LIMIT
-    return made
-
-
 def head_of_a_node() -> HeadSide:
     head, node = HeadSide(LIMIT), NodeSide(LIMIT)
     head.receive(node.send(EXAMPLES[0]))
@@ -165,7 +159,6 @@ SOURCES: dict[str, Callable[[random.Random], bytes]] = {
     "structured garbage": structured,
 }
 TARGETS: dict[str, Callable[[], Callable[[bytes], list[wire.Message]]]] = {
-    "Decoder": lambda: decoder().feed,
     "HeadSide, before the handshake": lambda: HeadSide(LIMIT).receive,
     "HeadSide, after it": lambda: head_of_a_node().receive,
     "NodeSide, after it": lambda: node_in_a_job().receive,

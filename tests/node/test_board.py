@@ -35,7 +35,7 @@ def test_members_are_claimed_once_each_and_come_back_in_their_order(board):
     for member, worker in [(4, 0), (0, 0), (1, 1), (3, 1), (2, 0)]:
         board.finish(worker, member, (float(member), member + 1, Status.OK))
     assert board.remaining() == 0
-    results = board.results()
+    results = board.collect()
     np.testing.assert_array_equal(results.returns, range(5))
     np.testing.assert_array_equal(results.lengths, range(1, 6))
 
@@ -70,7 +70,7 @@ def test_the_member_of_a_dead_worker_is_free_again_until_it_has_cost_too_many(bo
     board.sums_of(0)[:] = 5.0
     assert board.recover(1, attempts=2, blame="it crashed") == [0]
     board.finish(0, 1, (1.0, 1, Status.OK))
-    results = board.results()
+    results = board.collect()
     np.testing.assert_array_equal(results.status, [Status.KILLED, Status.OK])
     assert np.isnan(results.returns[0])
     assert (results.sums[0] == 0).all()
@@ -133,7 +133,7 @@ def test_sums_are_kept_for_every_so_manyth_member(board):
     for member in range(5):
         board.claim(0)
         board.finish(0, member, (0.0, 10 + member, Status.OK))
-    np.testing.assert_array_equal(board.results().sum_lengths, [10, 12, 14])
+    np.testing.assert_array_equal(board.collect().sum_lengths, [10, 12, 14])
 
 
 def test_failed_members_count_no_observations(board):
@@ -141,7 +141,7 @@ def test_failed_members_count_no_observations(board):
     for member, status in enumerate((Status.OK, Status.NOT_FINITE)):
         board.claim(0)
         board.finish(0, member, (0.0, 9, status))
-    results = board.results()
+    results = board.collect()
     np.testing.assert_array_equal(results.sum_lengths, [9, 0])
     assert results.failed == 1
 

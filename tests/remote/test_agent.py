@@ -127,20 +127,6 @@ def test_a_process_for_the_next_job_knows_that_the_node_was_in(monkeypatch):
     assert met == [False, False, True]  # an error, the end of a job, another job
 
 
-def test_a_process_that_fails_again_and_again_is_replaced_ever_later(tmp_path, monkeypatch, capfd):
-    waited = []
-
-    def wait(seconds: float) -> None:
-        waited.append(seconds)
-        if len(waited) == 1 + 2 + 4:
-            serving.leave()
-
-    monkeypatch.setattr(agent, "time", SimpleNamespace(sleep=wait, strftime=time.strftime))
-    with agent.Agent(agent.Membership(HERE, str(tmp_path / "no key"), 1)) as serving:
-        serving.serve()
-    assert capfd.readouterr().err.count("no key") == 3
-
-
 def test_a_process_that_was_killed_is_replaced_at_once_whatever_was_before(monkeypatch):
     codes, waited = [1, 1, 1, -9, 1, 0], []
 

@@ -1,10 +1,8 @@
 import contextlib
 import errno
 import os
-import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 from multiprocessing import get_context
 from pathlib import Path
@@ -82,27 +80,6 @@ def test_seal_waits_until_the_kernel_lets_go_of_a_page():
 def test_block_too_large_is_refused_with_both_figures(kind):
     with pytest.raises(ConfigError, match=r"does not fit: [\d,]+ MiB of memory are available"):
         SharedBlock(2**60, kind)
-
-
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounting needs Linux and root")
-def test_block_larger_than_the_shared_memory_mount(tmp_path):
-    """In a mount namespace with a full 1 MiB /dev/shm the default block still works, and nothing dies of SIGBUS."""
-    script = textwrap.dedent(
-        """
-        import numpy as np
-        from pyes.system.memory import SharedBlock
-        from pyes.numerics.noise import NoiseTable
-        open("/dev/shm/full", "wb").write(bytes(1 << 20))
-        with NoiseTable(2**22, seed=0, shared=True) as table:
-            with SharedBlock(2**24) as block:
-                block.array(np.uint8, (2**24,))[:] = 1
-            print(abs(float(table.array.mean())) < 0.01)
-        """
-    )
-    mount = "mount -t tmpfs -o size=1m tmpfs /dev/shm"
-    command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$0" -c "$1"', sys.executable, script]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)

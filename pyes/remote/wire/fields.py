@@ -11,7 +11,6 @@ entries come first so that a view of them is aligned.
 import math
 import re
 import struct
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,16 +65,15 @@ def expect(kind: type, value: Any) -> None:
 
 @dataclass(frozen=True)
 class Whole(Field):
-    """An int in [low, high]."""
+    """An int in [0, high]."""
 
     high: int = 2**32 - 1
-    low: int = 0
 
     def check(self, value: Any) -> None:
         """Reject another type or a number out of bounds."""
         expect(int, value)
-        if not self.low <= value <= self.high:
-            raise ValueError(f"got {value}, expected {self.low} to {self.high}")
+        if not 0 <= value <= self.high:
+            raise ValueError(f"got {value}, expected 0 to {self.high}")
 
 
 @dataclass(frozen=True)
@@ -258,7 +256,7 @@ class Array(Field):
             return
         if not isinstance(value, np.ndarray):
             raise ValueError(f"got {type(value).__name__}, expected an array")
-        if _little(value.dtype).str not in self.dtypes or value.ndim != self.dimensions:
+        if value.dtype.str not in self.dtypes or value.ndim != self.dimensions:
             names = " or ".join(self.dtypes)
             raise ValueError(f"got {value.dtype} of {value.ndim} dimensions, expected {names} of {self.dimensions}")
 
@@ -267,7 +265,7 @@ class Array(Field):
         self.check(value)
         if value is None:
             return [packer.pack(None)]
-        code = 16 * self.dimensions + _NUMBERS[_little(value.dtype).str]
+        code = 16 * self.dimensions + _NUMBERS[value.dtype.str]
         dtype, form = _FORMS[code]
         row = value.shape[1:]
         if value.nbytes >= _ARRAY_BYTES:
@@ -276,10 +274,6 @@ class Array(Field):
             raise ValueError(f"got an array of shape {value.shape}, expected at least one entry a row")
         entries = np.ascontiguousarray(value, dtype).reshape(-1)
         return [_extension_head(code, value.nbytes + form.size), entries.view(np.uint8).data, form.pack(*row)]
-
-
-def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return dtype if sys.byteorder == "little" else dtype.newbyteorder("<")
 
 
 def _extension_head(code: int, size: int) -> bytes:
@@ -303,8 +297,7 @@ def array_from(code: int, data: bytes) -> NDArray[Any]:
     row_bytes = math.prod(row) * dtype.itemsize
     if not 0 < row_bytes < _ARRAY_BYTES or size % row_bytes:
         raise ValueError(f"got {size} bytes for rows of {row_bytes}, {dtype} of shape {row}")
-    array = np.frombuffer(data, dtype, size // dtype.itemsize).reshape(size // row_bytes, *row)
-    return array if dtype.isnative else array.astype(dtype.newbyteorder("="))
+    return np.frombuffer(data, dtype, size // dtype.itemsize).reshape(size // row_bytes, *row)
 
 
 @dataclass(frozen=True)

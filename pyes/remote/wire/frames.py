@@ -106,7 +106,7 @@ def _field_count(kind: type[Message], values: list[Any]) -> str:
 class Decoder:
     """Decodes the messages in a stream of bytes, independent of how it is split.
 
-    It cannot be used after an error, since the begin of the next frame is unknown.
+    It is of no use after an error, which a frame gives again and again.
 
     Attributes
     ----------
@@ -117,7 +117,6 @@ class Decoder:
     def __init__(self) -> None:
         self.limit = HANDSHAKE_LIMIT
         self._buffer = bytearray()
-        self._failure = ""
 
     def append(self, data: bytes) -> None:
         """Append bytes; then call `next` until it returns None, before appending more."""
@@ -129,18 +128,8 @@ class Decoder:
         Raises
         ------
         ProtocolError
-            These bytes, or earlier ones, are not frames of this protocol.
+            These bytes are not frames of this protocol.
         """
-        try:
-            return self._next()
-        except ProtocolError as error:
-            self._failure = self._failure or str(error)
-            self._buffer.clear()
-            raise
-
-    def _next(self) -> Message | None:
-        if self._failure:
-            raise ProtocolError(self._failure)
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)

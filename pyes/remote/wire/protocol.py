@@ -38,7 +38,7 @@ _NODE_SAYS: Said = {
     State.NODE: frozenset(
         {wire.Ready, wire.Unable, wire.Done, wire.Leave, wire.Workers, wire.Log, wire.Beat, wire.Echo}
     ),
-    State.WATCHER: frozenset({wire.Beat, wire.Echo}),
+    State.WATCHER: frozenset(),
     State.OVER: frozenset(),
 }
 _HEAD_SAYS: Said = {
@@ -63,7 +63,7 @@ _HEAD_SAYS: Said = {
             wire.Echo,
         }
     ),
-    State.WATCHER: frozenset({Refused, wire.Report, wire.Beat, wire.Echo}),
+    State.WATCHER: frozenset({Refused, wire.Report}),
     State.OVER: frozenset(),
 }
 _NEXT: dict[tuple[State, type[Message]], State] = {
@@ -86,7 +86,6 @@ class _Side:
 
     _says: Said
     _hears: Said
-    _raised: frozenset[State]  # states in which the limit of the constructor applies
 
     def __init__(self, limit: int) -> None:
         self.state = State.NEW
@@ -94,7 +93,6 @@ class _Side:
         self.bytes_received = 0
         self._limit = limit
         self._decoder = Decoder()
-        self._failed = False
 
     def receive(self, data: bytes) -> list[Message]:
         """Process received bytes and return the messages that are complete.
@@ -102,19 +100,12 @@ class _Side:
         Raises
         ------
         ProtocolError
-            The other end may not send this now; further messages are dropped.
+            The other end may not send this now; the connection is to be closed.
         """
         self.bytes_received += len(data)
-        if self._failed or self.state is State.OVER:
-            return []
-        try:
-            return self._receive(data)
-        except ProtocolError:
-            self._failed = True
-            raise
-
-    def _receive(self, data: bytes) -> list[Message]:
-        messages = []
+        messages: list[Message] = []
+        if self.state is State.OVER:
+            return messages
         self._decoder.append(data)
         # One by one, since a message may raise the limit for the next one in the same bytes.
         while self.state is not State.OVER and (message := self._decoder.next()) is not None:
@@ -155,16 +146,15 @@ class _Side:
             expected = " or ".join(sorted(each.__name__ for each in allowed[self.state])) or "nothing"
             raise ProtocolError(f"{what} {kind.__name__} in state {self.state.name}, expected {expected}")
         self.state = _NEXT.get((self.state, kind), self.state)
-        if self.state in self._raised:
+        if kind is Welcome:
             self._decoder.limit = self._limit
 
 
 class HeadSide(_Side):
-    """The head's end of a connection; a watcher's messages always have the limit of the handshake."""
+    """The head's end of a connection."""
 
     _says = _HEAD_SAYS
     _hears = _NODE_SAYS
-    _raised = frozenset({State.NODE})
 
 
 class NodeSide(_Side):
@@ -172,7 +162,6 @@ class NodeSide(_Side):
 
     _says = _NODE_SAYS
     _hears = _HEAD_SAYS
-    _raised = frozenset({State.NODE, State.WATCHER})
 
 
 def check_hello(hello: Hello | Watch, package: str, kernels: str) -> str | None:

@@ -1,6 +1,5 @@
 """The keys of a cluster: what is written, who can read it, and TLS between exactly a head and its nodes."""
 
-import asyncio
 import os
 import re
 import ssl
@@ -16,7 +15,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from pyes.cli import main
 from pyes.errors import ConfigError
 from pyes.remote.wire import keys
-from pyes.system import addresses
 
 
 @pytest.fixture
@@ -163,11 +161,6 @@ def test_a_nodes_file_has_no_private_key_of_the_head(key):
     assert keys.for_nodes(key) == node(key).read_bytes()
 
 
-def test_two_keys_differ(key, tmp_path):
-    keys.generate(tmp_path / "other.key")
-    assert key.read_bytes() != (tmp_path / "other.key").read_bytes()
-
-
 @pytest.mark.parametrize("left", ["cluster.key", "cluster.key.node"])
 def test_files_that_exist_are_refused_and_stay(key, left):
     before = {path: path.read_bytes() for path in key.parent.iterdir() if path.name == left}
@@ -177,12 +170,6 @@ def test_files_that_exist_are_refused_and_stay(key, left):
     with pytest.raises(ConfigError, match=f"{left} exists already"):
         keys.generate(key)
     assert {path: path.read_bytes() for path in key.parent.iterdir()} == before
-
-
-@pytest.mark.parametrize("make", [keys.of_head, keys.of_node])
-def test_missing_file_says_how_to_make_one(make, tmp_path):
-    with pytest.raises(ConfigError, match=r"cannot read the key .*: No such file.*pyes keygen -o"):
-        make(tmp_path / "missing.key")
 
 
 def test_the_other_ends_file_is_refused_with_the_name_of_the_right_one(key):
@@ -281,24 +268,3 @@ def test_keygen_prints_both_files_and_refuses_an_existing_one(tmp_path, capfd):
     assert "exists already" in capfd.readouterr().err
     assert main(["keygen", "-o", str(tmp_path / "none" / "key")]) == 2
     assert "there is no directory" in capfd.readouterr().err
-
-
-# Which addresses need a key
-
-
-@pytest.mark.parametrize("host", ["10.0.0.1", "head", "0.0.0.0", "fd00::1", "128.0.0.1"])
-@pytest.mark.parametrize("command", ["worker", "status"])
-def test_an_address_beyond_loopback_without_a_key_is_refused_in_one_line(command, host, capfd, monkeypatch):
-    def connect(*arguments, **options):
-        raise AssertionError("a connection was made")
-
-    monkeypatch.setattr(asyncio, "open_connection", connect)
-    address = addresses.Address(host, 5555)
-    assert main([command, str(address)]) == 2
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(f"pyes: error: {address}: expected --key FILE with it")
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "localhost", "::1"])
-def test_loopback_needs_no_key(host):
-    keys.check_needed(addresses.Address(host, 5555), None)
