@@ -33,13 +33,10 @@ def optional(strategy):
 
 
 @st.composite
-def outcomes(draw):
-    """Return what `Done` and `Learn` share: ranges and the arrays of their members."""
-    members = draw(MEMBERS)
-    n = len(members)
+def outcomes(draw, n):
+    """Return what `Done` and `Learn` share: the arrays of ``n`` members."""
     return {
         "theta_hash": draw(DIGESTS),
-        "ranges": wire.ranges_of(members),
         "returns": draw(matrix(np.float64, n)),
         "lengths": draw(UNSIGNED.flatmap(lambda dtype: matrix(dtype, n))),
         "status": draw(optional(arrays(np.uint8, n, elements=st.integers(0, 3)))),
@@ -51,10 +48,12 @@ def outcomes(draw):
 def done(draw):
     sums = optional(matrix(np.float64, draw(st.integers(0, 3)), 2, draw(WIDTHS)))
     errors = st.lists(PROSE, max_size=3)
-    values = draw(outcomes())
-    halves = draw(optional(matrix(np.float64, len(values["returns"]), 2)))
+    members = draw(MEMBERS)
+    values = draw(outcomes(len(members)))
+    halves = draw(optional(matrix(np.float64, len(members), 2)))
     return wire.Done(
         batch=draw(BIG),
+        ranges=wire.ranges_of(members),
         sums=draw(sums),
         halves=halves,
         busy=draw(st.floats(0.0, allow_infinity=False)),
@@ -67,9 +66,8 @@ def done(draw):
 def learn(draw):
     sums = matrix(np.float64, draw(st.integers(0, 6)))
     agreement = draw(st.floats())
-    return wire.Learn(
-        generation=draw(WHOLE), observations=draw(BIG), sums=draw(sums), agreement=agreement, **draw(outcomes())
-    )
+    values = draw(outcomes(draw(st.integers(0, 20))))
+    return wire.Learn(generation=draw(WHOLE), observations=draw(BIG), sums=draw(sums), agreement=agreement, **values)
 
 
 @st.composite

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyes.errors import ClusterError
 from pyes.remote import wire
@@ -41,7 +40,6 @@ _TICK_SECONDS = 0.05  # between checks for late nodes
 _FAREWELL_SECONDS = 2.0  # for a node to read why it is refused
 _SETTLING_SECONDS = 0.01  # for connections just accepted to begin: asyncio never closes one that has not
 _MEMBER_BYTES = 10  # of a member in the record of a generation
-_FEW_NODES = 8  # up to which each is sent only the results that it lacks
 _MOST_CONTRADICTED = 8  # members that failed on a node alone, without another one that it has evaluated
 _NO_JOB_LIMIT = 2**26  # maximum bytes of a node's message while there is no job
 
@@ -315,8 +313,6 @@ class Head:
         for peer in list(self._peers.values()):
             if peer.available:
                 self._enter(peer, self._job, batch)
-            elif not batch.batch.evaluation:
-                peer.known = np.zeros(len(batch.batch.population), np.bool_)
         self._hand_out()
         self._tell_if_alone()
 
@@ -337,8 +333,6 @@ class Head:
         if job.learns and peer.standing.lacks(job.place) and not self._bring_into_step(peer, job):
             return
         peer.standing.enter()
-        if not batch.batch.evaluation:
-            peer.known = np.zeros(len(batch.batch.population), np.bool_)
         if not peer.available:  # it takes a while to load the state, and is let back then
             return
         if batch.opened is None:  # the same for all nodes
@@ -358,7 +352,7 @@ class Head:
             return False
         peer.correct(copy.place, copy.pieces)
         for record in copy.records:
-            peer.send(lesson(record, np.arange(len(record.returns))))
+            peer.send(lesson(record))
         return True
 
     async def _let_back_after(self, copy: StateCopy) -> None:
@@ -429,9 +423,6 @@ class Head:
         if batch.has_evaluated(fresh):
             peer.contradicted = 0
         self._tell_contradictions(batch)
-        if not batch.batch.evaluation:
-            # For other members, results of other nodes counted, which may differ if a worker was killed.
-            peer.known[fresh] = True
         peer.standing.returned(batch.batch.generation)
         peer.members += len(done.returns)
         peer.timesteps += int(done.lengths.sum(dtype=np.int64))
@@ -537,11 +528,9 @@ class Head:
         return wire.Report(json.dumps(report))
 
     def teach(self, record: Generation) -> None:
-        """Send the record of a generation to all nodes that are in step.
+        """Send the record of a generation, encoded once, to all nodes that are in step.
 
-        With few nodes, each is sent only the results that it has not reported itself. With many nodes, all are sent the
-        whole record, encoded once: otherwise the work would grow with the number of nodes times that of members. Where
-        the state after it is smaller than the record, nodes are sent that instead, with the next batch.
+        Where the state after it is smaller than the record, nodes are sent that instead, with the next batch.
         """
         peers = [peer for peer in self._peers.values() if peer.standing.in_step]
         if self._copy is not None:
@@ -550,21 +539,11 @@ class Head:
             self._copy = None
             for peer in peers:
                 peer.standing.miss()
-        elif len(peers) > _FEW_NODES:
-            message = lesson(record, np.arange(len(record.returns)))
+        elif peers:
+            message = lesson(record)
             encoded = wire.encode(message)
             for peer in peers:
                 peer.teach(message, encoded)
-        else:
-            for peer in peers:
-                peer.teach(lesson(record, np.flatnonzero(~peer.known)))
-
-    def mark_unknown(self, members: NDArray[np.int64], count: int) -> None:
-        """Let `teach` send nodes the results of these members of ``count``, even to those that have returned them."""
-        for peer in self._peers.values():
-            if len(peer.known) != count:  # it took no part in the generation
-                peer.known = np.zeros(count, np.bool_)
-            peer.known[members] = False
 
     def reload(self) -> None:
         """Send the state to all nodes with the next batch, unless they report to be in it."""

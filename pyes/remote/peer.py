@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pyes.remote import wire
 from pyes.remote.pace import Pace
 from pyes.remote.standing import Place, Standing
@@ -52,8 +49,6 @@ class Peer:
         Whether the node is in step with the run.
     unable : str
         Why it cannot take part in the job; empty if it can.
-    known : bool (n,)
-        Members of the last generation whose results were taken from this node.
     heard : float
         Monotonic time at which the node was last heard.
     since : float
@@ -74,7 +69,6 @@ class Peer:
     pace: Pace
     standing: Standing = field(default_factory=Standing)
     unable: str = ""
-    known: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     heard: float = field(default_factory=time.monotonic)
     since: float = 0.0
     leaving: bool = False
@@ -221,19 +215,17 @@ class Peer:
         self.writer.transport.abort()
 
 
-def lesson(record: Generation, members: NDArray[np.int64]) -> wire.Learn:
-    """Return the record of a generation with the results of only these members."""
-    status = record.status[members]
-    behaviours = record.behaviours
+def lesson(record: Generation) -> wire.Learn:
+    """Return the message with the record of a generation."""
+    count = len(record.returns)
     return wire.Learn(
         generation=record.generation,
         theta_hash=record.theta_hash,
-        ranges=wire.ranges_of(members),
-        returns=record.returns[members],
-        lengths=record.lengths[members],
-        status=status if status.any() else None,
+        returns=record.returns,
+        lengths=record.lengths,
+        status=record.status if record.status.any() else None,
         observations=record.observations,
         sums=record.sums,
-        behaviours=None if behaviours is None else behaviours.reshape(len(record.returns), -1)[members],
+        behaviours=None if record.behaviours is None else record.behaviours.reshape(count, -1),
         agreement=math.nan if record.agreement is None else record.agreement,
     )

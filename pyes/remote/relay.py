@@ -193,10 +193,9 @@ class Relay(Replica):
         self._head.reload()
         return await super().load(message)
 
-    async def _pass_on(self, record: Generation, message: wire.Learn) -> None:
+    async def _pass_on(self, record: Generation) -> None:
         self.close_batch()  # as above: its end may have been lost with a connection
         await self._head.settled()
-        self._head.mark_unknown(wire.members_of(message.ranges), len(record.returns))
         self._head.teach(record)
 
     def _begin(self, message: wire.Open | wire.Vectors, batch: Batch) -> None:

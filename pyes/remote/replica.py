@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -37,36 +36,6 @@ _PATIENCE = 2.0
 _LEAST_PATIENCE = 1.0  # ... and at least for these seconds
 
 _T = TypeVar("_T")
-
-
-@dataclass
-class _Reported:
-    """Results of one batch that this node has sent to the head; ``generation`` is None for an evaluation."""
-
-    generation: int | None
-    known: NDArray[np.bool_]
-    returns: NDArray[np.float64]
-    lengths: NDArray[np.int64]
-    status: NDArray[np.uint8]
-    behaviours: NDArray[np.float32]
-
-    @classmethod
-    def nothing(cls, generation: int | None, members: int, behaviour_size: int) -> "_Reported":
-        return cls(
-            generation,
-            np.zeros(members, np.bool_),
-            np.empty(members),
-            np.empty(members, np.int64),
-            np.empty(members, np.uint8),
-            np.empty((members, behaviour_size), np.float32),
-        )
-
-    def add(self, members: NDArray[np.int64], what: Results | wire.Learn) -> None:
-        self.known[members] = True
-        self.returns[members], self.lengths[members] = what.returns, what.lengths
-        self.status[members] = 0 if what.status is None else what.status
-        if what.behaviours is not None:
-            self.behaviours[members] = what.behaviours
 
 
 class Crew(Protocol):
@@ -175,7 +144,6 @@ class Replica(Closing):
         self._table: NoiseTable = self._outer.enter_context(setup.make_table())
         self._state = RunState(setup, self._table) if self._learns else None
         self._plan = setup.plan(self.config.evaluation.episodes)
-        self._reported = _Reported.nothing(None, 0, setup.interface.behaviour_size)
         self._digest, self._versions = job.digest_of(setup), setup.versions()
         self._crew.start(self._plan, self._table)
 
@@ -276,37 +244,14 @@ class Replica(Closing):
         """Update theta from the record of a generation; return None, or this node's state if that fails."""
         if self._state is None:
             return None
-        record = self._completed(message)
-        if record is None or record.generation != self._state.generation:
+        if message.generation != self._state.generation:
             return self.ready()
-        await self._pass_on(record, message)
+        record = _record_of(message)
+        await self._pass_on(record)
         return await in_thread(self._apply, record)
 
-    def _completed(self, message: wire.Learn) -> Generation | None:
-        """Return the whole record of a generation; None if results are missing."""
-        members = wire.members_of(message.ranges)
-        if message.generation != self._reported.generation:  # this node took no part in it, so the record is complete
-            self._reported = _Reported.nothing(message.generation, len(members), self._setup.interface.behaviour_size)
-        reported = self._reported
-        if len(members) and members[-1] >= len(reported.known):
-            return None
-        reported.add(members, message)
-        if not reported.known.all():
-            return None
-        return Generation(
-            generation=message.generation,
-            theta_hash=message.theta_hash,
-            returns=reported.returns,
-            lengths=reported.lengths.astype(np.uint64),
-            status=reported.status,
-            observations=message.observations,
-            sums=message.sums,
-            behaviours=reported.behaviours.ravel() if self._setup.interface.behaviour_size else None,
-            agreement=None if math.isnan(message.agreement) else message.agreement,
-        )
-
-    async def _pass_on(self, record: Generation, message: wire.Learn) -> None:
-        """Send the record of a generation, which came by a message, to others: what a relay does."""
+    async def _pass_on(self, record: Generation) -> None:
+        """Send the record of a generation to others: what a relay does."""
 
     def _apply(self, record: Generation) -> wire.Ready | None:
         assert self._state is not None
@@ -334,10 +279,10 @@ class Replica(Closing):
         if state is None or (message.generation, message.theta_hash) != (state.generation, state.theta_hash):
             return self.ready()
         if message.episodes:
-            batch, generation = await in_thread(state.center_batch, message.episodes), None
+            batch = await in_thread(state.center_batch, message.episodes)
         else:
-            batch, generation = await in_thread(state.batch), message.generation
-        self._open(message, batch, generation)
+            batch = await in_thread(state.batch)
+        self._open(message, batch)
         return None
 
     def open_vectors(self, message: wire.Vectors) -> None:
@@ -355,14 +300,13 @@ class Replica(Closing):
             evaluation=message.evaluation,
             reward_min=message.reward_min,
         )
-        self._open(message, batch, None)
+        self._open(message, batch)
 
-    def _open(self, message: wire.Open | wire.Vectors, batch: Batch, generation: int | None) -> None:
+    def _open(self, message: wire.Open | wire.Vectors, batch: Batch) -> None:
         self._begin(message, batch)
         self._batch, self._theta_hash = message.batch, message.theta_hash
         self._collected = time.monotonic()
         self._busy, self._told_errors, self._all_granted = 0.0, [], False
-        self._reported = _Reported.nothing(generation, len(batch.population), self._setup.interface.behaviour_size)
 
     def _begin(self, message: wire.Open | wire.Vectors, batch: Batch) -> None:
         """Open a batch for the crew, of which nothing is offered yet."""
@@ -399,7 +343,6 @@ class Replica(Closing):
         if not len(results.members):
             return None
         self._collected = time.monotonic()
-        self._reported.add(results.members, results)
         errors = [each for each in results.errors if each not in self._told_errors]
         self._told_errors += errors
         busy, self._busy = results.busy_seconds - self._busy, results.busy_seconds
@@ -428,6 +371,21 @@ class Replica(Closing):
     def close(self) -> None:
         """End the workers and free the memory."""
         self._stack.close()
+
+
+def _record_of(message: wire.Learn) -> Generation:
+    """Return the record of a generation from its message."""
+    return Generation(
+        generation=message.generation,
+        theta_hash=message.theta_hash,
+        returns=message.returns.copy(),  # which code of the user's may write to
+        lengths=message.lengths.astype(np.uint64),
+        status=np.zeros(len(message.returns), np.uint8) if message.status is None else message.status,
+        observations=message.observations,
+        sums=message.sums,
+        behaviours=None if message.behaviours is None else message.behaviours.flatten(),
+        agreement=None if math.isnan(message.agreement) else message.agreement,
+    )
 
 
 async def in_thread(work: Callable[..., _T], *arguments: Any) -> _T:

@@ -12,7 +12,6 @@ from hosts import FakeNode, Host, Relay, Trainer, new_address, start_server
 import pyes
 from pyes import cli
 from pyes.errors import ClusterError
-from pyes.remote import head as head_module
 from pyes.remote.wire import keys
 from pyes.reports import status
 from pyes.system import addresses
@@ -113,15 +112,6 @@ def test_nodes_behind_relays_lead_to_the_same(tmp_path, reference, tree, changes
     run = tmp_path / "run"
     _train(_over(tree, run, **cluster), changes)
     check_equal(reference(changes), run)
-
-
-@pytest.mark.slow
-def test_many_relays_are_sent_whole_generations(tmp_path, reference, tree, monkeypatch):
-    """As if two relays were many: each is sent the whole generation, not only what it does not know."""
-    monkeypatch.setattr(head_module, "_FEW_NODES", 1)
-    run = tmp_path / "run"
-    _train(_over(tree, run))
-    check_equal(reference(), run)
 
 
 def test_a_head_is_told_of_the_nodes_that_join_and_leave_a_relay(tmp_path, reference):

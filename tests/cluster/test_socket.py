@@ -32,7 +32,6 @@ from hosts import FakeNode, Host, Link, Program, Proxy, Trainer, connect, crowd,
 import pyes
 from pyes import cli
 from pyes.errors import ConfigError
-from pyes.remote import head as head_module
 from pyes.remote import job as job_module
 from pyes.remote import peer as peer_module
 from pyes.remote import wire
@@ -147,14 +146,6 @@ def test_a_state_that_is_sent_in_parts_leads_to_the_same(tmp_path, reference, da
     _train(run, {"generations": 4})
     pyes.train(merge(SETTINGS, over(daemons, run)), display=False)
     check_equal(reference(), run)
-
-
-def test_what_many_machines_are_sent_leads_to_the_same(tmp_path, reference, daemons, monkeypatch):
-    """As if two nodes were many: each is sent the whole generation, not only what it does not know."""
-    monkeypatch.setattr(head_module, "_FEW_NODES", 1)
-    run, changes = tmp_path / "run", {"algorithm": {"name": "nsra_es"}, "task": {"behaviour": "final_observation"}}
-    _train(run, over(daemons, run, sync="replay"), changes)
-    check_equal(reference(changes), run)
 
 
 @pytest.mark.slow
@@ -440,7 +431,7 @@ async def _learn(told, records, theta_hash):
         assert await node.open(wire.Open(1, 0, 4, node.ready().theta_hash)) is None
         node.close_batch()
         for record in records:
-            assert await node.learn(peer_module.lesson(record, np.arange(len(record.returns)))) is None
+            assert await node.learn(peer_module.lesson(record)) is None
         assert node.ready().generation == len(records) == SETTINGS["generations"]
         assert node.ready().theta_hash == theta_hash
 

@@ -48,7 +48,7 @@ EXAMPLES = [
     wire.Welcome(),
     wire.Refused("no room"),
     wire.Job("job", {"seed": 3, "task": {"name": "cart_pole", "kwargs": {"a": [1, 2.5, None]}}}, "replay"),
-    wire.Learn(3, "ab12", _ranges, _returns, _lengths, _status, 100, np.ones(6), _behaviours, 0.5),
+    wire.Learn(3, "ab12", _returns, _lengths, _status, 100, np.ones(6), _behaviours, 0.5),
     wire.Snapshot(1, 3, "ab12", b"state" * 10),
     wire.Open(1, 3, 0, "ab12"),
     wire.Vectors(

@@ -13,7 +13,7 @@ RANGES = np.array([[0, 2]])
 
 def learn(generation: int) -> wire.Learn:
     returns = np.zeros(2)
-    return wire.Learn(generation, "ab12", RANGES, returns, np.zeros(2, np.uint8), None, 0, np.zeros(0), None, 0.0)
+    return wire.Learn(generation, "ab12", returns, np.zeros(2, np.uint8), None, 0, np.zeros(0), None, 0.0)
 
 
 def batch(number: int) -> list[wire.Message]:

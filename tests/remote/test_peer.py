@@ -145,5 +145,4 @@ def _peer(writer=None):
 
 def _lesson(members):
     returns, lengths = np.zeros(members), np.zeros(members, np.uint8)
-    everyone = np.array([[0, members]])
-    return wire.Learn(3, "ab12", everyone, returns, lengths, None, 0, np.zeros(0), None, 0.0)
+    return wire.Learn(3, "ab12", returns, lengths, None, 0, np.zeros(0), None, 0.0)

@@ -11,10 +11,8 @@ from pyes.algorithms.population import Population
 from pyes.episodes.batch import Batch, Plan
 from pyes.remote import wire
 from pyes.remote.door import Door
-from pyes.remote.head import Head
 from pyes.remote.pace import Pace
 from pyes.remote.relay import RelaySession, _Nodes
-from pyes.run.journal import Generation
 from pyes.system.addresses import Address
 
 MEMBERS = 10
@@ -105,18 +103,6 @@ def test_a_batch_that_is_opened_again_has_another_number(nodes):
     nodes.close_batch()
     nodes.withdraw(0, 5)
     assert (nodes.remaining(), nodes.running().tolist()) == (0, [])
-
-
-@pytest.mark.parametrize("known", [np.zeros(0, np.bool_), np.ones(5, np.bool_), np.ones(9, np.bool_)])
-def test_nodes_are_sent_what_the_head_decided_otherwise(known):
-    head, told = Head(Door(None), "tcp://127.0.0.1", print, ""), []
-    peer = SimpleNamespace(known=known, standing=SimpleNamespace(in_step=True), teach=told.append)
-    head._peers[1] = peer
-    head.mark_unknown(np.array([1, 3]), 5)
-    zeros = np.zeros(5)
-    head.teach(Generation(0, "ab12", zeros, zeros.astype(np.uint64), zeros.astype(np.uint8), 0, zeros[:0]))
-    sent = wire.members_of(told[0].ranges).tolist()
-    assert sent == ([1, 3] if len(known) == 5 else [0, 1, 2, 3, 4])
 
 
 def test_a_relay_stays_with_a_head_that_has_no_job_yet_while_its_node_prepares():

@@ -183,8 +183,9 @@ class Done(Message):
 
     def check(self) -> None:
         """Reject arrays that do not fit the members of ``ranges``."""
-        _check_members(self)
-        _check_rows("halves", self.halves, ranges.count(self.ranges))
+        members = ranges.count(self.ranges)
+        _check_members(self, members)
+        _check_rows("halves", self.halves, members)
         if not 0.0 <= self.busy < math.inf:
             raise ValueError(f"busy: got {self.busy:g} seconds, expected a finite number of at least 0")
         if self.sums is not None and self.sums.shape[1] != 2:
@@ -256,14 +257,12 @@ class Job(Message):
 
 @dataclass(frozen=True)
 class Learn(Message):
-    """The record of a generation without the members that the node itself reported; see `pyes.run.journal.Generation`.
+    """The record of a generation; see `pyes.run.journal.Generation`.
 
     Attributes
     ----------
     theta_hash : str
         Hash of the center around which they were drawn.
-    ranges : int64 (k, 2)
-        The members in this message.
     status : uint8 (n,) or None
         None: all 0.
     observations : int
@@ -276,7 +275,6 @@ class Learn(Message):
 
     generation: UInt32
     theta_hash: ThetaHash
-    ranges: Ranges
     returns: Returns
     lengths: Counts
     status: Statuses
@@ -286,8 +284,8 @@ class Learn(Message):
     agreement: Real
 
     def check(self) -> None:
-        """Reject arrays that do not fit the members of ``ranges``."""
-        _check_members(self)
+        """Reject arrays of different numbers of members."""
+        _check_members(self, len(self.returns))
 
 
 @dataclass(frozen=True)
@@ -480,9 +478,8 @@ KINDS: dict[int, type[Message]] = {
 }
 
 
-def _check_members(message: Done | Learn) -> None:
-    """Reject arrays that have another number of rows than the ranges have members, and unknown statuses."""
-    n = ranges.count(message.ranges)
+def _check_members(message: Done | Learn, n: int) -> None:
+    """Reject arrays that have another number of rows than there are members, and unknown statuses."""
     for name in ("returns", "lengths", "status", "behaviours"):
         _check_rows(name, getattr(message, name), n)
     if message.status is not None and message.status.max(initial=0) > max(Status):
@@ -491,7 +488,7 @@ def _check_members(message: Done | Learn) -> None:
 
 def _check_rows(name: str, array: NDArray[Any] | None, n: int) -> None:
     if array is not None and len(array) != n:
-        raise ValueError(f"{name}: got {len(array)} rows for the {n} members of its ranges")
+        raise ValueError(f"{name}: got {len(array)} rows for {n} members")
 
 
 def _size(array: NDArray[Any] | None) -> int | None:
