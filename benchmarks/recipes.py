@@ -16,10 +16,13 @@ and the recipe's line ``# Measured:`` is written anew. Runs are kept in ``runs/r
 the recipe as it is now, goes on where it is, and counts as of the commit at which it was begun.
 
 What takes a day can be measured in parts: with ``--add`` a result keeps its other seeds, if it was made with the same
-settings and versions. Where the median then is a seed whose policy is not here, that is trained again. Minutes are wall
-clock of one kind of machine, on which nothing else should run: a result that gets seeds of another kind is then of this
-one, and the seconds of its other seeds are left out. With ``--untimed`` it is the new seeds' that are left out, and
-the result stays that of its machine; so too for a run that was begun elsewhere and copied here.
+settings and versions. Where the median then is a seed whose policy is neither in its run nor in the result, that is
+trained again.
+
+Minutes are wall clock of one kind of machine, on which nothing else should run. A result that gets seeds of another
+kind takes this one for its machine, and the seconds of its other seeds are left out. ``--untimed`` leaves out those of
+the new seeds instead, and the result keeps its machine: for seeds of another one, and for runs that were begun there
+and copied here. Where a processor of another kind leads to another theta (determinism.md), take one kind alone.
 """
 
 import argparse
@@ -51,6 +54,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS, RUNS = ROOT / "results", Path("runs/recipes")
 FIRST_SEED, EPISODES, EVALUATION_SEED = 100, 100, 1_000_000
 SMALL = 100_000  # bytes of a journal that is kept
+POLICY = ("policy.safetensors", "policy.json")  # of a run, and of a result
 COMMIT = "commit.txt"  # in a run directory: the commit at which its run was begun
 PACKAGES = ("pyes-rl", "numpy", "gymnasium", "mujoco", "pybullet", "box2d", "cma")
 
@@ -87,7 +91,8 @@ class Result(NamedTuple):
 
     def beside(self, other: "Result") -> "Result":
         """Return this result with the seeds of another one that it does not have, untimed if of another machine."""
-        kept = other if other.machine == self.machine else other.untimed(self.machine)
+        same = other.machine.get("machine") == self.machine["machine"]
+        kept = other if same else other.untimed(self.machine)
         seeds = {row.seed for row in self.rows}
         rows = [row for row in kept.rows if row.seed not in seeds]
         curves = [point for point in kept.curves if point.seed not in seeds]
@@ -114,22 +119,23 @@ def main() -> None:
         parser.error("--untimed: got no --add, whose other seeds say how long the recipe takes here")
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # which ends the run that is under way, too
+    found: dict[str, Result] = {}
     for recipe in options.recipes:  # before anything trains for hours
         check(options.results / recipe, [run_of(recipe, seed) for seed in seeds])
-    for recipe in options.recipes:
-        folder = options.results / recipe
         try:
-            earlier = read(folder, recipe) if options.add else Result([], [], [], {})
+            earlier = read(options.results / recipe, recipe) if options.add else Result([], [], [], {})
         except (OSError, ValueError) as error:
             parser.exit(1, f"{recipe}: {error}\n")
         if options.untimed and all(row.seed in seeds or math.isnan(row.seconds) for row in earlier.rows):
             parser.exit(1, f"{recipe}: --untimed: no other seed of its result says how long the recipe takes\n")
+        found[recipe] = earlier
+    for recipe, earlier in found.items():
         result = measured(recipe, seeds)
         result = (result.untimed(earlier.machine) if options.untimed else result).beside(earlier)
         if all(math.isnan(row.seconds) for row in result.rows):
-            parser.exit(1, f"{recipe}: every seed with a time failed, so nothing is written; see above\n")
+            parser.exit(1, f"{recipe}: all seeds that were timed failed, see above; nothing is written\n")
         print(f"{recipe}: {summary(result)}", flush=True)
-        write(folder, recipe, result)
+        write(options.results / recipe, recipe, result)
         if options.results == RESULTS:
             write_header(ROOT / "conf" / "experiment" / f"{recipe}.yaml", result)
 
@@ -166,7 +172,7 @@ def read(folder: Path, recipe: str) -> Result:
             raise ValueError(f"{name} of the result are {about.get(name)}, now {now}; measure all of its seeds again")
     rows = [Row(**read_as(Row, texts)) for texts in read_rows(folder / "rows.csv")]
     curves = [Point(**read_as(Point, texts)) for texts in read_rows(folder / "curves.csv")]
-    return Result(rows, curves, about["commit"].split(", "), {name: about.get(name) for name in machine()})
+    return Result(rows, curves, about["commit"].split(", "), {name: about[name] for name in machine() if name in about})
 
 
 def read_as(kind: type[Row | Point], texts: dict[str, str]) -> dict[str, Any]:
@@ -261,7 +267,7 @@ def summary(result: Result) -> str:
     return (
         f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {counted(len(rows), 'seed')}"
         f"{f', {failed} failed' if failed else ''}, {millions:,g} million timesteps, "
-        f"{seconds:.0f} seconds on {os.cpu_count()} cores, {', '.join(result.commits)}"
+        f"{seconds:.0f} seconds on {result.machine['machine']['cores']} cores, {', '.join(result.commits)}"
     )
 
 
@@ -276,7 +282,7 @@ def write(folder: Path, recipe: str, result: Result) -> None:
     made.mkdir(parents=True)
     write_table(made / "rows.csv", Row, result.rows)
     write_table(made / "curves.csv", Point, result.curves)
-    for name in ("policy.safetensors", "policy.json"):
+    for name in POLICY:
         shutil.copy(source / name, made / name)
     journal = source / "journal.bin"
     if journal.exists() and journal.stat().st_size <= SMALL:
@@ -301,7 +307,7 @@ def policy_of(folder: Path, recipe: str, median: Row) -> Path:
     run = run_of(recipe, median.seed)
     if hash_of(run) == median.theta_hash:
         return run
-    if (folder / "result.json").exists():
+    if all((folder / name).exists() for name in ("result.json", *POLICY)):
         about = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         if (about.get("settings"), about["theta_hash"]) == (settings(recipe), median.theta_hash):
             return folder

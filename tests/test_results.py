@@ -104,25 +104,27 @@ def test_a_number_comes_out_again(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_result_measured_in_parts_is_the_one_measured_at_once(tmp_path: Path):
-    def measure(where: str, *words: str) -> Path:
+    def measure(where: str, *words: str) -> str:
         (tmp_path / where).mkdir(exist_ok=True)
-        run(str(ROOT / "benchmarks" / "recipes.py"), "cart_pole", "--results", "results", *words, cwd=tmp_path / where)
-        return tmp_path / where / "results" / "cart_pole"
+        program = (str(ROOT / "benchmarks" / "recipes.py"), "cart_pole", "--results", "results")
+        return run(*program, *words, cwd=tmp_path / where)
 
-    once = measure("once", "--seeds", "2")
+    once, parts = (tmp_path / where / "results" / "cart_pole" for where in ("once", "parts"))
+    measure("once", "--seeds", "2")
     measure("parts", "--seeds", "1")
     (tmp_path / "parts" / "runs").rename(tmp_path / "parts" / "elsewhere")
-    parts = measure("parts", "--seeds", "1", "--first-seed", "101", "--add", "--untimed")
+    measure("parts", "--seeds", "1", "--first-seed", "101", "--add", "--untimed")
     assert _timed(parts) == [True, False]
     for name in ("rows.csv", "curves.csv"):
         assert _without_seconds(parts / name) == _without_seconds(once / name)
     assert json.loads((parts / "result.json").read_text()) == json.loads((once / "result.json").read_text())
     assert (parts / "policy.safetensors").read_bytes() == (once / "policy.safetensors").read_bytes()
     of_now = json.loads((parts / "result.json").read_text())
-    _change(parts / "result.json", machine={"processor": "another"})
+    another = {"processor": "another", "cores": 64}
+    _change(parts / "result.json", machine=another)
     shutil.rmtree(tmp_path / "parts" / "runs")
-    measure("parts", "--seeds", "1", "--first-seed", "101", "--add", "--untimed")
-    assert json.loads((parts / "result.json").read_text())["machine"] == {"processor": "another"}
+    assert "on 64 cores" in measure("parts", "--seeds", "1", "--first-seed", "101", "--add", "--untimed")
+    assert json.loads((parts / "result.json").read_text())["machine"] == another
     assert _timed(parts) == [True, False]
     measure("parts", "--seeds", "1", "--first-seed", "101", "--add")
     assert json.loads((parts / "result.json").read_text()) == of_now

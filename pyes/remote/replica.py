@@ -378,12 +378,12 @@ def _record_of(message: wire.Learn) -> Generation:
     return Generation(
         generation=message.generation,
         theta_hash=message.theta_hash,
-        returns=message.returns.copy(),  # which code of the user's may write to
-        lengths=message.lengths.astype(np.uint64),
+        returns=message.returns,
+        lengths=message.lengths,
         status=np.zeros(len(message.returns), np.uint8) if message.status is None else message.status,
         observations=message.observations,
         sums=message.sums,
-        behaviours=None if message.behaviours is None else message.behaviours.flatten(),
+        behaviours=None if message.behaviours is None else message.behaviours.ravel(),
         agreement=None if math.isnan(message.agreement) else message.agreement,
     )
 

@@ -99,7 +99,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Log:
-    """Sends the records of a process and its workers to one handler, until it is closed with that.
+    """Sends the records of a process and its workers to one handler, which it closes with itself.
 
     Attributes
     ----------

@@ -340,8 +340,9 @@ class RunState:
 
     def _learn(self, record: Generation) -> None:
         episodes, lengths = self.averaging.episodes, record.lengths.astype(np.int64)
-        returns = self._to_learn_from(record.returns, lengths, episodes)
-        behaviours = None if record.behaviours is None else record.behaviours.reshape(len(returns), -1)
+        # Copies: an algorithm of the user's may write to them, while the record is sent to nodes.
+        returns = self._to_learn_from(record.returns.copy(), lengths, episodes)
+        behaviours = None if record.behaviours is None else record.behaviours.reshape(len(returns), -1).copy()
         self.algorithm.tell(returns, behaviours, timesteps=int(lengths.sum()))
         if self.algorithm.progress[0] == 0:  # another attempt begins, as a new run
             self._begin()

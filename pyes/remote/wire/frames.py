@@ -106,7 +106,7 @@ def _field_count(kind: type[Message], values: list[Any]) -> str:
 class Decoder:
     """Decodes the messages in a stream of bytes, independent of how it is split.
 
-    It is of no use after an error, which a frame gives again and again.
+    After an error each call raises it again.
 
     Attributes
     ----------

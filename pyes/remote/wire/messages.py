@@ -4,7 +4,8 @@ Owns the fields of each message; knows neither which end may send it when (`pyes
 are encoded (`pyes.remote.wire.fields`). Fields are sent in the order of their definition. Arrays of received messages
 are read-only.
 
-Members are given as ranges, int64 (k, 2); the rows of other arrays belong to these members in ascending order.
+Members are given as ranges, int64 (k, 2); the rows of other arrays belong to these members in ascending order, or to
+all members of a generation where there are no ranges.
 """
 
 import math
@@ -262,7 +263,7 @@ class Learn(Message):
     Attributes
     ----------
     theta_hash : str
-        Hash of the center around which they were drawn.
+        Hash of the center around which its members were drawn.
     status : uint8 (n,) or None
         None: all 0.
     observations : int
