@@ -55,13 +55,12 @@ def included_files() -> list[str]:
 
 def core_extension() -> Extension:
     """``pyes._core``: one abi3 module for Python 3.11 and later."""
-    limited = [] if FREE_THREADED else [("Py_LIMITED_API", "0x030B0000")]
     return Extension(
         "pyes._core",
         sources=["csrc/_core.pyx", *kernel_sources()],
         depends=included_files(),
         include_dirs=["csrc"],
-        define_macros=[*limited],
+        define_macros=[] if FREE_THREADED else [("Py_LIMITED_API", "0x030B0000")],
         extra_compile_args=compile_flags(),
         py_limited_api=not FREE_THREADED,
     )
@@ -115,7 +114,7 @@ setup(
         "pyes.reports.explorer": ["static/*", "static/vendor/*"],
         **{name: ["*.yaml"] for name in conf_packages()},
     },
-    include_package_data=False,
+    include_package_data=False,  # no C or Cython source in a wheel, but for one header
     ext_modules=[core_extension()],
     cmdclass={"build_ext": BuildSideBySide},
     options={} if FREE_THREADED else {"bdist_wheel": {"py_limited_api": "cp311"}},

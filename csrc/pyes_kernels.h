@@ -159,12 +159,11 @@ void pyes_weighted_moments(enum pyes_level level, int64_t n, int64_t dim, enum p
 /* ---- Shaping (kernels/ranks.c) --------------------------------------------------------------------------------- */
 
 /* Ranks of returns, scaled to [-0.5, 0.5]: rank / (n - 1) - 0.5, computed in double and rounded once.
- * @param returns (n)      any values, float or double after type (not BYTE); equal ones share their mean rank, NaN are
- *                         equal and below -inf
+ * @param returns (n)      any values; equal ones share their mean rank, NaN are equal and below -inf
  * @param workspace (2 n)  overwritten
  * @param out (n)          0 if n is 1
  * @note  O(n log n): a stable merge sort. Tested against scipy.stats.rankdata. */
-void pyes_centered_ranks(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace, float *out);
+void pyes_centered_ranks(int64_t n, const double *returns, int64_t *workspace, float *out);
 
 /* ---- Optimisers (kernels/optimizers.c) ---------------------------------------------------------------------------
  *
@@ -458,9 +457,6 @@ void pyes_ray_fractions(int64_t rays, const double *offsets, float x, float y, i
  * Each change is one atomic instruction on one word, so a worker that dies at any point loses at most its own claim,
  * which release undoes. */
 
-/* Makes members 0 .. count-1 free. @pre no worker is claiming. */
-void pyes_board_open(int64_t count, int64_t *cursor, int32_t *states);
-
 /* Claims a member for a worker: the next one at the cursor, or else any free one before it.
  * @return the member, or -1 if none is free. Amortised O(1) while the cursor runs, then O(count). */
 int64_t pyes_board_claim(int64_t count, int32_t worker, int64_t *cursor, int32_t *states);
@@ -469,8 +465,8 @@ int64_t pyes_board_claim(int64_t count, int32_t worker, int64_t *cursor, int32_t
  * @return 1, or 0 if the worker did not hold the member. */
 int pyes_board_finish(int64_t member, int32_t worker, int32_t *states);
 
-/* Frees one member that a (dead) worker holds. @return the member, or -1 if it holds none. */
-int64_t pyes_board_release(int64_t count, int32_t worker, int32_t *states);
+/* Frees the members that a (dead) worker holds. */
+void pyes_board_release(int64_t count, int32_t worker, int32_t *states);
 
 /* Members that are free or claimed. */
 int64_t pyes_board_remaining(int64_t count, const int32_t *states);
@@ -481,8 +477,8 @@ void pyes_board_withhold(int64_t count, int32_t *states);
 /* Makes the withheld ones of members begin .. end-1 free; workers may be claiming. */
 void pyes_board_offer(int64_t begin, int64_t end, int64_t *cursor, int32_t *states);
 
-/* Makes the free ones of members begin .. end-1 withheld. @return their number. */
-int64_t pyes_board_withdraw(int64_t begin, int64_t end, int32_t *states);
+/* Makes the free ones of members begin .. end-1 withheld. */
+void pyes_board_withdraw(int64_t begin, int64_t end, int32_t *states);
 
 /* Writes the members that are done, in order, and makes them withheld. @return how many. */
 int64_t pyes_board_collect(int64_t count, int32_t *states, int64_t *members);

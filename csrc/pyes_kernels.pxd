@@ -1,4 +1,4 @@
-# Mirror of pyes_kernels.h, whose contracts hold here too.
+# What csrc/core/ uses of pyes_kernels.h, whose contracts hold here too.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 cdef extern from "pyes_environment.h" nogil:
@@ -34,7 +34,6 @@ cdef extern from "pyes_kernels.h" nogil:
         PYES_BASELINE
     enum:
         PYES_LEVELS
-        PYES_LANES
     const char *pyes_level_name(pyes_level level)
     int pyes_level_available(pyes_level level)
 
@@ -63,7 +62,7 @@ cdef extern from "pyes_kernels.h" nogil:
                                const int64_t *offsets, const float *weights, const float *spread_weights,
                                float *mean, float *spread)
 
-    void pyes_centered_ranks(int64_t n, pyes_value type, const void *returns, int64_t *workspace, float *out)
+    void pyes_centered_ranks(int64_t n, const double *returns, int64_t *workspace, float *out)
 
     void pyes_adam_step(pyes_level level, int64_t dim, const float *gradient, int64_t step, double learning_rate,
                         double beta1, double beta2, double epsilon, double weight_decay, float *theta, float *m,
@@ -80,8 +79,6 @@ cdef extern from "pyes_kernels.h" nogil:
 
     enum pyes_activation:
         PYES_IDENTITY
-        PYES_TANH
-        PYES_RELU
         PYES_SOFTSIGN
     enum pyes_op:
         PYES_LINEAR
@@ -91,14 +88,12 @@ cdef extern from "pyes_kernels.h" nogil:
         PYES_SCALE
     struct pyes_layer:
         pyes_op op
-        int64_t inputs, outputs, lanes
+        int64_t inputs, outputs
         int64_t weight_offset, bias_offset
         int64_t recurrent_offset, recurrent_bias_offset
         int64_t channels, height, width, kernel, stride
         int64_t divisor
         int64_t scale_offset
-        int64_t filters, pixels
-        int64_t packed_offset, state_offset
         int64_t widest
         pyes_activation activation
     enum pyes_action:
@@ -184,12 +179,11 @@ cdef extern from "pyes_kernels.h" nogil:
     void pyes_ray_fractions(int64_t rays, const double *offsets, float x, float y, int64_t segments, const float *segment,
                             int64_t quads, const float *quad, float *out)
 
-    void pyes_board_open(int64_t count, int64_t *cursor, int32_t *states)
     int64_t pyes_board_claim(int64_t count, int32_t worker, int64_t *cursor, int32_t *states)
     int pyes_board_finish(int64_t member, int32_t worker, int32_t *states)
-    int64_t pyes_board_release(int64_t count, int32_t worker, int32_t *states)
+    void pyes_board_release(int64_t count, int32_t worker, int32_t *states)
     int64_t pyes_board_remaining(int64_t count, const int32_t *states)
     void pyes_board_withhold(int64_t count, int32_t *states)
     void pyes_board_offer(int64_t begin, int64_t end, int64_t *cursor, int32_t *states)
-    int64_t pyes_board_withdraw(int64_t begin, int64_t end, int32_t *states)
+    void pyes_board_withdraw(int64_t begin, int64_t end, int32_t *states)
     int64_t pyes_board_collect(int64_t count, int32_t *states, int64_t *members)

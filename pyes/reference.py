@@ -183,7 +183,7 @@ def weighted_moments(
         spread += spread_weight * (entries * entries - np.float32(1))
 
 
-def centered_ranks(returns: NDArray[np.float64] | Float32, out: Float32) -> None:
+def centered_ranks(returns: NDArray[np.float64], out: Float32) -> None:
     """Rank returns in [-0.5, 0.5]; ties share their mean rank, NaN ranks lowest."""
     n = len(returns)
     if n < 2:

@@ -1,8 +1,6 @@
 """Batches for clusters, the workers that evaluate them, and whether two results are the same."""
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +41,3 @@ def workers_now() -> list[int]:
     """Return the processes two steps below this one: the nursery's children."""
     (workers,) = [found for child in children_of(os.getpid()) if (found := children_of(child))]
     return workers
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    """Wait until a condition holds; a KeyError, ValueError or OSError on the way is a no."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if value := condition():
-                return value
-        except (LookupError, ValueError, OSError):
-            pass
-        time.sleep(0.005)
-    raise AssertionError(f"not within 60 s: {what}")

@@ -35,12 +35,14 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
-    """Wait for a condition; return what it gave."""
+    """Wait for a condition; return what it gave. A KeyError, ValueError or OSError on the way is a no."""
     deadline = time.monotonic() + seconds
-    while not (found := condition()):
+    while True:
+        with contextlib.suppress(LookupError, ValueError, OSError):
+            if found := condition():
+                return found
         assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
         time.sleep(0.01)
-    return found
 
 
 class Head:

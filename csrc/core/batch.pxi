@@ -17,7 +17,7 @@ cdef class PolicyBatch:
     -----
     Every slot runs the code of its runner, so its actions have the bits that the runner alone would give.
     """
-    cdef readonly tuple runners
+    cdef tuple runners
     cdef PolicyRunner first
     cdef tuple action_shape
 

@@ -18,22 +18,20 @@ cdef int32_t _worker(object worker) except -1:
     return <int32_t>_integer("worker", worker, 0x7FFFFFFF)
 
 
-def board_open(cursor, states, count):  # OUT, OUT
-    """Make members 0..count-1 free; no worker may be claiming.
+def board_withhold(states, count):  # OUT
+    """Make members 0..count-1 withheld; no worker may hold any.
 
     Parameters
     ----------
-    cursor : int64 (1,)
-        Members handed out so far.
     states : int32 (capacity,)
         0 free, worker + 1 claimed, -1 done, -2 withheld (cannot be claimed now).
 
     Notes
     -----
-    Both arrays are in shared memory. Every change is one atomic instruction on one word, so a process that is killed at
-    any point loses only its own claim.
+    States and the cursor, int64 (1,), are in shared memory. Every change is one atomic instruction on one word, so a
+    process that is killed at any point loses only its own claim.
     """
-    pyes_board_open(count, _cursor(cursor), _states(states, count, True))
+    pyes_board_withhold(count, _states(states, count, True))
 
 
 def board_claim(cursor, states, count, worker):  # IN and OUT, IN and OUT
@@ -49,18 +47,13 @@ def board_finish(states, member, worker):  # IN and OUT
 
 
 def board_release(states, count, worker):  # IN and OUT
-    """Free one member that a dead worker holds; return it, or -1 if it holds none."""
-    return pyes_board_release(count, _worker(worker), _states(states, count, True))
+    """Free the members that a dead worker holds."""
+    pyes_board_release(count, _worker(worker), _states(states, count, True))
 
 
 def board_remaining(states, count):  # IN
     """Count the members 0..count-1 that are free or claimed."""
     return pyes_board_remaining(count, _states(states, count, False))
-
-
-def board_withhold(states, count):  # OUT
-    """Make members 0..count-1 withheld; no worker may hold any."""
-    pyes_board_withhold(count, _states(states, count, True))
 
 
 def board_offer(cursor, states, begin, end):  # IN and OUT, IN and OUT
@@ -70,9 +63,9 @@ def board_offer(cursor, states, begin, end):  # IN and OUT, IN and OUT
 
 
 def board_withdraw(states, begin, end):  # IN and OUT
-    """Make the free ones of members begin..end-1 withheld; return their number."""
+    """Make the free ones of members begin..end-1 withheld."""
     cdef int32_t *p_states = _states(states, end, True)
-    return pyes_board_withdraw(_integer("begin", begin, end + 1), end, p_states)
+    pyes_board_withdraw(_integer("begin", begin, end + 1), end, p_states)
 
 
 def board_collect(states, count):  # IN and OUT

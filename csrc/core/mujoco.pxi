@@ -105,7 +105,8 @@ cdef class MujocoTimestep:
         advance, forces, model, data = (_integer("engine", each, 1 << 64) for each in engine)
         if not (advance and model and data):
             raise ValueError("engine: got the address 0, expected those of mj_step, the model and the data")
-        self.task.advance, self.task.forces = _mujoco_function(advance), _mujoco_function(forces)
+        self.task.advance = <pyes_mujoco_function><uintptr_t>advance
+        self.task.forces = <pyes_mujoco_function><uintptr_t>forces
         place_of_clock, own_clock = (_integer("clock", each, 1 << 64) for each in clock)
         self.task.clock = <pyes_mujoco_clock *><uintptr_t>place_of_clock
         self.task.own_clock = <pyes_mujoco_clock><uintptr_t>own_clock
@@ -219,7 +220,3 @@ cdef class MujocoTimestep:
     def address(self):
         """Of the struct pyes_environment, which lives as long as this object."""
         return <uintptr_t>&self.environment
-
-
-cdef pyes_mujoco_function _mujoco_function(object address):
-    return <pyes_mujoco_function><uintptr_t>address

@@ -5,7 +5,7 @@ def centered_ranks(returns, out):  # IN, OUT
 
     Parameters
     ----------
-    returns : float64 or float32 (n,)
+    returns : float64 (n,)
     out : float32 (n,)
         Sums to 0; a single return has rank 0.
 
@@ -14,9 +14,7 @@ def centered_ranks(returns, out):  # IN, OUT
     TypeError, ValueError
         Another type, lengths that differ, ``out`` is read-only.
     """
-    cdef bint single = isinstance(returns, np.ndarray) and returns.dtype == FLOAT32
-    cdef pyes_value type = PYES_FLOAT if single else PYES_DOUBLE
-    cdef const void *p_returns = _in("returns", returns, FLOAT32 if single else FLOAT64)
+    cdef const double *p_returns = <const double *>_in("returns", returns, FLOAT64)
     cdef float *p_out = <float *>_out("out", out, FLOAT32)
     cdef int64_t n = len(returns)
     _same_length("out", out, n, "returns")
@@ -24,7 +22,7 @@ def centered_ranks(returns, out):  # IN, OUT
     workspace = np.empty(2 * n, INT64)
     cdef int64_t *p_workspace = <int64_t *>_out("workspace", workspace, INT64)
     with nogil:
-        pyes_centered_ranks(n, type, p_returns, p_workspace, p_out)
+        pyes_centered_ranks(n, p_returns, p_workspace, p_out)
 
 
 def adam_step(theta, gradient, m, v, step, learning_rate, beta1, beta2, epsilon, weight_decay, *, level=None):

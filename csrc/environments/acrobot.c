@@ -62,11 +62,6 @@ static double wrapped(double angle)
     return angle;
 }
 
-static double held(double x, double bound)
-{
-    return x < -bound ? -bound : x > bound ? bound : x;
-}
-
 static int step(void *state, const float *action, void *observation, double *reward, const void *user)
 {
     const double span = 0.2, torque = (double)action[0] - 1.0;
@@ -84,8 +79,8 @@ static int step(void *state, const float *action, void *observation, double *rew
         now[i] += span / 6.0 * (k1[i] + 2 * k2[i] + 2 * k3[i] + k4[i]);
     now[0] = wrapped(now[0]);
     now[1] = wrapped(now[1]);
-    now[2] = held(now[2], 4 * PI);
-    now[3] = held(now[3], 9 * PI);
+    now[2] = held(now[2], -4 * PI, 4 * PI);
+    now[3] = held(now[3], -9 * PI, 9 * PI);
     observe(now, observation);
     const int above = -pyes_cos(now[0]) - pyes_cos(now[1] + now[0]) > 1.0;
     *reward = above ? 0.0 : -1.0;

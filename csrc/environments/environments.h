@@ -16,4 +16,9 @@ extern const struct pyes_environment pyes_mountain_car_continuous;
 extern const struct pyes_environment pyes_pendulum;
 extern const struct pyes_environment pyes_slime_volley;
 
+static inline double held(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
 #endif

@@ -33,12 +33,6 @@ static void reset(void *state, uint64_t seed, void *observation, const void *use
     observe(now, observation);
 }
 
-static double held(double x, double low, double high)
-{
-    const double above = x < low ? low : x;
-    return above > high ? high : above;
-}
-
 /* A coordinate after a move within the border; no move crosses a wall. */
 static double moved(double place, double change, double other, const struct wall *walls, int count, double low,
                     double high)

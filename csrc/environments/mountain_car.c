@@ -27,11 +27,6 @@ static void reset(void *state, uint64_t seed, void *observation, const void *use
     observe(now, observation);
 }
 
-static double held(double x, double low, double high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
 static int step(void *state, const float *action, void *observation, double *reward, const void *user)
 {
     struct mountain_car *now = state;

@@ -41,7 +41,7 @@ static int step(void *state, const float *action, void *observation, double *rew
     const double angle = shifted - 2 * PI * pyes_floor(shifted / (2 * PI)) - PI; /* in [-pi, pi) */
     const double cost = angle * angle + 0.1 * (now->turn * now->turn) + (double)(0.001f * (torque * torque));
     const double turn = now->turn + (3 * 10.0 / 2 * pyes_sin(now->angle) + (double)(3.0f * torque)) * tau;
-    now->turn = turn < -8.0 ? -8.0 : turn > 8.0 ? 8.0 : turn;
+    now->turn = held(turn, -8.0, 8.0);
     now->angle += now->turn * tau;
     observe(now, observation);
     *reward = -cost;

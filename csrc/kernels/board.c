@@ -32,13 +32,6 @@ static int swap32(int32_t *p, int32_t old, int32_t new_)
 
 enum { FREE = 0, DONE = -1, WITHHELD = -2 };
 
-void pyes_board_open(int64_t count, int64_t *cursor, int32_t *states)
-{
-    for (int64_t m = 0; m < count; m++)
-        store32(&states[m], FREE);
-    store64(cursor, 0);
-}
-
 int64_t pyes_board_claim(int64_t count, int32_t worker, int64_t *cursor, int32_t *states)
 {
     while (load64(cursor) < count) {
@@ -58,12 +51,10 @@ int pyes_board_finish(int64_t member, int32_t worker, int32_t *states)
     return swap32(&states[member], worker + 1, DONE);
 }
 
-int64_t pyes_board_release(int64_t count, int32_t worker, int32_t *states)
+void pyes_board_release(int64_t count, int32_t worker, int32_t *states)
 {
     for (int64_t m = 0; m < count; m++)
-        if (load32(&states[m]) == worker + 1 && swap32(&states[m], worker + 1, FREE))
-            return m;
-    return -1;
+        swap32(&states[m], worker + 1, FREE);
 }
 
 int64_t pyes_board_remaining(int64_t count, const int32_t *states)
@@ -89,12 +80,10 @@ void pyes_board_offer(int64_t begin, int64_t end, int64_t *cursor, int32_t *stat
         store64(cursor, begin);
 }
 
-int64_t pyes_board_withdraw(int64_t begin, int64_t end, int32_t *states)
+void pyes_board_withdraw(int64_t begin, int64_t end, int32_t *states)
 {
-    int64_t withdrawn = 0;
     for (int64_t m = begin; m < end; m++)
-        withdrawn += swap32(&states[m], FREE, WITHHELD);
-    return withdrawn;
+        swap32(&states[m], FREE, WITHHELD);
 }
 
 int64_t pyes_board_collect(int64_t count, int32_t *states, int64_t *members)

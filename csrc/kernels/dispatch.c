@@ -159,9 +159,9 @@ void pyes_stream_normals(int64_t n, uint64_t seed, uint32_t purpose, uint32_t ge
     STANDARD(pyes_stream_normals_unguarded(n, seed, purpose, generation, member, episode, first, out));
 }
 
-void pyes_centered_ranks(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace, float *out)
+void pyes_centered_ranks(int64_t n, const double *returns, int64_t *workspace, float *out)
 {
-    STANDARD(pyes_centered_ranks_unguarded(n, type, returns, workspace, out));
+    STANDARD(pyes_centered_ranks_unguarded(n, returns, workspace, out));
 }
 
 void pyes_policy_pack(enum pyes_level level, int64_t n, const struct pyes_layer *layers, const float *theta,

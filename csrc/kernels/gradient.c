@@ -13,8 +13,7 @@ enum {
 
 PYES_INLINE const void *entry_address(enum pyes_dtype dtype, const void *table, int64_t k)
 {
-    const ptrdiff_t size = dtype == PYES_FLOAT32 ? 4 : dtype == PYES_BFLOAT16 ? 2 : 1;
-    return (const char *)table + size * k;
+    return (const char *)table + pyes_entry_size(dtype) * k;
 }
 
 PYES_INLINE void add_group(enum pyes_dtype dtype, int64_t dim, const void *table, const int64_t *offsets,

@@ -126,9 +126,9 @@ PYES_INLINE void entry_batch(enum pyes_dtype dtype, const uint32_t *restrict wor
 
 /* Batches are aligned to a fixed grid of the table, so none crosses the 2^32 blocks that share a counter word. Batches
  * inside the range are written in place, those at its edges via a copy. */
-PYES_INLINE void fill_noise_typed(enum pyes_dtype dtype, int64_t size, int64_t n, uint64_t seed, uint64_t start,
-                                  char *out)
+PYES_INLINE void fill_noise_typed(enum pyes_dtype dtype, int64_t n, uint64_t seed, uint64_t start, char *out)
 {
+    const int64_t size = pyes_entry_size(dtype);
     PYES_ALIGNED uint32_t words[WORDS];
     PYES_ALIGNED union batch edge;
     while (n > 0) {
@@ -150,9 +150,9 @@ PYES_INLINE void fill_noise_typed(enum pyes_dtype dtype, int64_t size, int64_t n
 void PYES_WIDE(pyes_fill_noise)(int64_t n, enum pyes_dtype dtype, uint64_t seed, uint64_t start, void *out)
 {
     if (dtype == PYES_FLOAT32)
-        fill_noise_typed(PYES_FLOAT32, 4, n, seed, start, out);
+        fill_noise_typed(PYES_FLOAT32, n, seed, start, out);
     else if (dtype == PYES_BFLOAT16)
-        fill_noise_typed(PYES_BFLOAT16, 2, n, seed, start, out);
+        fill_noise_typed(PYES_BFLOAT16, n, seed, start, out);
     else
-        fill_noise_typed(PYES_INT8, 1, n, seed, start, out);
+        fill_noise_typed(PYES_INT8, n, seed, start, out);
 }

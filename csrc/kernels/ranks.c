@@ -8,25 +8,23 @@ PYES_INLINE int is_nan(double x)
 }
 
 /* Whether return a ranks strictly lower than return b; all NaN tie with each other, below everything else. */
-PYES_INLINE int lower(enum pyes_value type, const void *returns, int64_t a, int64_t b)
+PYES_INLINE int lower(const double *returns, int64_t a, int64_t b)
 {
-    const double x = type == PYES_FLOAT ? (double)((const float *)returns)[a] : ((const double *)returns)[a];
-    const double y = type == PYES_FLOAT ? (double)((const float *)returns)[b] : ((const double *)returns)[b];
-    return is_nan(x) ? !is_nan(y) : x < y;
+    return is_nan(returns[a]) ? !is_nan(returns[b]) : returns[a] < returns[b];
 }
 
-PYES_INLINE void merge(enum pyes_value type, const void *returns, const int64_t *in, int64_t first, int64_t middle,
-                       int64_t last, int64_t *out)
+PYES_INLINE void merge(const double *returns, const int64_t *in, int64_t first, int64_t middle, int64_t last,
+                       int64_t *out)
 {
     int64_t left = first, right = middle;
     for (int64_t k = first; k < last; k++) {
-        const int take_right = left == middle || (right < last && lower(type, returns, in[right], in[left]));
+        const int take_right = left == middle || (right < last && lower(returns, in[right], in[left]));
         out[k] = take_right ? in[right++] : in[left++];
     }
 }
 
 /* Bottom-up stable merge sort of indices; returns which of the two halves of `workspace` holds the result. */
-PYES_INLINE const int64_t *sorted_order(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace)
+PYES_INLINE const int64_t *sorted_order(int64_t n, const double *returns, int64_t *workspace)
 {
     int64_t *in = workspace, *out = workspace + n;
     for (int64_t i = 0; i < n; i++)
@@ -35,7 +33,7 @@ PYES_INLINE const int64_t *sorted_order(int64_t n, enum pyes_value type, const v
         for (int64_t first = 0; first < n; first += 2 * run) {
             const int64_t middle = first + run < n ? first + run : n;
             const int64_t last = first + 2 * run < n ? first + 2 * run : n;
-            merge(type, returns, in, first, middle, last, out);
+            merge(returns, in, first, middle, last, out);
         }
         int64_t *swap = in;
         in = out;
@@ -44,12 +42,12 @@ PYES_INLINE const int64_t *sorted_order(int64_t n, enum pyes_value type, const v
     return in;
 }
 
-PYES_INLINE void ranks_typed(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace, float *out)
+void pyes_centered_ranks_unguarded(int64_t n, const double *returns, int64_t *workspace, float *out)
 {
-    const int64_t *order = sorted_order(n, type, returns, workspace);
+    const int64_t *order = sorted_order(n, returns, workspace);
     for (int64_t first = 0, last; first < n; first = last) {
         last = first + 1;
-        while (last < n && !lower(type, returns, order[first], order[last]))
+        while (last < n && !lower(returns, order[first], order[last]))
             last++;
         /* Ranks first .. last-1 are tied: their mean is (first + last - 1) / 2. */
         const double rank = 0.5 * (double)(first + last - 1);
@@ -57,12 +55,4 @@ PYES_INLINE void ranks_typed(int64_t n, enum pyes_value type, const void *return
         for (int64_t k = first; k < last; k++)
             out[order[k]] = centered;
     }
-}
-
-void pyes_centered_ranks_unguarded(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace, float *out)
-{
-    if (type == PYES_FLOAT)
-        ranks_typed(n, PYES_FLOAT, returns, workspace, out);
-    else
-        ranks_typed(n, PYES_DOUBLE, returns, workspace, out);
 }

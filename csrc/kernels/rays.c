@@ -3,8 +3,6 @@
 #include "float_control.h"
 #include "wide.h"
 
-#include <float.h>
-
 enum { CORNERS = 4 };
 
 #define REACH 0.1f /* at least this far apart: much more than any rounding, and what Box2D's own tree allows */

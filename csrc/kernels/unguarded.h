@@ -9,8 +9,7 @@ void pyes_draw_offsets_unguarded(int64_t n, uint64_t seed, uint32_t purpose, uin
                                  int64_t *out);
 void pyes_stream_normals_unguarded(int64_t n, uint64_t seed, uint32_t purpose, uint32_t generation, uint32_t member,
                                    uint32_t episode, uint64_t first, float *out);
-void pyes_centered_ranks_unguarded(int64_t n, enum pyes_value type, const void *returns, int64_t *workspace,
-                                   float *out);
+void pyes_centered_ranks_unguarded(int64_t n, const double *returns, int64_t *workspace, float *out);
 /* @param perturb    the pyes_perturb of a level */
 void pyes_policy_pack_unguarded(int64_t n, const struct pyes_layer *layers, const float *theta,
                                 const struct pyes_perturbation *perturbation,

@@ -118,10 +118,9 @@ class Board:
         header[_NORMALIZED], header[_EVALUATION] = batch.mean is not None, batch.evaluation
         self._reward_min[0] = batch.reward_min
         header[_TICKET] += 1
+        _core.board_withhold(self._states, count)
         if offered:
-            _core.board_open(self._cursor, self._states, count)
-        else:
-            _core.board_withhold(self._states, count)
+            self.offer(0, count)
 
     def set_bases(self, rows: NDArray[np.int64], bases: NDArray[np.float32]) -> None:
         """Write rows of the open batch's bases, before their members are offered."""
@@ -264,8 +263,7 @@ class Board:
             self.attempts[members[0]] += 1
             if self.attempts[members[0]] >= attempts:
                 self._give_up(worker, members[0], blame)
-        for _ in self.held(worker):
-            _core.board_release(self._states, int(self._header[_COUNT]), worker)
+        _core.board_release(self._states, int(self._header[_COUNT]), worker)
         return members
 
     def _give_up(self, worker: int, member: int, blame: str) -> None:

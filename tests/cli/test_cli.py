@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from commands import pyes, running, started
+from heads import until
 
 from pyes import cli
 from pyes.cli import this_machine
@@ -561,9 +562,7 @@ def test_train_interrupt_saves_and_says_how_to_go_on(cluster: str, tmp_path: Pat
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with running([*command, "noise.entries=1000000", "run_dir=run"], cwd=tmp_path, **pipes) as process:
         metrics = tmp_path / "run" / "metrics.csv"
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not (metrics.exists() and metrics.read_text().count("\n") > 2):
-            time.sleep(0.05)
+        until(lambda: metrics.read_text().count("\n") > 2, "two rows")
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to the workers as well
         stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clusters import check_same, children_of, make_batch, until, workers_now
+from clusters import check_same, children_of, make_batch, workers_now
 from commands import running
+from heads import until
 
 from pyes import tasks
 from pyes.cluster import open_cluster

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from heads import merge
+from heads import merge, until
 
 import pyes
 from pyes.run.metrics import read_rows
@@ -254,7 +254,9 @@ def test_a_server_of_mlflow_that_dies_in_mid_run_gets_every_row_once_later(name:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", address)
         sent = run / "loggers" / "mlflow.json"
-        killer = threading.Thread(target=lambda: (wait_for_rows(sent), stop(server)))
+        killer = threading.Thread(
+            target=lambda: (until(lambda: json.loads(sent.read_text())["sent"], "rows"), stop(server))
+        )
         killer.start()
         short = {"env_id": "Acrobot-v1", "max_timesteps": 500}
         logger = {name: True, "wait": 4.0, "video": False}
@@ -275,11 +277,3 @@ def test_a_server_of_mlflow_that_dies_in_mid_run_gets_every_row_once_later(name:
         finally:
             stop(again)
         assert [number for number, _ in returns] == list(range(rows))
-
-
-def wait_for_rows(file: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if file.exists() and json.loads(file.read_text())["sent"]:
-            return
-        time.sleep(0.1)

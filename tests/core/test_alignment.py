@@ -42,7 +42,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "returns": lambda: _core.centered_ranks(misaligned(np.zeros(DIM)), np.empty(DIM, np.float32)),
     "gradient": lambda: _core.sgd_step(np.ones(DIM, np.float32), BAD, np.zeros(DIM, np.float32), 0.1, 0.9, 0.0),
     "states": lambda: _core.board_remaining(misaligned(np.zeros(DIM, np.int32)), DIM),
-    "cursor": lambda: _core.board_open(misaligned(INTS[:1]), np.zeros(DIM, np.int32), DIM),
+    "cursor": lambda: _core.board_offer(misaligned(INTS[:1]), np.zeros(DIM, np.int32), 0, DIM),
     "instructions": lambda: _core.PolicyRunner(misaligned(np.zeros((1, 8), np.int64)), 1, action="argmax"),
     "low": lambda: linear(low=misaligned(np.zeros(1, np.float32))),
     "mean": lambda: linear().normalize(BAD, FLOATS, 5.0),

@@ -30,6 +30,10 @@ class Board:
         self.states: NDArray[np.int32] = np.frombuffer(self._memory, np.int32, capacity, 8)
         self.results: NDArray[np.int32] = np.frombuffer(self._memory, np.int32, capacity, 8 + 4 * capacity)
 
+    def open(self, count: int) -> None:
+        _core.board_withhold(self.states, count)
+        _core.board_offer(self.cursor, self.states, 0, count)
+
     def claim(self, count: int, worker: int) -> int:
         return _core.board_claim(self.cursor, self.states, count, worker)
 
@@ -43,37 +47,36 @@ def work(board: Board, count: int, worker: int) -> None:
 
 def test_board_gives_each_member_once_in_order() -> None:
     board = Board(10)
-    _core.board_open(board.cursor, board.states, 7)
+    board.open(7)
     assert [board.claim(7, worker % 3) for worker in range(9)] == [0, 1, 2, 3, 4, 5, 6, -1, -1]
     assert board.states.tolist() == [1, 2, 3, 1, 2, 3, 1, 0, 0, 0]
 
 
 def test_board_released_members_are_claimed_again() -> None:
     board = Board(4)
-    _core.board_open(board.cursor, board.states, 4)
+    board.open(4)
     for worker in range(4):
         board.claim(4, worker)
-    assert _core.board_release(board.states, 4, 2) == 2
-    assert _core.board_release(board.states, 4, 2) == -1
+    _core.board_release(board.states, 4, 2)
     assert board.claim(4, 0) == 2
     assert board.claim(4, 0) == -1
 
 
 def test_board_finish_needs_the_claim() -> None:
     board = Board(2)
-    _core.board_open(board.cursor, board.states, 2)
+    board.open(2)
     member = board.claim(2, 5)
     assert not _core.board_finish(board.states, member, 4)
     assert _core.board_finish(board.states, member, 5)
     assert not _core.board_finish(board.states, member, 5)
+    _core.board_release(board.states, 2, 5)
     assert _core.board_remaining(board.states, 2) == 1
-    assert _core.board_release(board.states, 2, 5) == -1
 
 
 def test_board_member_drawn_but_never_claimed_is_found() -> None:
     """A worker killed between the cursor and the claim leaves a free member behind the cursor."""
     board = Board(3)
-    _core.board_open(board.cursor, board.states, 3)
+    board.open(3)
     board.cursor[0] += 1
     assert [board.claim(3, 0) for _ in range(4)] == [1, 2, 0, -1]
 
@@ -85,7 +88,7 @@ def test_board_against_a_model(count: int, offered: bool, operations: list[tuple
     """Any sequence of operations keeps each member in exactly one state."""
     board = Board(12)
     if offered:
-        _core.board_open(board.cursor, board.states, count)
+        board.open(count)
     else:
         _core.board_withhold(board.states, count)
     held: dict[int, list[int]] = {worker: [] for worker in range(4)}
@@ -102,11 +105,9 @@ def test_board_against_a_model(count: int, offered: bool, operations: list[tuple
             assert _core.board_finish(board.states, member, worker)
             done.add(member)
         elif operation == "r":
-            member = _core.board_release(board.states, count, worker)
-            assert member == min(held[worker], default=-1)
-            if member >= 0:
-                held[worker].remove(member)
-                free.add(member)
+            _core.board_release(board.states, count, worker)
+            free.update(held[worker])
+            held[worker].clear()
         elif operation == "t":
             assert _core.board_collect(board.states, count).tolist() == sorted(done)
             withheld, done = withheld | done, set()
@@ -117,7 +118,7 @@ def test_board_against_a_model(count: int, offered: bool, operations: list[tuple
                 _core.board_offer(board.cursor, board.states, begin, end)
                 free, withheld = free | part & withheld, withheld - part
             else:
-                assert _core.board_withdraw(board.states, begin, end) == len(part & free)
+                _core.board_withdraw(board.states, begin, end)
                 free, withheld = free - part, withheld | part & free
         assert _core.board_remaining(board.states, count) == count - len(done) - len(withheld)
 
@@ -126,7 +127,7 @@ def test_board_against_a_model(count: int, offered: bool, operations: list[tuple
 def test_board_shared_by_processes_gives_each_member_once() -> None:
     count = 20_000
     board = Board(count)
-    _core.board_open(board.cursor, board.states, count)
+    board.open(count)
     context = multiprocessing.get_context("fork")
     workers = [context.Process(target=work, args=(board, count, worker)) for worker in range(4)]
     for process in workers:
@@ -164,7 +165,7 @@ def test_board_survives_workers_killed_at_random_moments() -> None:
 
 def storm(board: Board, count: int, chance: random.Random) -> int:
     """Have three workers, killed again and again, finish a board; return the number of kills."""
-    _core.board_open(board.cursor, board.states, count)
+    board.open(count)
     pids = {worker: fork(work, board, count, worker) for worker in range(3)}
     kills, done = 0, np.zeros(count, bool)
     while _core.board_remaining(board.states, count) and kills < 1000:
@@ -173,8 +174,7 @@ def storm(board: Board, count: int, chance: random.Random) -> int:
         os.kill(pids[worker], signal.SIGKILL)
         os.waitpid(pids[worker], 0)
         kills += 1
-        while _core.board_release(board.states, count, worker) >= 0:
-            pass
+        _core.board_release(board.states, count, worker)
         assert (board.states[done] == -1).all()
         done = board.states == -1
         pids[worker] = fork(work, board, count, worker)

@@ -76,7 +76,7 @@ def assert_equals_its_twin(
 @each_level
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_forward_equals_its_twin(level: str, activation: int) -> None:
-    rows = instructions([13, 33, 7], activation)
+    rows = instructions([13, 100, 48, 7], activation)
     assert_equals_its_twin(_core.PolicyRunner(rows, 13, action="argmax", level=level), rows, 3 * normals((20, 13)))
 
 
@@ -119,15 +119,6 @@ def test_begin_episode_clears_the_memory_and_nothing_else_does() -> None:
     third = made.forward(observation)
     made.begin_episode(0, 0, 0, 0)
     np.testing.assert_array_equal([made.forward(observation) for _ in range(3)][2], third)
-
-
-@each_level
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_forward_all_levels_give_equal_bits(level: str, activation: int) -> None:
-    sizes = [13, 100, 48, 7]
-    ours, baseline = runner(sizes, activation, level=level), runner(sizes, activation, level="baseline")
-    for observation in 3 * normals((50, 13)):
-        np.testing.assert_array_equal(ours.forward(observation), baseline.forward(observation))
 
 
 @pytest.mark.parametrize(
@@ -279,19 +270,6 @@ def test_action_noise_comes_before_the_clip_and_not_into_argmax() -> None:
 def test_damaged_instructions_are_refused(rows: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         _core.PolicyRunner(np.array(rows, np.int64), 8, action="argmax")
-
-
-def test_reference_batch_without_normalised_layers_is_refused() -> None:
-    expected = r"reference_batch: got one, expected none \(this network has no normalised layers\)"
-    with pytest.raises(ValueError, match=expected):
-        runner([8, 2], reference_batch=np.zeros((1, 8), np.float32))
-
-
-def test_normalised_layers_without_a_reference_batch_are_refused() -> None:
-    row = [0, 8, 2, 0, 16, 0, -1, -1, *[0] * 6, 18]
-    expected = r"reference_batch: got none, expected an array \(this network has normalised layers\)"
-    with pytest.raises(ValueError, match=expected):
-        _core.PolicyRunner(np.array([row]), 8, action="argmax")
 
 
 @pytest.mark.parametrize(

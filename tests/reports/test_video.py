@@ -3,13 +3,13 @@ import os
 import re
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import gymnasium
 import leftovers
 import numpy as np
 import pytest
+from heads import until
 
 import pyes
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
@@ -183,10 +183,7 @@ def test_terminated_film_leaves_nothing(run, tmp_path):
     command = [sys.executable, "-m", "pyes", "video", "run", "-o", "film.mp4", "--episodes", "1000"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        deadline = time.monotonic() + 60
-        while len(os.listdir(tmp_path)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert len(os.listdir(tmp_path)) == 2  # the run and what is there of the film
+        until(lambda: len(os.listdir(tmp_path)) == 2, "the run and what is there of the film")
         process.terminate()
         assert b"Traceback" not in process.communicate(timeout=60)[1]
         assert process.returncode == 130

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from heads import until
 
 from pyes.config import from_mapping
 from pyes.errors import RunDirectoryError
@@ -127,10 +128,7 @@ def test_a_forked_child_does_not_keep_the_lock(directory):
         child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
         child.start()
     try:
-        deadline = time.monotonic() + 60
-        while not _can_be_locked(directory):  # as soon as the child has run its first instructions
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: _can_be_locked(directory), "the child's first instructions")
     finally:
         child.kill()
         child.join()

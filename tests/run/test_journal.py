@@ -3,10 +3,10 @@
 import contextlib
 import os
 import threading
-import time
 
 import numpy as np
 import pytest
+from heads import until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -217,10 +217,7 @@ def test_records_are_forced_to_disk_without_being_asked(tmp_path, monkeypatch):
     with Journal(journal.read(tmp_path / "journal.bin")) as writer:
         writer.append(START)
         assert journal._SYNC_SECONDS < 1  # what a power cut may cost; a busy machine may take longer here
-        deadline = time.monotonic() + 60
-        while not synced:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: synced, "a record on the disk")
 
 
 @pytest.mark.parametrize("first", ["thread", "snapshot"])
@@ -240,10 +237,7 @@ def test_a_disk_that_refuses_to_sync_ends_the_run_at_the_next_record(tmp_path, m
         if first == "snapshot":
             with pytest.raises(ConfigError, match="Input/output error"):
                 writer.sync()
-        deadline = time.monotonic() + 60
-        while writer._refusal is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: writer._refusal, "the refusal")
         with pytest.raises(ConfigError, match="Input/output error"):
             writer.append(generation(0))
         with pytest.raises(ConfigError, match="Input/output error"):

@@ -3,11 +3,11 @@ import os
 import signal
 import sys
 import threading
-import time
 from contextlib import ExitStack
 from multiprocessing import get_context
 
 import pytest
+from heads import until
 
 from pyes.run import logs
 from pyes.run.logs import run_log
@@ -40,10 +40,7 @@ def test_lines_of_workers_arrive_whole_and_in_their_order(tmp_path, method):
         said = [int(line.rsplit(" ", 1)[1]) for line in text if f" w{i} says" in line]
         assert said == list(range(50))
     assert logging.getLogger().handlers == handlers
-    deadline = time.monotonic() + 60
-    while threading.active_count() > threads:
-        assert time.monotonic() < deadline, threading.enumerate()
-        time.sleep(0.01)
+    until(lambda: threading.active_count() <= threads, "the end of its threads")
 
 
 def _talk_until_killed(prepare, lines):

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clusters import check_same, make_batch, until, workers_now
+from clusters import check_same, make_batch, workers_now
+from heads import until
 
 import pyes
 from pyes import networks, tasks

@@ -15,7 +15,7 @@ from typing import Any
 import leftovers
 import pytest
 from commands import running
-from heads import merge
+from heads import merge, until
 
 import pyes
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
@@ -202,21 +202,14 @@ def test_a_run_that_is_killed_leaves_no_companion_and_goes_on_without_a_row_twic
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     with running([sys.executable, "-c", program], env=environment) as head:
         notebook = run / "notebook" / "notes"
-        wait_until(lambda: notebook.exists() and notebook.read_text().count("row") > 3)
+        until(lambda: notebook.exists() and notebook.read_text().count("row") > 3, "four rows")
         head.send_signal(signal.SIGKILL)
         head.wait()
-    wait_until(lambda: not processes())
+    until(lambda: not processes(), "the end of its processes")
     rows = len(read_rows(run / "metrics.csv"))
     assert generations(run) == list(range(rows))
     train(run, resume=str(run), generations=rows + 5)
     assert generations(run) == list(range(rows + 5))
-
-
-def wait_until(condition: Any, seconds: float = 40.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 class Server:
@@ -259,7 +252,7 @@ class Server:
 def test_a_server_that_dies_in_mid_run_costs_one_line_and_gets_every_row_once_later(tmp_path: Path):
     run, server = tmp_path / "run", Server()
     logger = {"kwargs": {"address": f"http://127.0.0.1:{server.port}"}}
-    stop = threading.Thread(target=lambda: (wait_until(lambda: server.rows), server.die()))
+    stop = threading.Thread(target=lambda: (until(lambda: server.rows, "rows"), server.die()))
     stop.start()
     train(run, "ToServer", generations=None, time_limit=10.0, evaluation={"every": 0}, logger=logger)
     stop.join()

@@ -450,10 +450,7 @@ def test_the_end_leaves_nothing(runs, tmp_path):
     with Explorer(runs, TMPDIR=str(tmp_path)) as explorer:
         assert explorer.get("api/runs/0/0/0")[0] == 200
         assert len(list(tmp_path.iterdir())) == 1
-    deadline = time.monotonic() + 5
-    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert list(tmp_path.iterdir()) == []
+    until(lambda: not list(tmp_path.iterdir()), "an empty folder", 5)
 
 
 @contextlib.contextmanager
