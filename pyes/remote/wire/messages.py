@@ -489,7 +489,7 @@ def _check_members(message: Done | Learn, n: int) -> None:
 
 def _check_rows(name: str, array: NDArray[Any] | None, n: int) -> None:
     if array is not None and len(array) != n:
-        raise ValueError(f"{name}: got {len(array)} rows for {n} members")
+        raise ValueError(f"{name}: got {len(array)} rows for the {n} members")
 
 
 def _size(array: NDArray[Any] | None) -> int | None:
