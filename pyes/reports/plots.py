@@ -105,9 +105,9 @@ def plot(
     """
     output = figures.check_output(output)
     x, band, order = parse(XAxis, x, "x"), parse(BandKind, band, "band"), parse(Order, order, "order")
-    for name, size in (("width", width), ("height", height)):
-        if size is not None:
-            parse(_Inches, size, f"{name} in inches")
+    for name, inches in (("width", width), ("height", height)):
+        if inches is not None:
+            parse(_Inches, inches, f"{name} in inches")
     smooth = parse(Annotated[int, AtLeastOne], smooth, "smooth")
     figures.check_text(title or "", *labels)
     if not runs:

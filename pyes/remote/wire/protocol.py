@@ -104,9 +104,8 @@ class _Side:
         """
         self.bytes_received += len(data)
         messages: list[Message] = []
-        if self.state is State.OVER:
-            return messages
-        self._decoder.append(data)
+        if self.state is not State.OVER:
+            self._decoder.append(data)
         # One by one, since a message may raise the limit for the next one in the same bytes.
         while self.state is not State.OVER and (message := self._decoder.next()) is not None:
             self._move(message, self._hears, "got")
