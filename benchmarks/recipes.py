@@ -87,22 +87,22 @@ class Result(NamedTuple):
     rows: list[Row]
     curves: list[Point]
     commits: list[str]
-    machine: dict[str, Any]  # on which the seconds are
+    place: dict[str, Any]  # where the seconds were taken
 
     def beside(self, other: "Result") -> "Result":
         """Return this result with the seeds of another one that it does not have, untimed if of another machine."""
-        same = other.machine.get("machine") == self.machine["machine"]
-        kept = other if same else other.untimed(self.machine)
+        same = other.place.get("machine") == self.place["machine"]
+        kept = other if same else other.untimed(self.place)
         seeds = {row.seed for row in self.rows}
         rows = [row for row in kept.rows if row.seed not in seeds]
         curves = [point for point in kept.curves if point.seed not in seeds]
         commits = dict.fromkeys([*kept.commits, *self.commits] if rows else self.commits)
-        return Result(sorted([*self.rows, *rows]), sorted([*self.curves, *curves]), list(commits), self.machine)
+        return Result(sorted([*self.rows, *rows]), sorted([*self.curves, *curves]), list(commits), self.place)
 
-    def untimed(self, machine: dict[str, Any]) -> "Result":
+    def untimed(self, place: dict[str, Any]) -> "Result":
         """Return this result without the seconds that it took, for a result of another machine."""
         rows = [row._replace(seconds=math.nan) for row in self.rows]
-        return Result(rows, [point._replace(seconds=math.nan) for point in self.curves], self.commits, machine)
+        return Result(rows, [point._replace(seconds=math.nan) for point in self.curves], self.commits, place)
 
 
 def main() -> None:
@@ -131,7 +131,7 @@ def main() -> None:
         found[recipe] = earlier
     for recipe, earlier in found.items():
         result = measured(recipe, seeds)
-        result = (result.untimed(earlier.machine) if options.untimed else result).beside(earlier)
+        result = (result.untimed(earlier.place) if options.untimed else result).beside(earlier)
         if all(math.isnan(row.seconds) for row in result.rows):
             parser.exit(1, f"{recipe}: all seeds that were timed failed, see above; nothing is written\n")
         print(f"{recipe}: {summary(result)}", flush=True)
@@ -172,7 +172,7 @@ def read(folder: Path, recipe: str) -> Result:
             raise ValueError(f"{name} of the result are {about.get(name)}, now {now}; measure all of its seeds again")
     rows = [Row(**read_as(Row, texts)) for texts in read_rows(folder / "rows.csv")]
     curves = [Point(**read_as(Point, texts)) for texts in read_rows(folder / "curves.csv")]
-    return Result(rows, curves, about["commit"].split(", "), {name: about[name] for name in machine() if name in about})
+    return Result(rows, curves, about["commit"].split(", "), {name: about[name] for name in place() if name in about})
 
 
 def read_as(kind: type[Row | Point], texts: dict[str, str]) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def measured(recipe: str, seeds: Iterable[int]) -> Result:
     rows = [trained(recipe, seed) for seed in seeds]
     curves = [point for row in rows if row.theta_hash for point in curve(recipe, row.seed)]
     commits = dict.fromkeys(commit_of(run_of(recipe, row.seed)) for row in rows)
-    return Result(rows, curves, list(commits), machine())
+    return Result(rows, curves, list(commits), place())
 
 
 def trained(recipe: str, seed: int) -> Row:
@@ -267,7 +267,7 @@ def summary(result: Result) -> str:
     return (
         f"median {median_row(rows).return_mean:.6g} ({low} to {high}) of {counted(len(rows), 'seed')}"
         f"{f', {failed} failed' if failed else ''}, {millions:,g} million timesteps, "
-        f"{seconds:.0f} seconds on {result.machine['machine']['cores']} cores, {', '.join(result.commits)}"
+        f"{seconds:.0f} seconds on {result.place['machine']['cores']} cores, {', '.join(result.commits)}"
     )
 
 
@@ -295,7 +295,7 @@ def write(folder: Path, recipe: str, result: Result) -> None:
         "theta_hash": median.theta_hash,
         "commit": ", ".join(result.commits),
         **conditions(recipe),
-        **result.machine,
+        **result.place,
     }
     (made / "result.json").write_text(f"{json.dumps(about, indent=2)}\n", encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
@@ -344,8 +344,8 @@ def conditions(recipe: str) -> dict[str, Any]:
     }
 
 
-def machine() -> dict[str, Any]:
-    """Return the kind of machine that this one is."""
+def place() -> dict[str, Any]:
+    """Return what kind of machine this is."""
     return {
         "machine": {"processor": processor(), "cores": os.cpu_count(), "system": system()},
         "linear_algebra": linear_algebra(),
