@@ -150,6 +150,11 @@ def add_generation(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--best", dest="generation", action="store_const", const="best", help=text)
 
 
+def add_config_dir(parser: argparse.ArgumentParser) -> None:
+    """Add the folder of the user's own options, as of ``pyes train``."""
+    parser.add_argument("--config-dir", metavar="DIR", help="folder of your own options, as of pyes train")
+
+
 def add_json(parser: argparse._ActionsContainer) -> None:
     """Add the flag for JSON output."""
     parser.add_argument("--json", action="store_true", help="print only JSON on standard output")

@@ -37,6 +37,7 @@ _SHOWING = ("--cfg", "-c", "--info", "-i")
 AS_WRITTEN = "pyes.written"
 #: A number or a truth value, which no option is named by.
 _IS_NO_NAME = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|true|false", re.IGNORECASE)
+_PLAIN_ADDRESS = re.compile(r"[\w./:-]+", re.ASCII)  # Hydra reads it without quotes
 _PLAIN_KEY = re.compile(r"(?!(?:true|false|null|nan|inf)$)[a-z_]\w*", re.IGNORECASE | re.ASCII)
 
 
@@ -71,6 +72,25 @@ def directed(arguments: list[str]) -> list[str]:
     if place is not None and not any(flag.partition("=")[0] in _SHOWING for flag in flags):
         _check_place(Path(place), overrides if several else None)
     return [*flags, *overrides]
+
+
+def of_folder(folder: str | None) -> list[str]:
+    """Return the override of Hydra that does what ``--config-dir`` does.
+
+    Raises
+    ------
+    ConfigError
+        There is no such folder, or its options have names of prepared ones.
+    """
+    if folder is None:
+        return []
+    if not Path(folder).is_dir():
+        raise ConfigError(
+            f"--config-dir: {folder} is no folder; name one that has folders task, network, algorithm, ..."
+        )
+    _check_names(Path(folder))
+    address = f"file://{folder}"
+    return [f"hydra.searchpath=[{address if _PLAIN_ADDRESS.fullmatch(address) else _hydra_value(address)}]"]
 
 
 def _parsed(arguments: list[str]) -> tuple[list[str], list[str], bool, str | None]:

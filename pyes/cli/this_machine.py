@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from pyes.cli.arguments import Add
+from pyes.cli.arguments import Add, add_config_dir
 from pyes.cli.output import running_environments
 from pyes.errors import PyesError
 from pyes.system.lookup import version
@@ -58,12 +58,13 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help=text)
     text = "a Gymnasium environment that it should equal; MODULE:ID where a module registers it"
     parser.add_argument("--against", metavar="ENV_ID", help=text)
+    add_config_dir(parser)
 
 
 def _check_environment(options: argparse.Namespace) -> None:
     from pyes.cli import train
 
-    task = train.settings(options.overrides).task  # before what takes long
+    task = train.settings(options.overrides, options.config_dir).task  # before what takes long
     from pyes.bench import checks, twins
 
     config = checks.only_environments(task)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from pyes.cli import recipes
 from pyes.cli.hydra_errors import explained, unreadable, without_package
 from pyes.cli.output import describe, running_environments
-from pyes.cli.overrides import AS_WRITTEN, GROUPS_WITHOUT_KEYS, directed, path_of, written
+from pyes.cli.overrides import AS_WRITTEN, GROUPS_WITHOUT_KEYS, directed, of_folder, path_of, written
 from pyes.config import TrainConfig, from_mapping
 from pyes.errors import ConfigError, PyesError, RunDirectoryError
 from pyes.system.files import new_folder
@@ -88,15 +88,15 @@ def run(arguments: list[str]) -> None:
         raise failures[0]
 
 
-def settings(arguments: list[str]) -> TrainConfig:
-    """Return the settings that ``pyes train`` would train with, for arguments without flags.
+def settings(arguments: list[str], config_dir: str | None = None) -> TrainConfig:
+    """Return the settings that ``pyes train`` would train with, for arguments without flags but ``--config-dir``.
 
     Raises
     ------
     ConfigError
-        They are wrong, or several.
+        They are wrong, or several; or there is no such folder.
     """
-    return _settings(directed(arguments))
+    return _settings([*directed(arguments), *of_folder(config_dir)])
 
 
 def _settings(words: list[str]) -> TrainConfig:

@@ -3,13 +3,14 @@
 import argparse
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pyes.cli import recipes
-from pyes.cli.arguments import Add, count
+from pyes.cli.arguments import Add, add_config_dir, count
+from pyes.cli.overrides import of_folder
 from pyes.config import TrainConfig
 from pyes.config.space import Space
 from pyes.errors import ConfigError
@@ -20,6 +21,9 @@ _OWN = (
     "seed", "run_dir", "resume", "force", "generations", "time_limit", "target_return",
     "sweep", "debug", "cluster", "hydra",
 )  # fmt: skip
+
+#: What makes the configuration of some words, beside those of the command line.
+_Settings = Callable[[Sequence[str]], TrainConfig]
 
 
 def add_commands(add: Add) -> None:
@@ -39,6 +43,7 @@ def add_commands(add: Add) -> None:
         parser.add_argument(name, metavar="N", type=count, help=f"{what} (default: {default})")
     what = "YAML file of the parameters and their values (default: that of the algorithm)"
     parser.add_argument("--space", metavar="FILE", type=Path, help=what)
+    add_config_dir(parser)
     parser.set_defaults(standard={name.removeprefix("--"): default for name, default, _ in numbers})
 
 
@@ -50,7 +55,12 @@ def _tune(options: argparse.Namespace) -> None:
     folder = options.resume or options.output
     if options.resume is None:
         tuning.begin(folder, _arguments(options))
-    elif options.overrides or options.space or any(getattr(options, name) for name in options.standard):
+    elif (
+        options.overrides
+        or options.space
+        or options.config_dir
+        or any(getattr(options, name) for name in options.standard)
+    ):
         raise ConfigError("--resume: a search goes on with the arguments that it has; leave out all others")
     arguments = tuning.read(folder)
     if Path(arguments.started_in) != Path.cwd() and Path(arguments.started_in).is_dir():
@@ -64,13 +74,16 @@ def _tune(options: argparse.Namespace) -> None:
         raise
     words = [*arguments.overrides, *Space.parse(arguments.space, "space").overrides(found.best.values)]
     recipe = folder / "experiment" / "recipe.yaml"
-    recipes.write(recipe, words, train.settings([*words, f"timesteps={arguments.timesteps}"]), trials.comment(found))
+    config = train.settings([*words, f"timesteps={arguments.timesteps}"], arguments.config_dir)
+    recipes.write(recipe, words, config, trials.comment(found))
     trials.draw(found, folder / "trials.png")
     print(trials.to_markdown(found))
     tell(f"trials: {folder / 'trials.png'}")
     if told := trials.doubt(found):
         tell(told)
-    tell(f"train with it: pyes train --config-dir {quoted(folder)} experiment=recipe ({recipe})")
+    own = arguments.config_dir and str(Path(arguments.config_dir).absolute())
+    command = ["pyes", "train", "--config-dir", str(folder), *of_folder(own), "experiment=recipe"]
+    tell(f"train with it: {' '.join(map(quoted, command))} ({recipe})")
 
 
 def _arguments(options: argparse.Namespace) -> Any:
@@ -80,7 +93,11 @@ def _arguments(options: argparse.Namespace) -> Any:
 
     keys = [word.lstrip("+~").partition("=")[0] for word in options.overrides]
     _check_own(keys)
-    config = train.settings(options.overrides)
+
+    def settings(words: Sequence[str]) -> TrainConfig:
+        return train.settings([*options.overrides, *words], options.config_dir)
+
+    config = settings([])
     if config.timesteps is None:
         raise ConfigError("timesteps: missing; say how long the best runs train, as timesteps=1e6")
     _check_evaluated(config)
@@ -92,10 +109,10 @@ def _arguments(options: argparse.Namespace) -> Any:
     space = space.without(keys)
     if not space.parameters:
         raise ConfigError(f"{path}: all of its parameters are given on the command line; leave one of them out")
-    problem = _problem(space, options.overrides)
+    problem = _problem(space, settings)
     if problem and options.space is None:
-        space = _fitting(space, options.overrides)
-        problem = _problem(space, options.overrides)
+        space = _fitting(space, settings)
+        problem = _problem(space, settings)
     if problem:
         raise ConfigError(f"{path}: {problem}")
     numbers = {name: getattr(options, name) or default for name, default in options.standard.items()}
@@ -104,10 +121,11 @@ def _arguments(options: argparse.Namespace) -> Any:
         raise ConfigError(f"--seeds: got {numbers['seeds']}, expected {most}")
     overrides = tuple(word for word in options.overrides if not word.startswith("timesteps="))
     there = str(Path.cwd())
-    return tuning.Arguments(overrides, config.timesteps, space=space.to_mapping(), started_in=there, **numbers)
+    own = {"space": space.to_mapping(), "started_in": there, "config_dir": options.config_dir}
+    return tuning.Arguments(overrides, config.timesteps, **numbers, **own)
 
 
-def _fitting(space: Space, overrides: Sequence[str]) -> Space:
+def _fitting(space: Space, settings: _Settings) -> Space:
     """Return an algorithm's standard parameters without those that a task or a network does not have.
 
     Raises
@@ -115,7 +133,7 @@ def _fitting(space: Space, overrides: Sequence[str]) -> Space:
     ConfigError
         None is left.
     """
-    alone = {name: _problem(Space({name: each}), overrides) for name, each in space.parameters.items()}
+    alone = {name: _problem(Space({name: each}), settings) for name, each in space.parameters.items()}
     for name, problem in alone.items():
         if problem:
             tell(f"not searched: {name}, which does not fit what is given ({problem})")
@@ -125,13 +143,11 @@ def _fitting(space: Space, overrides: Sequence[str]) -> Space:
     return kept
 
 
-def _problem(space: Space, overrides: Sequence[str]) -> str:
+def _problem(space: Space, settings: _Settings) -> str:
     """Return why not all of a space's values make a valid configuration; empty if they do."""
-    from pyes.cli import train
-
     for values in space.samples():
         try:
-            _check_evaluated(train.settings([*overrides, *space.overrides(values)]))
+            _check_evaluated(settings(space.overrides(values)))
         except ConfigError as error:
             return str(error)
     return ""

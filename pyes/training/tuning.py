@@ -84,6 +84,8 @@ class Arguments:
         Content of the file of parameters.
     started_in : str
         Folder that relative paths and modules of the overrides are looked up in.
+    config_dir : str, optional
+        Folder of the user's own options, ``--config-dir`` of ``pyes train``.
     """
 
     overrides: tuple[str, ...]
@@ -93,6 +95,7 @@ class Arguments:
     confirm: int
     space: Mapping[str, Any]
     started_in: str = "."
+    config_dir: str | None = None
 
 
 def begin(folder: Path, arguments: Arguments) -> None:
@@ -314,7 +317,9 @@ class _Search:
         return {number: [ends[number, seed] for seed in range(first, first + count)] for number in trials}
 
     def _job(self, trial: Trial, seed: int, timesteps: int) -> "_Job":
-        words = [*self._arguments.overrides, *self._space.overrides(trial.values)]
+        own = self._arguments.config_dir
+        flags = [] if own is None else ["--config-dir", own]
+        words = [*flags, *self._arguments.overrides, *self._space.overrides(trial.values)]
         return _Job(self._folder / "runs" / str(trial.number) / str(seed), trial.number, seed, timesteps, words)
 
     def _importances(self) -> dict[str, float]:

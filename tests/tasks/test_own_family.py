@@ -44,6 +44,7 @@ def test_family_of_two_files_is_trained_resumed_replayed_and_evaluated(
     with replay.open("run") as individuals:
         assert all(individuals.play(generation, 3).exact for generation in (0, 2))
     assert pyes.load("run").task["steps"] == 12
+    assert cli.main(["check-environment", *chosen[:4]]) == 0
 
 
 @pytest.mark.usefixtures("family")

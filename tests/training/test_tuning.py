@@ -56,13 +56,17 @@ def trials(folder: Path) -> list[tuple[object, ...]]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_search_that_is_killed_goes_on_to_the_same_end(tmp_path: Path):
+    """Of a task that is an option of the user's own."""
     (tmp_path / "space.yaml").write_text(SPACE)
-    options = ("--trials", "3", "--seeds", "1", "--confirm", "1", "--space", "space.yaml")
-    whole = search(tmp_path, *TASK, *options, "-o", "whole")
-    table, progress = whole.communicate(timeout=150)
-    assert whole.returncode == 0, progress
+    (tmp_path / "my" / "task").mkdir(parents=True)
+    (tmp_path / "my" / "task" / "cart.yaml").write_text("defaults: [native, _self_]\nenv_id: CartPole-v1\n")
+    options = ("--trials", "3", "--seeds", "1", "--confirm", "1", "--space", "space.yaml", "--config-dir", "my")
+    task = ("task=cart", *TASK[2:])
+    whole = search(tmp_path, *task, *options, "-o", "whole")
+    table, whole_progress = whole.communicate(timeout=150)
+    assert whole.returncode == 0, whole_progress
 
-    arguments: tuple[str, ...] = (*TASK, *options, "-o", "killed")
+    arguments: tuple[str, ...] = (*task, *options, "-o", "killed")
     for lines in (2, 3):  # the first line is the plan
         killed = search(tmp_path, *arguments)
         assert killed.stderr is not None
@@ -81,7 +85,9 @@ def test_a_search_that_is_killed_goes_on_to_the_same_end(tmp_path: Path):
     states = [state for *_, state in trials(tmp_path / "whole")]
     assert states[1:].count("COMPLETE") == 1
     assert states[1:].count("PRUNED") == 2
-    trained = pyes("train", "--config-dir", "whole", "experiment=recipe", "seed=9", "run_dir=run", cwd=tmp_path)
+    (advice,) = re.findall(r"^train with it: pyes (.*) \(.*recipe.yaml\)$", whole_progress, re.MULTILINE)
+    assert shlex.split(advice)[:3] == ["train", "--config-dir", "whole"]
+    trained = pyes(*shlex.split(advice), "seed=9", "run_dir=run", cwd=tmp_path)
     assert trained.returncode == 0, trained.stderr
 
 
@@ -191,6 +197,7 @@ def test_a_signal_ends_the_runs_and_says_how_to_go_on(tmp_path: Path, number: si
             "algorithm: there are no parameters for ga; name a file with --space, or use ars, cma",
         ),
         ([*TASK, "evaluation.every=0"], "evaluation.every: got 0, expected an integer >= 1"),
+        ([*TASK, "--config-dir", "mine"], "--config-dir: mine is no folder; name one that has folders task, network"),
         ([*TASK, "network=lstmm"], "unknown network 'lstmm'"),
         ([*TASK, "--space", "none.yaml"], "none.yaml: cannot be read"),
         ([*TASK, "--space", "key.yaml"], "key.yaml: unknown key 'algorithm.sigmaa': did you mean 'algorithm.sigma'?"),
