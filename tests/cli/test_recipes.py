@@ -24,7 +24,7 @@ from pyes.config import from_mapping, to_mapping
         ("half_cheetah_mujoco", "HalfCheetah-v4", None),
         ("pendulum_hidden_velocity", "Pendulum-v1", "pendulum_hidden_velocity"),
         ("pendulum_hidden_velocity", "BipedalWalker-v3", "bipedal_walker"),
-        ("reacher_bullet", "ReacherBulletEnv-v0", None),
+        ("humanoid_bullet", "HumanoidBulletEnv-v0", None),
         ("gymnasium", "Acrobot-v", None),
         ("python", "", None),
     ],
