@@ -79,6 +79,8 @@ class BulletTask(Family):
         self._start = self._world._p.saveState()
         self._stepper = _STEPPERS[self._config.env_id](self._world)
         env.step = self._stepper.step
+        if isinstance(self._stepper, bullet_small.Reacher):  # which the environment shows from 3 m away, 20 cm long
+            self._world._cam_dist, self._world._cam_pitch = 0.6, -89.0
         self._clean()
 
     def reset(self, seed: int) -> Any:
