@@ -152,7 +152,7 @@ def add_generation(parser: argparse.ArgumentParser) -> None:
 
 def add_config_dir(parser: argparse.ArgumentParser) -> None:
     """Add the folder of the user's own options, as of ``pyes train``."""
-    parser.add_argument("--config-dir", metavar="DIR", help="folder of your own options, as of pyes train")
+    parser.add_argument("--config-dir", metavar="DIR", help="folder of your own options, as in pyes train")
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:

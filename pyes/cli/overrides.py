@@ -51,7 +51,7 @@ def directed(arguments: list[str]) -> list[str]:
     """
     flags, overrides, several, folder = _parsed(arguments)
     if folder is not None:
-        _check_names(Path(folder))
+        _check_folder(folder)
     overrides = [text for text in overrides if text not in _NONE]
     _check_form(overrides)
     several = several or any(text.startswith("sweep=") for text in overrides)
@@ -84,11 +84,7 @@ def of_folder(folder: str | None) -> list[str]:
     """
     if folder is None:
         return []
-    if not Path(folder).is_dir():
-        raise ConfigError(
-            f"--config-dir: {folder} is no folder; name one that has folders task, network, algorithm, ..."
-        )
-    _check_names(Path(folder))
+    _check_folder(folder)
     address = f"file://{folder}"
     return [f"hydra.searchpath=[{address if _PLAIN_ADDRESS.fullmatch(address) else _hydra_value(address)}]"]
 
@@ -126,9 +122,15 @@ def _parsed(arguments: list[str]) -> tuple[list[str], list[str], bool, str | Non
     return flags, parsed.overrides, parsed.multirun, parsed.config_dir
 
 
-def _check_names(folder: Path) -> None:
-    """Refuse options of the user's own that Hydra would not find, since prepared ones have their names."""
-    for path in sorted(folder.glob("*/*.yaml")):
+def _check_folder(folder: str) -> None:
+    """Refuse what is no folder of options, and options that Hydra would not find: prepared ones have their names."""
+    if not folder:
+        raise ConfigError("--config-dir: got nothing, expected a folder; is a variable of the shell not set?")
+    if not Path(folder).is_dir():
+        raise ConfigError(
+            f"--config-dir: {folder} is no folder; name one that has folders task, network, algorithm, ..."
+        )
+    for path in sorted(Path(folder).glob("*/*.yaml")):
         if path.stem in options().get(path.parent.name, ()):
             raise ConfigError(
                 f"{path}: a prepared option is called {path.parent.name}={path.stem}, too, and would be taken; give "

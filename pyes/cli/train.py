@@ -89,18 +89,28 @@ def run(arguments: list[str]) -> None:
 
 
 def settings(arguments: list[str], config_dir: str | None = None) -> TrainConfig:
-    """Return the settings that ``pyes train`` would train with, for arguments without flags but ``--config-dir``.
+    """Return the settings that ``pyes train`` would train with.
+
+    Parameters
+    ----------
+    arguments : list of str
+        Without flags.
+    config_dir : str, optional
+        What ``--config-dir`` would be.
 
     Raises
     ------
     ConfigError
         They are wrong, or several; or there is no such folder.
     """
+    if config_dir is not None and path_of(arguments, "hydra.searchpath"):
+        raise ConfigError("hydra.searchpath: Hydra takes one list; name the folder there, too, without --config-dir")
     return _settings([*directed(arguments), *of_folder(config_dir)])
 
 
 def _settings(words: list[str]) -> TrainConfig:
     """Return the settings that overrides in Hydra's grammar make; ConfigError if they are wrong."""
+    import yaml
     from hydra import compose, initialize_config_module
     from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
@@ -117,6 +127,8 @@ def _settings(words: list[str]) -> TrainConfig:
             return _checked(config, Path())
     except (HydraException, OmegaConfBaseException) as error:
         raise explained(error) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise unreadable(error) from error
 
 
 def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool:
@@ -315,11 +327,15 @@ def _check_packages(values: Any) -> None:
 
 def _check_algorithm(values: Any) -> None:
     """Reject an algorithm other than the experiment's own (its ``algorithm.name``), whose keys the experiment sets."""
+    from hydra import compose
     from hydra.core.hydra_config import HydraConfig
 
     choices = HydraConfig.get().runtime.choices
     experiment, chosen, named = choices.get("experiment"), choices.get("algorithm"), values["algorithm"].get("name")
     if experiment is None or chosen == named or path_of(_given(), "algorithm.name"):
+        return
+    alone = compose("train", [*HydraConfig.get().overrides.hydra, f"algorithm={chosen}"])
+    if alone.algorithm.get("name") == named:  # an option of the user's own, whose file has any name
         return
     raise ConfigError(
         f"algorithm: got {chosen}, but experiment={experiment} sets the keys of {named}; leave out algorithm={chosen}, "

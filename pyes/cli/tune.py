@@ -10,7 +10,7 @@ from typing import Any
 
 from pyes.cli import recipes
 from pyes.cli.arguments import Add, add_config_dir, count
-from pyes.cli.overrides import of_folder
+from pyes.cli.overrides import of_folder, path_of
 from pyes.config import TrainConfig
 from pyes.config.space import Space
 from pyes.errors import ConfigError
@@ -22,6 +22,7 @@ _OWN = (
     "sweep", "debug", "cluster", "hydra",
 )  # fmt: skip
 
+_RECIPE = "recipe"  # the experiment that a search writes
 #: What makes the configuration of some words, beside those of the command line.
 _Settings = Callable[[Sequence[str]], TrainConfig]
 
@@ -55,17 +56,24 @@ def _tune(options: argparse.Namespace) -> None:
     folder = options.resume or options.output
     if options.resume is None:
         tuning.begin(folder, _arguments(options))
-    elif (
-        options.overrides
-        or options.space
-        or options.config_dir
-        or any(getattr(options, name) for name in options.standard)
+    elif options.overrides or any(
+        getattr(options, name) is not None for name in ("space", "config_dir", *options.standard)
     ):
         raise ConfigError("--resume: a search goes on with the arguments that it has; leave out all others")
     arguments = tuning.read(folder)
     if Path(arguments.started_in) != Path.cwd() and Path(arguments.started_in).is_dir():
         folder = folder.absolute()
         os.chdir(arguments.started_in)
+
+    def settings(words: Sequence[str]) -> TrainConfig:
+        return train.settings([*words, f"timesteps={arguments.timesteps}"], arguments.config_dir)
+
+    try:  # before a search goes on, too: what it does not find would count against trials
+        settings(arguments.overrides)
+    except ConfigError as error:
+        if options.resume:
+            error.add_note(f"(the search began in {arguments.started_in}; restore what it had there)")
+        raise
     tell(tuning.plan(arguments))
     try:
         found = tuning.search(folder, tell)
@@ -73,16 +81,15 @@ def _tune(options: argparse.Namespace) -> None:
         tell(f"stopped; go on with: pyes tune --resume {quoted(folder)}")
         raise
     words = [*arguments.overrides, *Space.parse(arguments.space, "space").overrides(found.best.values)]
-    recipe = folder / "experiment" / "recipe.yaml"
-    config = train.settings([*words, f"timesteps={arguments.timesteps}"], arguments.config_dir)
-    recipes.write(recipe, words, config, trials.comment(found))
+    recipe = folder / "experiment" / f"{_RECIPE}.yaml"
+    recipes.write(recipe, words, settings(words), trials.comment(found))
     trials.draw(found, folder / "trials.png")
     print(trials.to_markdown(found))
     tell(f"trials: {folder / 'trials.png'}")
     if told := trials.doubt(found):
         tell(told)
-    own = arguments.config_dir and str(Path(arguments.config_dir).absolute())
-    command = ["pyes", "train", "--config-dir", str(folder), *of_folder(own), "experiment=recipe"]
+    own_options = arguments.config_dir and str(Path(arguments.config_dir).absolute())
+    command = ["pyes", "train", "--config-dir", str(folder), *of_folder(own_options), f"experiment={_RECIPE}"]
     tell(f"train with it: {' '.join(map(quoted, command))} ({recipe})")
 
 
@@ -93,6 +100,10 @@ def _arguments(options: argparse.Namespace) -> Any:
 
     keys = [word.lstrip("+~").partition("=")[0] for word in options.overrides]
     _check_own(keys)
+    if path_of(options.overrides, "experiment") == _RECIPE:
+        raise ConfigError(
+            f"experiment: got {_RECIPE}, the name of what a search writes; rename {_RECIPE}.yaml, and give that name"
+        )
 
     def settings(words: Sequence[str]) -> TrainConfig:
         return train.settings([*options.overrides, *words], options.config_dir)

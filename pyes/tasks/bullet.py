@@ -79,7 +79,7 @@ class BulletTask(Family):
         self._start = self._world._p.saveState()
         self._stepper = _STEPPERS[self._config.env_id](self._world)
         env.step = self._stepper.step
-        if isinstance(self._stepper, bullet_small.Reacher):  # which the environment shows from 3 m away, 20 cm long
+        if isinstance(self._stepper, bullet_small.Reacher):  # 20 cm long; the environment films it from 3 m away
             self._world._cam_dist, self._world._cam_pitch = 0.6, -89.0
         self._clean()
 

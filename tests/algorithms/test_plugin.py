@@ -137,6 +137,12 @@ def test_an_installed_algorithm_is_two_files_and_one_entry_point(installed: Path
     shown = run("evaluate", "run", "--episodes", "2", "--json")
     assert len(json.loads(shown)["returns"]) == 2
     assert "Random walk" in run("table", "run")
+
+    (installed / "experiment").mkdir()
+    recipe = ["# @package _global_", "defaults:", "  - override /algorithm: of_mine", "algorithm:", "  step: 0.2", ""]
+    (installed / "experiment" / "walked.yaml").write_text("\n".join(recipe))
+    (installed / "algorithm" / "of_mine.yaml").write_text("defaults: [walk, _self_]\nstep: 0.1\n")
+    run("train", "--config-dir", str(installed), "experiment=walked", *SETTINGS, "run_dir=walked")
     code = "import pyes; from pyes.config.registry import ALGORITHMS; print(ALGORITHMS.names()); print(dir(pyes))"
     names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "'walk'" in names

@@ -192,7 +192,11 @@ def test_train_leaves_the_files_of_a_run(run: Path):
             "unknown logger 'nope': did you mean 'none'? allowed: mlflow, none, tensorboard, trackio, wandb",
         ),
         (["--nope"], "unrecognized arguments: --nope"),
-        (["--config-dir", "nope"], "Additional config directory"),
+        (
+            ["--config-dir", "nope"],
+            "--config-dir: nope is no folder; name one that has folders task, network, algorithm",
+        ),
+        (["--config-dir", ""], "--config-dir: got nothing, expected a folder; is a variable of the shell not set?"),
         (["resume=nope"], "no run directory at nope"),
         (["resume=${now:%Y}"], "resume: got '${now:%Y}', expected the path of a run, with no ${...} in it"),
         (

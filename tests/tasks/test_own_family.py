@@ -45,6 +45,11 @@ def test_family_of_two_files_is_trained_resumed_replayed_and_evaluated(
         assert all(individuals.play(generation, 3).exact for generation in (0, 2))
     assert pyes.load("run").task["steps"] == 12
     assert cli.main(["check-environment", *chosen[:4]]) == 0
+    assert cli.main(["check-environment", *chosen[:4], "hydra.searchpath=[.]"]) == 2
+    (family / "task" / "broken.yaml").write_text("defaults: [environment\n")
+    capsys.readouterr()
+    assert cli.main(["check-environment", "--config-dir", ".", "task=broken"]) == 2
+    assert "broken.yaml:2: expected ',' or ']'" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("family")

@@ -198,6 +198,10 @@ def test_a_signal_ends_the_runs_and_says_how_to_go_on(tmp_path: Path, number: si
         ),
         ([*TASK, "evaluation.every=0"], "evaluation.every: got 0, expected an integer >= 1"),
         ([*TASK, "--config-dir", "mine"], "--config-dir: mine is no folder; name one that has folders task, network"),
+        (
+            [*TASK, "experiment=recipe"],
+            "experiment: got recipe, the name of what a search writes; rename recipe.yaml, and give that name",
+        ),
         ([*TASK, "network=lstmm"], "unknown network 'lstmm'"),
         ([*TASK, "--space", "none.yaml"], "none.yaml: cannot be read"),
         ([*TASK, "--space", "key.yaml"], "key.yaml: unknown key 'algorithm.sigmaa': did you mean 'algorithm.sigma'?"),
