@@ -285,6 +285,17 @@ def test_a_damaged_folder_is_one_line(tmp_path: Path, file: str, content: bytes 
     assert "\n" not in str(caught.value)
 
 
+def test_a_search_whose_options_are_not_found_enters_nothing(tmp_path: Path):
+    arguments = dataclasses.replace(ARGUMENTS, config_dir="away", started_in=str(tmp_path))
+    tuning.begin(tmp_path / "found", arguments)
+    done = pyes("tune", "--resume", "found", cwd=tmp_path)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert "--config-dir: away is no folder; name one that has folders task" in line
+    assert line.endswith(f"(the search began in {tmp_path}; restore what it had there)")
+    assert not (tmp_path / "found" / "study.db").exists()
+
+
 def test_only_one_process_works_in_a_folder(tmp_path: Path):
     tuning.begin(tmp_path / "found", ARGUMENTS)
     another = re.escape(f"tune: another process ({os.getpid()}@")
