@@ -86,6 +86,10 @@ def maximize(
         A setting is invalid.
     TaskError
         The function failed for every member of the first generation, or of ten one after the other.
+    ClusterError
+        The workers cannot be kept alive.
+    DivergedError
+        An update made theta, or the deviation of its perturbations, not finite.
     """
     if not callable(function):
         raise refusal("function", function, "a function of theta that returns a number")

@@ -173,7 +173,11 @@ def weighted_moments(
     mean: Float32,
     spread: Float32,
 ) -> None:
-    """Compute ``mean[j] = sum_i weights[i] * e`` and ``spread[j] = sum_i spread_weights[i] * (e * e - 1)``."""
+    """Compute ``mean[j] = sum_i weights[i] * e`` and ``spread[j] = sum_i spread_weights[i] * (e * e - 1)``.
+
+    ``e`` is entry ``offsets[i] + j`` of the table as a normal number. Offsets and weights have shape (n,); mean and
+    spread, float32 (dim,), are overwritten.
+    """
     mean[:] = 0
     spread[:] = 0
     for offset, weight, spread_weight in zip(offsets.tolist(), weights, spread_weights, strict=True):

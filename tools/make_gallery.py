@@ -35,9 +35,9 @@ INTRODUCTION = """\
 # Gallery
 
 What the recipes come to: the policy of the median seed in its first evaluation episode, in real time, for at most
-{seconds} seconds. The policies lie in the repository, so in a clone the second command makes each picture again
-without training. The first one trains the same policy again, to the same bits: see [results](results.md), which say on
-what machine the times were taken.
+{seconds} seconds. The policies lie in the repository, so in a clone the second command films the same episode
+without training; it needs the extra `video` and that of the simulator. The first one trains the same policy again, to
+the same bits: see [results](results.md), which say on what machine the times were taken.
 """
 
 

@@ -38,7 +38,7 @@ of the two in the middle. These episodes are the same for all seeds, and no run 
 as the lowest. Times are medians of the wall clock on the machine named [below](#machine), evaluations included.
 
 In a clone, `pyes evaluate results/RECIPE --episodes 100 --seed 1000000` plays the policy of the median seed in the
-episodes of the table, and `pyes video results/RECIPE -o FILE.mp4` films it.
+episodes of the table, and `pyes video results/RECIPE -o FILE.mp4` films it (extra `video`).
 `python benchmarks/recipes.py RECIPE --seeds N --first-seed SEED` redoes a row, with the seeds of its
 `results/RECIPE/rows.csv`; `python tools/make_results.py` redoes this page.
 """
@@ -147,8 +147,9 @@ def text_of(value: float) -> str:
 REPEAT = """\
 Each command trains the median seed again; `theta_hash` in the last row of its `metrics.csv` is then the one here, with
 any number of workers and, with the versions [below](#machine), on any machine whose simulator and libraries give the
-same bits ([conditions](explanation/determinism.md#where-it-ends)): recipes by CMA-ES and `reacher_mujoco` need the same
-kind of processor, which its name does not tell: linear algebra that takes it for another kind rounds in another way."""
+same bits ([conditions](explanation/determinism.md#where-it-ends)): recipes by CMA-ES, `reacher_mujoco`, `pusher_mujoco`
+and `humanoid_mujoco` need the same kind of processor, which its name does not tell: linear algebra that takes it for
+another kind rounds in another way."""
 
 
 def repeats(results: Iterable[Result]) -> Iterable[str]:

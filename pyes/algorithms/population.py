@@ -48,7 +48,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Population:
-    """Members: number i is ``bases[rows[i]] + scales[i] * slice(offsets[i])``, slices being of the noise table.
+    """Members: number i is ``bases[rows[i]] + scales[i] * deviation * slice(offsets[i])``, slices of the noise table.
 
     Attributes
     ----------

@@ -115,7 +115,13 @@ class NoiseTable(Closing):
         return len(self) - dim + 1
 
     def slice(self, offset: int, dim: int) -> NDArray[np.float32]:
-        """Return the slice at ``offset`` as a new array, float32 (dim,) for every dtype of the table."""
+        """Return the slice at ``offset`` as a new array, float32 (dim,) for every dtype of the table.
+
+        Raises
+        ------
+        ValueError
+            The slice is not within the table.
+        """
         out = np.empty(dim, np.float32)
         _core.perturb(np.zeros(dim, np.float32), self.array, offset, 1.0, out)
         return out

@@ -405,6 +405,13 @@ class Replay(Closing):
     Generations are rebuilt one after the other, so ascending access is fast; each is checked against the digest of
     theta in the journal.
 
+    Raises
+    ------
+    ConfigError
+        From every method: the run has no such generation or member.
+    JournalError
+        From what needs theta: a theta that was rebuilt is not the recorded one.
+
     Examples
     --------
     >>> with pyes.reports.replay.open("runs/lander") as replay:

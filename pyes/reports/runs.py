@@ -50,8 +50,8 @@ class Run:
     seed : int or None
         Its seed; None if the run has no configuration.
     settings : Mapping[str, Any]
-        Settings that affect theta, with dotted keys, null values left out; empty without a configuration. ``changed``
-        says which ones were others before some generation, in a run that went on by force.
+        Settings that affect theta, with dotted keys, null values left out; empty without a configuration. In a
+        run that went on by force the entry ``"changed"`` names those that had other values before some generation.
     conditions : Mapping[str, Any]
         Settings that do not: budgets, cluster, evaluation.
     rows : Sequence[Mapping[str, float]]

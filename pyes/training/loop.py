@@ -77,6 +77,8 @@ def train(config: TrainConfig | Mapping[str, Any], *, display: bool = True, rema
         The environment cannot be made, or fails every member.
     ClusterError
         The workers cannot be kept alive.
+    DivergedError
+        An update made theta, or the deviation of its perturbations, not finite; what was before it is kept.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ConfigError(
