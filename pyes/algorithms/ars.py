@@ -3,15 +3,16 @@
 V2 is V1 with ``task.normalize_observations``; the -t versions are those with ``top`` other than None.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyes.algorithms.base import Algorithm, Common, accepts
+from pyes.algorithms.attempts import Attempts
+from pyes.algorithms.base import Common, accepts
 from pyes.algorithms.population import Population, Vector
-from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, Positive, Range, Scheduled, refusal
+from pyes.config import AlgorithmConfig, AtLeastOne, NotNegative, Positive, Range, RestartConfig, Scheduled, refusal
 from pyes.config.registry import ALGORITHMS
 from pyes.numerics import noise, shaping
 from pyes.numerics.noise import NoiseTable
@@ -23,7 +24,6 @@ class ARSConfig(AlgorithmConfig):
 
     grows = True
     pairs = True
-    relative = True
 
     name: Literal["ars"] = "ars"
     population_size: Annotated[int | str, Scheduled(Range(minimum=2), whole=True)] = 16
@@ -32,6 +32,12 @@ class ARSConfig(AlgorithmConfig):
     weight_decay: Annotated[float | str, Scheduled(NotNegative)] = 0.0
     #: Best pairs, of which the step is made; None: all.
     top: Annotated[int, AtLeastOne] | Literal["half"] | None = "half"
+    restart: RestartConfig = field(default_factory=RestartConfig)
+
+    @property
+    def relative(self) -> bool:
+        """Whether no attempt is given up for its returns."""
+        return self.restart.after is None
 
     def check(self) -> None:
         """Refuse to keep more pairs than there are."""
@@ -46,7 +52,7 @@ class _Arguments(ARSConfig, Common): ...
 
 
 @ALGORITHMS.register("ars")
-class ARS(Algorithm):
+class ARS(Attempts):
     """Random search along the mirrored pairs whose better member is best.
 
     The step is ``learning_rate / (top * std) * sum (r+ - r-) * eps`` over those pairs, where std is the standard
@@ -71,13 +77,18 @@ class ARS(Algorithm):
     @accepts(_Arguments)
     def __init__(self, theta: Vector, table: NoiseTable | None = None, **settings: Any) -> None:
         super().__init__(theta, table, **settings)
-        self.gradient_norm = 0.0
         self._gradient = np.empty_like(self.theta)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.gradient_norm = 0.0
 
     def _draw(self) -> Population:
         return self.perturbed(self.sigma, mirrored=True)
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
+        if self._given_up(returns):
+            return
         pairs = shaping.of_unit_scale(shaping.fill_failed(returns)).reshape(-1, 2)
         top = max(1, len(pairs) // 2) if self.config.top == "half" else self.config.top
         kept = slice(None) if top is None else _best(pairs, top)

@@ -50,6 +50,30 @@ def test_pairs_that_failed_count_as_the_worst(table):
     assert first @ ars.theta > 0
 
 
+def test_an_attempt_that_has_come_to_nothing_begins_again(table):
+    settings = {
+        "population_size": 6,
+        "learning_rate": "linear 0.5 to 0.1 in 4 generations",
+        "restart": {"after": 2, "below": 10.0},
+    }
+    ars, first = pyes.ARS(np.ones(5), table, **settings), None
+    for mean in (3, 4, 5):
+        first = ars.ask().offsets if first is None else first
+        ars.tell(np.arange(6.0) - 2.5 + mean)
+    np.testing.assert_array_equal(ars.theta, 1)
+    assert (ars.learning_rate, ars.gradient_norm, ars.progress, ars.generation) == (0.5, 0.0, (0, 0), 3)
+    assert not np.isin(ars.ask().offsets, first).any()
+    resumed = pyes.ARS(np.zeros(5), table, **settings)
+    resumed.load_state_dict(ars.state_dict())
+    for search in (ars, resumed):
+        for mean in (3, 4, 11):  # judged once, in its third generation: it goes on, however it does later
+            search.tell(np.arange(6.0) - 2.5 + mean)
+        search.tell(np.arange(6.0))
+        assert (search.generation, search.progress[0]) == (7, 4)
+    np.testing.assert_array_equal(resumed.theta, ars.theta)
+    assert not np.array_equal(ars.theta, np.ones(5))
+
+
 def test_theta_stays_when_all_returns_are_equal(table):
     ars = pyes.ARS(np.ones(5), table, population_size=6)
     ars.tell(np.full(6, 7.0))

@@ -129,8 +129,8 @@ def test_train_leaves_the_files_of_a_run(run: Path):
         (["algorithm.sigma=-1"], "algorithm.sigma: got -1, expected a finite number > 0"),
         (["algorithm.sigma=much"], "algorithm.sigma: got 'much', expected a finite number > 0"),
         (
-            ["algorithm=ars", "algorithm.restart.after=9"],
-            "unknown key 'algorithm.restart': it is a key of algorithm=cma_es, openai_es, pgpe, snes; allowed: ",
+            ["algorithm=ga", "algorithm.restart.after=9"],
+            "unknown key 'algorithm.restart': it is a key of algorithm=ars, cma_es, openai_es, pgpe, snes; allowed: ",
         ),
         (["experiment=null", "sweep=null", "debug=null", "seed=-1"], "seed: got -1, expected an integer"),
         (["cart_pole"], "got 'cart_pole', expected KEY=VALUE; did you mean experiment=cart_pole or task=cart_pole?"),

@@ -47,6 +47,7 @@ RETURNS, LENGTHS = np.array([1000.0, 400.0, 900.0, 50.0]), np.array([1000, 150, 
     ("algorithm", "relative"),
     [
         ({"name": "ars"}, True),
+        ({"name": "ars", "restart": {"after": 9}}, False),
         ({"name": "openai_es"}, True),
         ({"name": "openai_es", "shaping": "none"}, False),
         ({"name": "openai_es", "restart": {"after": 9}}, False),
