@@ -408,7 +408,7 @@ class Replay(Closing):
     Raises
     ------
     ConfigError
-        From every method: the run has no such generation or member.
+        From what takes a generation or a member: the run has none of that number.
     JournalError
         From what needs theta: a theta that was rebuilt is not the recorded one.
 

@@ -56,9 +56,9 @@ def test_an_attempt_that_has_come_to_nothing_begins_again(table):
         "learning_rate": "linear 0.5 to 0.1 in 4 generations",
         "restart": {"after": 2, "below": 10.0},
     }
-    ars, first = pyes.ARS(np.ones(5), table, **settings), None
+    ars = pyes.ARS(np.ones(5), table, **settings)
+    first = ars.ask().offsets
     for mean in (3, 4, 5):
-        first = ars.ask().offsets if first is None else first
         ars.tell(np.arange(6.0) - 2.5 + mean)
     np.testing.assert_array_equal(ars.theta, 1)
     assert (ars.learning_rate, ars.gradient_norm, ars.progress, ars.generation) == (0.5, 0.0, (0, 0), 3)
