@@ -1,5 +1,6 @@
 /* Where rays first meet a terrain, as b2World::RayCast of Box2D 2.3 has it, bit for bit: the same float operations in the
- * same order for each shape. Its tree only leaves out shapes that a ray does not come near, and so does `apart`. */
+ * same order for each shape. Its tree only leaves out shapes that a ray does not come near, and so does `apart`: first all
+ * rays together, then each. */
 #include "float_control.h"
 #include "wide.h"
 
@@ -7,11 +8,23 @@ enum { CORNERS = 4 };
 
 #define REACH 0.1f /* at least this far apart: much more than any rounding, and what Box2D's own tree allows */
 
-/* Whether a ray does not come near the span from low to high along an axis. */
-PYES_INLINE int apart(float start, float end, float low, float high)
+struct span {
+    float low, high; /* along x */
+};
+
+PYES_INLINE struct span around(float a, float b)
 {
-    const float least = start < end ? start : end, most = start < end ? end : start;
-    return most + REACH < low || high + REACH < least;
+    return a < b ? (struct span){a, b} : (struct span){b, a};
+}
+
+PYES_INLINE struct span with(struct span all, float x)
+{
+    return (struct span){x < all.low ? x : all.low, x > all.high ? x : all.high};
+}
+
+PYES_INLINE int apart(struct span a, struct span b)
+{
+    return a.high + REACH < b.low || b.high + REACH < a.low;
 }
 
 /* The fraction of the ray from (x, y) by (dx, dy) at which it meets a segment; 1 if it does not. */
@@ -64,32 +77,30 @@ static float meet_quad(float x, float y, float dx, float dy, const float *corner
     return entered ? lower : 1.0f;
 }
 
-static float nearest(float x, float y, float end_x, float end_y, int64_t segments, const float *segment, int64_t quads,
-                     const float *quad)
-{
-    const float dx = end_x - x, dy = end_y - y;
-    float found = 1.0f;
-    for (int64_t i = 0; i < segments; i++, segment += 4) {
-        const int ordered = segment[0] < segment[2];
-        if (apart(x, end_x, segment[ordered ? 0 : 2], segment[ordered ? 2 : 0]))
-            continue;
-        const float t = meet_segment(x, y, dx, dy, segment);
-        found = t < found ? t : found;
-    }
-    for (int64_t i = 0; i < quads; i++, quad += 4 * CORNERS) {
-        const float t = meet_quad(x, y, dx, dy, quad);
-        found = t < found ? t : found;
-    }
-    return found;
-}
-
 void pyes_ray_fractions(int64_t rays, const double *offsets, float x, float y, int64_t segments, const float *segment,
                         int64_t quads, const float *quad, float *out)
 {
     const uint64_t found = standard_arithmetic();
+    struct span all = {x, x};
     for (int64_t i = 0; i < rays; i++) {
-        const float end_x = (float)((double)x + offsets[2 * i]), end_y = (float)((double)y + offsets[2 * i + 1]);
-        out[i] = nearest(x, y, end_x, end_y, segments, segment, quads, quad);
+        all = with(all, (float)((double)x + offsets[2 * i]));
+        out[i] = 1.0f;
+    }
+    for (int64_t shape = 0; shape < segments + quads; shape++) {
+        const int is_segment = shape < segments;
+        const float *corners = is_segment ? segment + 4 * shape : quad + 4 * CORNERS * (shape - segments);
+        const struct span own = is_segment ? around(corners[0], corners[2])
+                                           : with(with(around(corners[0], corners[4]), corners[8]), corners[12]);
+        if (apart(all, own))
+            continue;
+        for (int64_t i = 0; i < rays; i++) {
+            const float end_x = (float)((double)x + offsets[2 * i]), end_y = (float)((double)y + offsets[2 * i + 1]);
+            if (apart(around(x, end_x), own))
+                continue;
+            const float t = is_segment ? meet_segment(x, y, end_x - x, end_y - y, corners)
+                                       : meet_quad(x, y, end_x - x, end_y - y, corners);
+            out[i] = t < out[i] ? t : out[i];
+        }
     }
     restore_arithmetic(found);
 }

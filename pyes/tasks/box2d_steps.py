@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pyes import _core
 from pyes.system.libraries import address_of, library_of, of_libm
 from pyes.tasks.base import Step
+from pyes.tasks.box2d_terrain import Terrain
 
 _DRAWN = 128  # random numbers at once
 
@@ -168,6 +169,10 @@ class Walker(Stepper):
     _EFFORT = np.float32(0.00035 * _WALKING.MOTORS_TORQUE)
     _TIME = (1.0 / _WALKING.FPS, 6 * 30, 2 * 30)
 
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self._terrain = Terrain(env)
+
     def made_in_c(self) -> Any:
         """Return a new `WalkerTimestep`."""
         from Box2D import _Box2D
@@ -183,7 +188,7 @@ class Walker(Stepper):
         self._hull, self._joints = env.hull, env.joints
         _, self._left, _, self._right = env.legs
         self._advance = env.world.Step
-        self._rays = _core.Rays(np.array(self._RAYS), _segments(env), _quads(env))
+        self._rays = _core.Rays(np.array(self._RAYS), self._terrain.segments, self._terrain.quads)
         if self.in_c is not None:
             joints = [(*map(_address, (j, j.bodyA, j.bodyB)), j.GetReferenceAngle()) for j in self._joints]
             legs, hull = (self._left, self._right), _address(self._hull)
@@ -242,19 +247,6 @@ class Walker(Stepper):
 def _address(wrapped: Any) -> int:
     """Return the address of an object of Box2D."""
     return int(wrapped.this)
-
-
-def _segments(env: Any) -> NDArray[np.float32]:
-    """Return the ground of the walker: x and y of both ends of each part, float32 (n, 4)."""
-    points = np.array([env.terrain_x, env.terrain_y]).T.astype(np.float32)
-    return np.concatenate([points[:-1], points[1:]], axis=1)
-
-
-def _quads(env: Any) -> NDArray[np.float32]:
-    """Return what stands on it, or is a hole in it, as `pyes._core.Rays` takes it: float32 (m, 4, 4)."""
-    shapes = [body.fixtures[0].shape for body in env.terrain[len(env.terrain_x) - 1 :]]
-    corners = [[(*corner, *normal) for corner, normal in zip(s.vertices, s.normals, strict=True)] for s in shapes]
-    return np.array(corners, np.float32).reshape(-1, 4, 4)
 
 
 #: By the name of the environment's class; a subclass is another.

@@ -24,7 +24,7 @@ from tests.in_c import check_journals, played, trace
 
 pytest.importorskip("Box2D")
 
-from pyes.tasks import box2d, box2d_steps
+from pyes.tasks import box2d, box2d_steps, box2d_terrain
 
 IDS = ("LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "BipedalWalkerHardcore-v3")
 
@@ -327,8 +327,33 @@ def test_other_tasks_do_without_box2d_and_pygame():
 def test_constants_are_those_of_gymnasium():
     from gymnasium.envs.box2d import bipedal_walker, lunar_lander
 
-    for ours, module in ((box2d_steps._LANDING, lunar_lander), (box2d_steps._WALKING, bipedal_walker)):
-        assert vars(ours) == {name: getattr(module, name) for name in vars(ours)}
+    walker = (bipedal_walker, box2d_steps._WALKING, box2d_terrain._GROUND)
+    for module, *constants in ((lunar_lander, box2d_steps._LANDING), walker):
+        for ours in constants:
+            assert vars(ours) == {name: getattr(module, name) for name in vars(ours)}
+
+
+@pytest.mark.parametrize("episodes", [20, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("env_id", IDS[2:])
+def test_ground_is_the_environments(env_id: str, episodes: int):
+    """Down to the bodies, in their order, and to the state of the generator."""
+
+    def bodies(env: Any) -> list[Any]:
+        fixtures = [body.fixtures[0] for body in env.world]
+        shapes = [[tuple(vertex) for vertex in fixture.shape.vertices] for fixture in fixtures]
+        return [shapes, [(fixture.friction, fixture.filterData.categoryBits) for fixture in fixtures]]
+
+    for seed in range(episodes):
+        original, env = original_of(env_id), original_of(env_id)
+        terrain = box2d_terrain.Terrain(env)
+        original.reset(seed=seed)
+        env.reset(seed=seed)
+        assert bodies(env) == bodies(original)
+        assert env.np_random.bit_generator.state == original.np_random.bit_generator.state
+        assert (env.terrain_x, env.terrain_y) == (original.terrain_x, original.terrain_y)
+        ground = [[value for vertex in body.fixtures[0].shape.vertices for value in vertex] for body in env.terrain]
+        assert terrain.segments.tolist() == ground[: len(terrain.segments)][::-1]
+        assert [quad[:, :2].ravel().tolist() for quad in terrain.quads] == ground[len(terrain.segments) :][::-1]
 
 
 def test_gymnasium_without_these_environments_is_one_line_with_a_way_out(
