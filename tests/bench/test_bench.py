@@ -4,7 +4,7 @@ import ast
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -49,6 +49,30 @@ def test_a_rollout_that_lacks_a_package_is_left_out(
     said = capsys.readouterr().out
     assert said.count("left out: ") == len(rollouts.CASES) - 2
     assert said.count("bare") == 1 + 2
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "LunarLander-v3"])
+def test_rollouts_and_the_bare_environment_step_the_same_actions(env_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if env_id == "LunarLander-v3":
+        pytest.importorskip("Box2D")
+    lengths: list[list[int]] = []
+
+    def speed(work: Callable[[], int]) -> float:
+        lengths.append([work() for _ in range(2)])
+        return 1.0
+
+    monkeypatch.setattr(rollouts, "speed", speed)
+    monkeypatch.setattr(rollouts, "ROUNDS", 1)
+    rollouts.compare(env_id, rollouts.LINEAR, False)
+    (first, again), bare = lengths
+    assert first == again > 5 * 5
+    assert bare == [first, again]
+
+
+def test_a_speed_counts_at_least_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the machine stood still before it."""
+    monkeypatch.setattr(rollouts, "SECONDS", 0.0)
+    assert rollouts.speed(lambda: 7) > 0
 
 
 def _unknown(tree: ast.AST) -> Iterator[str]:
