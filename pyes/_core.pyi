@@ -170,24 +170,25 @@ class Box2DTimestep:
     @property
     def error(self) -> BaseException | None: ...
     def detach(self) -> None: ...
+    def give_back(self) -> None: ...
 
 @final
 class LanderTimestep(Box2DTimestep):
-    def __init__(self, *, discrete: bool, sine: int, cosine: int) -> None: ...
+    def __init__(self, *, step: int, set_listener: int, discrete: bool, sine: int, cosine: int) -> None: ...
     def attach(
-        self, env: Any, times: tuple[float, int, int], legs: tuple[Any, Any], first: Any, *, body: int, ground: float
+        self, env: Any, legs: Sequence[tuple[Any, int]], first: Any, *, world: int, body: int, ground: float
     ) -> None: ...
 
 @final
 class WalkerTimestep(Box2DTimestep):
-    def __init__(self, *, set_speed: int, set_most_torque: int) -> None: ...
+    def __init__(self, *, step: int, set_listener: int, set_speed: int, set_most_torque: int) -> None: ...
     def attach(
         self,
         env: Any,
-        times: tuple[float, int, int],
-        legs: tuple[Any, Any],
+        legs: Sequence[tuple[Any, int]],
         first: Any,
         *,
+        world: int,
         hull: int,
         joints: Sequence[tuple[int, int, int, float]],
         rays: Rays,

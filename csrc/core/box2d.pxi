@@ -2,111 +2,135 @@
 
 cdef extern from "environments/box2d.h" nogil:
     struct pyes_body:
-        float position[2]
+        pass
+    ctypedef void (*pyes_advance)(void *world, float seconds, int32_t velocity_iterations, int32_t position_iterations)
+    struct pyes_listener:
+        const pyes_body *robot
+        const pyes_body *legs[2]
+        int down
+        int touching[2]
+    ctypedef void (*pyes_set_listener)(void *world, pyes_listener *listener)
+    enum: PYES_BOX2D_FINE, PYES_BOX2D_NOT_BEGUN, PYES_BOX2D_NAN
+    struct pyes_physics:
+        void *world
+        pyes_advance step
+        pyes_set_listener set_listener
+        pyes_listener listener
+        int error
+    void pyes_listen(pyes_physics *physics)
+    struct pyes_generator:
+        pass
     ctypedef double (*pyes_of_angle)(double angle)
     ctypedef void (*pyes_set_motor)(void *joint, float value)
     struct pyes_lander:
+        pyes_physics physics
         pyes_body *body
+        pyes_generator *random
         pyes_of_angle sine, cosine
         int discrete
         double ground, shaping
+        float first[8]
+    void pyes_lander_reset(void *state, uint64_t seed, void *observation, const void *user)
+    int pyes_lander_step(void *state, const float *action, void *observation, double *reward, const void *user)
     struct pyes_walker_joint:
         void *joint
         const pyes_body *first
         const pyes_body *second
         float reference
+    struct pyes_rays:
+        int64_t rays, segment_count, quad_count
+        const double *offsets
+        const float *segments
+        const float *quads
     struct pyes_walker:
+        pyes_physics physics
         const pyes_body *hull
         pyes_walker_joint joints[4]
         pyes_set_motor set_speed, set_most_torque
+        pyes_rays rays
         double shaping
-    void pyes_lander_fire(pyes_lander *task, const float *action, double first, double second)
-    int pyes_lander_outcome(pyes_lander *task, int left, int right, int over, float *observation, double *reward)
-    void pyes_walker_drive(pyes_walker *task, const float *action)
-    int pyes_walker_outcome(pyes_walker *task, int left, int right, int over, float *observation, double *reward)
+        float first[24]
+    void pyes_walker_reset(void *state, uint64_t seed, void *observation, const void *user)
+    int pyes_walker_step(void *state, const float *action, void *observation, double *reward, const void *user)
 
 
 cdef class Box2DTimestep:
     """The timestep of a Box2D environment of Gymnasium, as a struct pyes_environment at ``address``.
 
-    Box2D's own step stays a call of Python, for it calls Python back with each contact. Between `attach`, after each reset
-    of the environment, and `detach`, before the next, the bodies of the environment are read where Box2D keeps them.
+    Between `attach`, after each reset of the environment, and `detach`, before the next, the bodies of the environment are
+    read where Box2D keeps them, and Box2D reports contacts to C alone; `give_back` ends that in the middle of an episode.
 
-    Attributes
+    Parameters
     ----------
-    error : BaseException or None
-        What Python has raised in a step that failed.
+    step, set_listener : int
+        Addresses of b2World's functions.
     """
     cdef pyes_environment environment
-    cdef object env, advance, times, left, right
-    cdef object first  # observation of the episode
-    cdef readonly object error
+    cdef pyes_physics *physics
+    cdef double *shaping
+    cdef float *first
+    cdef object env, legs
 
-    def __cinit__(self, *arguments, **named):
+    cdef int _is(self, pyes_physics *physics, double *shaping, float *first, int observation_size) except -1:
+        """Say what the environment in C is, and where its task has what all have."""
+        self.physics, self.shaping, self.first = physics, shaping, first
         self.environment.abi, self.environment.size = PYES_ENVIRONMENT_ABI, sizeof(pyes_environment)
         self.environment.name = b"Box2D"
-        self.environment.reset, self.environment.step = _box2d_reset, _box2d_step
-        self.environment.user = <void *>self
-        self.environment.observation_type = PYES_OBSERVE_FLOAT32
+        self.environment.observation_type, self.environment.observation_size = PYES_OBSERVE_FLOAT32, observation_size
+        return 0
 
     @property
     def address(self):
         """Of the struct pyes_environment, which lives as long as this object."""
         return <uintptr_t>&self.environment
 
-    cdef int _attach(self, object env, object times, object legs, object first) except -1:
+    @property
+    def error(self):
+        """Why the last step that failed did, as an exception."""
+        if self.physics.error == PYES_BOX2D_NAN:
+            return ValueError("action: got NaN, expected numbers; Box2D cannot go on with it")
+        return RuntimeError("no episode has begun: the last reset of the environment failed; reset it again")
+
+    cdef int _calls(self, object step, object set_listener) except -1:
+        self.physics.step = <pyes_advance><uintptr_t>_integer("step", step, 1 << 64)
+        self.physics.set_listener = <pyes_set_listener><uintptr_t>_integer("set_listener", set_listener, 1 << 64)
+        return 0
+
+    cdef int _attach(self, object env, object world, object robot, object legs, object first) except -1:
         """Take over after a reset."""
-        self.times, (self.left, self.right) = times, legs
-        self.error, self.first = None, np.array(first, FLOAT32, order="C")
-        if len(self.first) != self.environment.observation_size:
-            raise ValueError(f"first: got {len(self.first)} numbers, expected {self.environment.observation_size}")
-        self.advance, self.env = env.world.Step, env
+        observation = np.array(first, FLOAT32, order="C")
+        if len(observation) != self.environment.observation_size:
+            raise ValueError(f"first: got {len(observation)} numbers, expected {self.environment.observation_size}")
+        memcpy(self.first, _in("first", observation, FLOAT32), self.environment.observation_size * sizeof(float))
+        cdef pyes_listener *listener = &self.physics.listener
+        listener.robot = <const pyes_body *><uintptr_t>_integer("robot", robot, 1 << 64)
+        parts = []
+        for i, (leg, address) in enumerate(legs):
+            listener.legs[i] = <const pyes_body *><uintptr_t>_integer("legs", address, 1 << 64)
+            parts.append(leg)
+        self.env, self.legs, self.shaping[0] = env, parts, env.prev_shaping
+        self.physics.world = <void *><uintptr_t>_integer("world", world, 1 << 64)
+        pyes_listen(self.physics)
+        listener.down = env.game_over  # by the timestep of the reset
+        for i, leg in enumerate(parts):
+            listener.touching[i] = leg.ground_contact
         return 0
 
     def detach(self):
         """Touch nothing of the environment until the next `attach`."""
-        self.env = self.advance = self.left = self.right = None
+        self.physics.world = NULL
+        self.env = self.legs = None
 
-    cdef int _check_begun(self) except -1:
-        """Refuse to touch bodies that may be gone."""
-        if self.env is None:
-            raise RuntimeError("no episode has begun: the last reset of the environment failed; reset it again")
-        return 0
-
-    cdef int _advance(self) except -1:
-        self.advance(*self.times)
-        return self._check_begun()  # a callback may have reset the environment
-
-    cdef int _begin(self, float *observation) except -1:
-        cdef const float *first = <const float *>_in("first", self.first, FLOAT32)
-        memcpy(observation, first, self.environment.observation_size * sizeof(float))
-        return 0
-
-    cdef int _step(self, const float *action, float *observation, double *reward) except -1:
-        raise NotImplementedError
-
-
-cdef void _box2d_reset(void *state, uint64_t seed, void *observation, const void *user) noexcept nogil:
-    with gil:
-        (<Box2DTimestep><object>user)._begin(<float *>observation)
-
-
-cdef int _box2d_step(void *state, const float *action, void *observation, double *reward, const void *user) noexcept nogil:
-    with gil:
-        return _box2d_stepped(<Box2DTimestep><object>user, action, <float *>observation, reward)
-
-
-cdef int _box2d_stepped(Box2DTimestep timestep, const float *action, float *observation, double *reward) noexcept:
-    try:
-        timestep._check_begun()
-        return timestep._step(action, observation, reward)
-    except BaseException as error:  # also an interrupt, in a callback of Box2D's step
-        timestep.error = error
-        return PYES_FAILED
-
-
-cdef enum:
-    DRAWN = 128  # random numbers at once
+    def give_back(self):
+        """Leave the rest of an episode to Python, if it is taken over: say how far it is, and `detach`."""
+        if self.physics.world == NULL:
+            return
+        env, legs = self.env, self.legs
+        self.detach()
+        env.world.contactListener = env.world.contactListener  # as Python has it
+        env.prev_shaping, env.game_over = self.shaping[0], bool(self.physics.listener.down)
+        for i, leg in enumerate(legs):
+            leg.ground_contact = bool(self.physics.listener.touching[i])
 
 
 @final
@@ -115,56 +139,47 @@ cdef class LanderTimestep(Box2DTimestep):
 
     Parameters
     ----------
+    step, set_listener : int
+        As for all.
     discrete : bool
         Whether actions are one of four choices.
     sine, cosine : int
         Addresses of libm's functions.
     """
     cdef pyes_lander task
-    cdef object random, drawn
-    cdef const double *numbers
-    cdef Py_ssize_t used
+    cdef object generator
 
-    def __cinit__(self, *, discrete, sine, cosine):
+    def __cinit__(self, *, step, set_listener, discrete, sine, cosine):
+        self._is(&self.task.physics, &self.task.shaping, self.task.first, 8)
+        self._calls(step, set_listener)
         self.task.discrete = discrete
         self.task.sine = <pyes_of_angle><uintptr_t>_integer("sine", sine, 1 << 64)
         self.task.cosine = <pyes_of_angle><uintptr_t>_integer("cosine", cosine, 1 << 64)
-        self.environment.observation_size = 8
         self.environment.choices, self.environment.action_size = (4, 0) if discrete else (0, 2)
+        self.environment.reset, self.environment.step = pyes_lander_reset, pyes_lander_step
+        self.environment.user = &self.task
 
-    def attach(self, env, times, legs, first, *, body, ground):
+    def attach(self, env, legs, first, *, world, body, ground):
         """Take over after a reset.
 
         Parameters
         ----------
         env : LunarLander
-        times : tuple
-            Arguments of Box2D's step.
-        legs : (object, object)
-            Those which ``ground_contact`` is of, left and right.
+        legs : sequence of (object, int)
+            Those which ``ground_contact`` is of, left and right, and the addresses of their b2Bodies.
         first : float32 (8,)
             The observation.
-        body : int
-            Address of the lander's b2Body.
+        world, body : int
+            Addresses of the b2World and of the lander's b2Body.
         ground : float
             Height of the lander when it stands.
         """
         self.detach()
+        self.generator = env.np_random.bit_generator
+        self.task.random = <pyes_generator *>PyCapsule_GetPointer(self.generator.capsule, "BitGenerator")
         self.task.body = <pyes_body *><uintptr_t>_integer("body", body, 1 << 64)
-        self.task.ground, self.task.shaping = ground, env.prev_shaping
-        self.random, self.used = env.np_random.random, DRAWN
-        self._attach(env, times, legs, first)
-
-    cdef int _step(self, const float *action, float *observation, double *reward) except -1:
-        if self.used == DRAWN:
-            self.drawn = self.random(DRAWN)
-            self.numbers, self.used = <const double *>_in("random", self.drawn, FLOAT64), 0
-        pyes_lander_fire(&self.task, action, self.numbers[self.used], self.numbers[self.used + 1])
-        self.used += 2
-        self._advance()
-        return pyes_lander_outcome(
-            &self.task, self.left.ground_contact, self.right.ground_contact, self.env.game_over, observation, reward
-        )
+        self.task.ground = ground
+        self._attach(env, world, body, legs, first)
 
 
 @final
@@ -173,31 +188,35 @@ cdef class WalkerTimestep(Box2DTimestep):
 
     Parameters
     ----------
+    step, set_listener : int
+        As for all.
     set_speed, set_most_torque : int
         Addresses of b2RevoluteJoint's functions.
     """
     cdef pyes_walker task
-    cdef Rays rays
+    cdef Rays rays  # owns what the task casts
 
-    def __cinit__(self, *, set_speed, set_most_torque):
+    def __cinit__(self, *, step, set_listener, set_speed, set_most_torque):
+        self._is(&self.task.physics, &self.task.shaping, self.task.first, 24)
+        self._calls(step, set_listener)
         self.task.set_speed = <pyes_set_motor><uintptr_t>_integer("set_speed", set_speed, 1 << 64)
         self.task.set_most_torque = <pyes_set_motor><uintptr_t>_integer("set_most_torque", set_most_torque, 1 << 64)
-        self.environment.observation_size, self.environment.action_size = 24, 4
+        self.environment.action_size = 4
+        self.environment.reset, self.environment.step = pyes_walker_reset, pyes_walker_step
+        self.environment.user = &self.task
 
-    def attach(self, env, times, legs, first, *, hull, joints, Rays rays not None):
+    def attach(self, env, legs, first, *, world, hull, joints, Rays rays not None):
         """Take over after a reset.
 
         Parameters
         ----------
         env : BipedalWalker
-        times : tuple
-            Arguments of Box2D's step.
-        legs : (object, object)
-            Those which ``ground_contact`` is of, left and right.
+        legs : sequence of (object, int)
+            Those which ``ground_contact`` is of, left and right, and the addresses of their b2Bodies.
         first : float32 (24,)
             The observation.
-        hull : int
-            Address of its b2Body.
+        world, hull : int
+            Addresses of the b2World and of the hull's b2Body.
         joints : sequence of (int, int, int, float)
             Of the four joints: addresses of the b2RevoluteJoint and of its two bodies, and the reference angle.
         rays : Rays
@@ -212,17 +231,8 @@ cdef class WalkerTimestep(Box2DTimestep):
             self.task.joints[i].first = <const pyes_body *><uintptr_t>_integer("joints", first_body, 1 << 64)
             self.task.joints[i].second = <const pyes_body *><uintptr_t>_integer("joints", second_body, 1 << 64)
             self.task.joints[i].reference = reference
-        self.task.shaping, self.rays = env.prev_shaping, rays
-        self._attach(env, times, legs, first)
-
-    cdef int _step(self, const float *action, float *observation, double *reward) except -1:
-        cdef Rays rays = self.rays
-        if not (action[0] == action[0] and action[1] == action[1] and action[2] == action[2] and action[3] == action[3]):
-            raise ValueError("action: got NaN, expected numbers; Box2D cannot go on with it")
-        pyes_walker_drive(&self.task, action)
-        self._advance()
-        pyes_ray_fractions(rays.rays, rays.offsets, self.task.hull.position[0], self.task.hull.position[1],
-                           rays.segment_count, rays.segments, rays.quad_count, rays.quads, observation + 14)
-        return pyes_walker_outcome(
-            &self.task, self.left.ground_contact, self.right.ground_contact, self.env.game_over, observation, reward
-        )
+        self.rays = rays
+        self.task.rays.rays, self.task.rays.offsets = rays.rays, rays.offsets
+        self.task.rays.segment_count, self.task.rays.segments = rays.segment_count, rays.segments
+        self.task.rays.quad_count, self.task.rays.quads = rays.quad_count, rays.quads
+        self._attach(env, world, hull, legs, first)

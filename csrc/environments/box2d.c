@@ -1,5 +1,7 @@
 #include "box2d.h"
 
+#include "../pyes_kernels.h"
+
 #define FRAMES 50.0 /* a second */
 #define SCALE 30.0  /* pixels for a unit of length */
 #define WIDTH (600 / SCALE)
@@ -10,6 +12,69 @@
 
 #define MOTORS_TORQUE 80
 #define TERRAIN_END ((200 - 10) * (14 / SCALE))
+
+static const float SECONDS = (float)(1.0 / FRAMES); /* of a timestep */
+enum { VELOCITY_ITERATIONS = 6 * 30, POSITION_ITERATIONS = 2 * 30 };
+
+/* ---- Contacts ---------------------------------------------------------------------------------------------------- */
+
+static int is_of(const struct pyes_contact *contact, const struct pyes_body *body)
+{
+    return contact->sides[0].other == body || contact->sides[1].other == body;
+}
+
+static void touched(struct pyes_listener *listener, const struct pyes_contact *contact, int begins)
+{
+    listener->down |= begins && is_of(contact, listener->robot);
+    for (int i = 0; i < 2; i++)
+        if (is_of(contact, listener->legs[i]))
+            listener->touching[i] = begins;
+}
+
+static void begin_contact(struct pyes_listener *listener, struct pyes_contact *contact)
+{
+    touched(listener, contact, 1);
+}
+
+static void end_contact(struct pyes_listener *listener, struct pyes_contact *contact)
+{
+    touched(listener, contact, 0);
+}
+
+static void solve_contact(struct pyes_listener *listener, struct pyes_contact *contact, const void *what)
+{
+    (void)listener, (void)contact, (void)what;
+}
+
+static void destroy(struct pyes_listener *listener)
+{
+    (void)listener;
+}
+
+void pyes_listen(struct pyes_physics *physics)
+{
+    /* In the order of a b2ContactListener; its type, which would be at [-1], is asked by nobody. */
+    static const pyes_function functions[] = {
+        (pyes_function)destroy,     (pyes_function)destroy,       (pyes_function)begin_contact,
+        (pyes_function)end_contact, (pyes_function)solve_contact, (pyes_function)solve_contact,
+    };
+    physics->listener.functions = functions;
+    physics->listener.down = physics->listener.touching[0] = physics->listener.touching[1] = 0;
+    physics->set_listener(physics->world, &physics->listener);
+}
+
+static void advance(struct pyes_physics *physics)
+{
+    physics->step(physics->world, SECONDS, VELOCITY_ITERATIONS, POSITION_ITERATIONS);
+}
+
+static int failed(struct pyes_physics *physics, int error)
+{
+    physics->error = error;
+    return PYES_FAILED;
+}
+
+/* ---- The lander -------------------------------------------------------------------------------------------------- */
 
 /* b2Body::ApplyLinearImpulse, which wakes the body. */
 static void push(struct pyes_body *body, double impulse_x, double impulse_y, double x, double y)
@@ -25,8 +90,12 @@ static void push(struct pyes_body *body, double impulse_x, double impulse_y, dou
     body->angular_velocity += body->inverse_inertia * (arm_x * py - arm_y * px);
 }
 
-void pyes_lander_fire(struct pyes_lander *task, const float *action, double first, double second)
+/* Applies the impulses of the engines. */
+static void fire(struct pyes_lander *task, const float *action)
 {
+    struct pyes_generator *random = task->random;
+    const double first = (-1.0 + 2.0 * random->next_double(random->state)) / SCALE;
+    const double second = (-1.0 + 2.0 * random->next_double(random->state)) / SCALE;
     struct pyes_body *body = task->body;
     double direction;
     if (task->discrete) {
@@ -41,8 +110,6 @@ void pyes_lander_fire(struct pyes_lander *task, const float *action, double firs
     }
     if (task->main == 0.0 && task->side == 0.0)
         return;
-    first = (-1.0 + 2.0 * first) / SCALE;
-    second = (-1.0 + 2.0 * second) / SCALE;
     const double x = body->position[0], y = body->position[1], angle = body->angle;
     const double sine = task->sine(angle), cosine = task->cosine(angle);
     if (task->main != 0.0) {
@@ -58,9 +125,18 @@ void pyes_lander_fire(struct pyes_lander *task, const float *action, double firs
     }
 }
 
-int pyes_lander_outcome(struct pyes_lander *task, int left, int right, int over, float *observation, double *reward)
+void pyes_lander_reset(void *state, uint64_t seed, void *observation, const void *user)
+{
+    const struct pyes_lander *task = user;
+    (void)state, (void)seed;
+    memcpy(observation, task->first, sizeof task->first);
+}
+
+static int lander_outcome(struct pyes_lander *task, float *observation, double *reward)
 {
     const struct pyes_body *body = task->body;
+    const struct pyes_listener *contacts = &task->physics.listener;
+    const int left = contacts->touching[0], right = contacts->touching[1];
     const double half_width = WIDTH / 2, half_height = HEIGHT / 2;
     const double x = (body->position[0] - half_width) / half_width;
     const double y = (body->position[1] - task->ground) / half_height;
@@ -73,7 +149,7 @@ int pyes_lander_outcome(struct pyes_lander *task, int left, int right, int over,
     const double shaping = -100 * far - 100 * fast - 100 * fabs(angle) + 10.0 * left + 10.0 * right;
     *reward = shaping - task->shaping - task->main * 0.30 - task->side * 0.03;
     task->shaping = shaping;
-    over = over || fabs(x) >= 1.0;
+    const int over = contacts->down || fabs(x) >= 1.0;
     if (over)
         *reward = -100.0;
     if (body->flags & PYES_BODY_AWAKE)
@@ -82,7 +158,20 @@ int pyes_lander_outcome(struct pyes_lander *task, int left, int right, int over,
     return PYES_TERMINATED;
 }
 
-void pyes_walker_drive(struct pyes_walker *task, const float *action)
+int pyes_lander_step(void *state, const float *action, void *observation, double *reward, const void *user)
+{
+    struct pyes_lander *task = (struct pyes_lander *)user;
+    (void)state;
+    if (task->physics.world == NULL)
+        return failed(&task->physics, PYES_BOX2D_NOT_BEGUN);
+    fire(task, action);
+    advance(&task->physics);
+    return lander_outcome(task, observation, reward);
+}
+
+/* ---- The walker -------------------------------------------------------------------------------------------------- */
+
+static void drive(struct pyes_walker *task, const float *action)
 {
     static const double speeds[4] = {4, 6, 4, 6};
     for (int i = 0; i < 4; i++) {
@@ -104,9 +193,18 @@ static double joint_speed(const struct pyes_walker_joint *joint)
     return joint->second->angular_velocity - joint->first->angular_velocity;
 }
 
-int pyes_walker_outcome(struct pyes_walker *task, int left, int right, int over, float *observation, double *reward)
+void pyes_walker_reset(void *state, uint64_t seed, void *observation, const void *user)
+{
+    const struct pyes_walker *task = user;
+    (void)state, (void)seed;
+    memcpy(observation, task->first, sizeof task->first);
+}
+
+static int walker_outcome(struct pyes_walker *task, float *observation, double *reward)
 {
     const struct pyes_body *hull = task->hull;
+    const struct pyes_listener *contacts = &task->physics.listener;
+    const struct pyes_rays *rays = &task->rays;
     const struct pyes_walker_joint *joints = task->joints;
     const double x = hull->position[0], angle = hull->angle;
     const double state[14] = {
@@ -118,21 +216,37 @@ int pyes_walker_outcome(struct pyes_walker *task, int left, int right, int over,
         joint_speed(&joints[0]) / 4,
         joint_angle(&joints[1]) + 1.0,
         joint_speed(&joints[1]) / 6,
-        left,
+        contacts->touching[0],
         joint_angle(&joints[2]),
         joint_speed(&joints[2]) / 4,
         joint_angle(&joints[3]) + 1.0,
         joint_speed(&joints[3]) / 6,
-        right,
+        contacts->touching[1],
     };
     for (int i = 0; i < 14; i++)
         observation[i] = (float)state[i];
+    pyes_ray_fractions(rays->rays, rays->offsets, hull->position[0], hull->position[1], rays->segment_count, rays->segments,
+                       rays->quad_count, rays->quads, observation + 14);
     const double shaping = 130 * x / SCALE - 5.0 * fabs(angle);
     float earned = (float)(shaping - task->shaping);
     for (int i = 0; i < 4; i++)
         earned -= (float)(0.00035 * MOTORS_TORQUE) * task->efforts[i];
     task->shaping = shaping;
-    over = over || x < 0;
+    const int over = contacts->down || x < 0;
     *reward = over ? -100.0 : (double)earned;
     return over || x > TERRAIN_END ? PYES_TERMINATED : 0;
+}
+
+int pyes_walker_step(void *state, const float *action, void *observation, double *reward, const void *user)
+{
+    struct pyes_walker *task = (struct pyes_walker *)user;
+    (void)state;
+    if (task->physics.world == NULL)
+        return failed(&task->physics, PYES_BOX2D_NOT_BEGUN);
+    for (int i = 0; i < 4; i++)
+        if (isnan(action[i]))
+            return failed(&task->physics, PYES_BOX2D_NAN);
+    drive(task, action);
+    advance(&task->physics);
+    return walker_outcome(task, observation, reward);
 }

@@ -1,6 +1,7 @@
-/* Timesteps of Gymnasium's LunarLander and BipedalWalker around the step of Box2D, which Python takes.
+/* Timesteps of Gymnasium's LunarLander and BipedalWalker around the step of Box2D.
  *
- * Each number is computed in the order in which gymnasium/envs/box2d and Box2D compute it, so that it has the same bits. */
+ * Each number is computed in the order in which gymnasium/envs/box2d and Box2D compute it, so that it has the same bits.
+ * Contacts are heard here, in place of Python, which Box2D would call back for each of them in each timestep. */
 #ifndef PYES_BOX2D_H
 #define PYES_BOX2D_H
 
@@ -25,23 +26,70 @@ struct pyes_body {
     float linear_damping, angular_damping, gravity_scale, sleep_time;
 };
 
+/* A b2Contact, up to the last member that is read here. */
+struct pyes_contact {
+    void *functions;
+    uint32_t flags;
+    struct pyes_contact *previous, *next;
+    struct {
+        const struct pyes_body *other; /* than that of this side */
+        struct pyes_contact *contact;
+        void *previous, *next;
+    } sides[2];
+};
+
+typedef void (*pyes_function)(void);
+
+/* A b2ContactListener as compilers of C++ but Microsoft's lay it out. */
+struct pyes_listener {
+    const pyes_function *functions;
+    const struct pyes_body *robot, *legs[2]; /* legs: the parts that should touch the ground, the left one first */
+    int down;                                /* the robot itself has touched something */
+    int touching[2];                         /* a leg has touched something last, or left it */
+};
+
+typedef void (*pyes_advance)(void *world, float seconds, int32_t velocity_iterations, int32_t position_iterations);
+typedef void (*pyes_set_listener)(void *world, struct pyes_listener *listener);
+
+/* Box2D's world, and its functions. */
+struct pyes_physics {
+    void *world; /* NULL: no episode has begun */
+    pyes_advance step;
+    pyes_set_listener set_listener;
+    struct pyes_listener listener;
+    enum { PYES_BOX2D_FINE, PYES_BOX2D_NOT_BEGUN, PYES_BOX2D_NAN } error; /* of the step that failed */
+};
+
+/* Hears the contacts of a world; the robot and its legs are set. */
+void pyes_listen(struct pyes_physics *physics);
+
+/* NumPy's bitgen_t. */
+struct pyes_generator {
+    void *state;
+    uint64_t (*next_uint64)(void *state);
+    uint32_t (*next_uint32)(void *state);
+    double (*next_double)(void *state);
+    uint64_t (*next_raw)(void *state);
+};
+
 typedef double (*pyes_of_angle)(double angle);
 typedef void (*pyes_set_motor)(void *joint, float value);
 
 struct pyes_lander {
+    struct pyes_physics physics;
     struct pyes_body *body;
+    struct pyes_generator *random;
     pyes_of_angle sine, cosine; /* libm's, as Python has them */
     int discrete;               /* actions are one of four choices */
     double ground;              /* height of the body when it stands */
     double shaping;             /* of the timestep before */
     double main, side;          /* power of the engines in this timestep */
+    float first[8];             /* observation of the episode */
 };
 
-/* Applies the impulses of the engines; first and second are the random numbers of the timestep, in [0, 1). */
-void pyes_lander_fire(struct pyes_lander *task, const float *action, double first, double second);
-
-/* Writes observation (8) and reward after the simulator's step; returns PYES_TERMINATED or 0. */
-int pyes_lander_outcome(struct pyes_lander *task, int left, int right, int over, float *observation, double *reward);
+/* `reset` and `step` of a struct pyes_environment; user: the struct pyes_lander. */
+void pyes_lander_reset(void *state, uint64_t seed, void *observation, const void *user);
+int pyes_lander_step(void *state, const float *action, void *observation, double *reward, const void *user);
 
 struct pyes_walker_joint {
     void *joint;
@@ -49,18 +97,25 @@ struct pyes_walker_joint {
     float reference; /* angle between both that counts as 0 */
 };
 
+struct pyes_rays { /* of the lidar, and what they meet: as pyes_ray_fractions takes them */
+    int64_t rays, segment_count, quad_count;
+    const double *offsets;
+    const float *segments, *quads;
+};
+
 struct pyes_walker {
+    struct pyes_physics physics;
     const struct pyes_body *hull;
     struct pyes_walker_joint joints[4];        /* hip and knee of each leg */
     pyes_set_motor set_speed, set_most_torque; /* of Box2D: they wake the bodies of a joint */
-    double shaping;                            /* of the timestep before */
-    float efforts[4];                          /* of this timestep */
+    struct pyes_rays rays;
+    double shaping;   /* of the timestep before */
+    float efforts[4]; /* of this timestep */
+    float first[24];  /* observation of the episode */
 };
 
-/* Sets the motors; action (4) without NaN. */
-void pyes_walker_drive(struct pyes_walker *task, const float *action);
-
-/* Writes all of the observation (24) but its rays, and the reward; returns PYES_TERMINATED or 0. */
-int pyes_walker_outcome(struct pyes_walker *task, int left, int right, int over, float *observation, double *reward);
+/* The same for a walker. An action that is not a number fails: Box2D cannot go on with it. */
+void pyes_walker_reset(void *state, uint64_t seed, void *observation, const void *user);
+int pyes_walker_step(void *state, const float *action, void *observation, double *reward, const void *user);
 
 #endif

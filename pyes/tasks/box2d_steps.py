@@ -3,7 +3,7 @@
 Half of a timestep, and more of the walker's, is Python around ``b2World.Step``: NumPy on single numbers, attributes
 that are read several times, and ten rays that call Python back for each shape that they meet. Invariant: results equal
 those of the environment's own ``step`` bit for bit, and it can take the next timestep. The same timesteps in C read and
-write the bodies where Box2D keeps them, and leave ``b2World.Step`` to Python.
+write the bodies where Box2D keeps them, and hear of contacts there.
 """
 
 import math
@@ -64,6 +64,12 @@ class Stepper:
         """Find the bodies of a new episode, whose first observation is given."""
         raise NotImplementedError
 
+    def _takes_over(self) -> bool:
+        """Whether the bodies are known; Python hears of contacts from here on."""
+        if self.in_c is not None:
+            self.in_c.give_back()
+        return self._begun
+
 
 class Lander(Stepper):
     """LunarLander, with discrete or continuous actions, without wind."""
@@ -75,7 +81,8 @@ class Lander(Stepper):
 
     def made_in_c(self) -> Any:
         """Return a new `LanderTimestep`."""
-        return _core.LanderTimestep(discrete=not self._env.continuous, sine=of_libm("sin"), cosine=of_libm("cos"))
+        discrete = not self._env.continuous
+        return _core.LanderTimestep(**_of_the_world(), discrete=discrete, sine=of_libm("sin"), cosine=of_libm("cos"))
 
     def _begin(self, observation: Any) -> None:
         """Find the bodies of a new episode, whose first observation is given."""
@@ -85,12 +92,13 @@ class Lander(Stepper):
         self._ground = env.helipad_y + _LANDING.LEG_DOWN / _LANDING.SCALE
         self._random: list[float] = []
         if self.in_c is not None:
-            body = _address(self._lander)
-            self.in_c.attach(env, self._TIME, (self._left, self._right), observation, body=body, ground=self._ground)
+            legs = [(leg, _address(leg)) for leg in env.legs]
+            world, body = _address(env.world), _address(self._lander)
+            self.in_c.attach(env, legs, observation, world=world, body=body, ground=self._ground)
 
     def step(self, action: Any) -> Step:
         """Apply one action for one timestep."""
-        if not self._begun:
+        if not self._takes_over():
             return self._own_step(action)  # type: ignore[no-any-return]
         main, direction, side = self._engines(action)
         self._fire(main, direction, side)
@@ -175,12 +183,8 @@ class Walker(Stepper):
 
     def made_in_c(self) -> Any:
         """Return a new `WalkerTimestep`."""
-        from Box2D import _Box2D
-
-        library = library_of(_Box2D)
-        names = ("_ZN15b2RevoluteJoint13SetMotorSpeedEf", "_ZN15b2RevoluteJoint17SetMaxMotorTorqueEf")
-        speed, torque = (address_of(getattr(library, name)) for name in names)
-        return _core.WalkerTimestep(set_speed=speed, set_most_torque=torque)
+        speed, torque = _functions("_ZN15b2RevoluteJoint13SetMotorSpeedEf", "_ZN15b2RevoluteJoint17SetMaxMotorTorqueEf")
+        return _core.WalkerTimestep(**_of_the_world(), set_speed=speed, set_most_torque=torque)
 
     def _begin(self, observation: Any) -> None:
         """Find the bodies of a new episode, whose first observation is given."""
@@ -191,14 +195,15 @@ class Walker(Stepper):
         self._rays = _core.Rays(np.array(self._RAYS), self._terrain.segments, self._terrain.quads)
         if self.in_c is not None:
             joints = [(*map(_address, (j, j.bodyA, j.bodyB)), j.GetReferenceAngle()) for j in self._joints]
-            legs, hull = (self._left, self._right), _address(self._hull)
-            self.in_c.attach(env, self._TIME, legs, observation, hull=hull, joints=joints, rays=self._rays)
+            legs = [(leg, _address(leg)) for leg in (self._left, self._right)]
+            world, hull = _address(env.world), _address(self._hull)
+            self.in_c.attach(env, legs, observation, world=world, hull=hull, joints=joints, rays=self._rays)
 
     def step(self, action: Any) -> Step:
         """Apply one action for one timestep."""
         action = np.asarray(action)
         if (
-            not self._begun or action.dtype != np.float32 or not np.isfinite(action).all()
+            not self._takes_over() or action.dtype != np.float32 or not np.isfinite(action).all()
         ):  # rewards have the action's type
             return self._own_step(action)  # type: ignore[no-any-return]
         efforts = np.minimum(np.abs(action), np.float32(1.0))
@@ -242,6 +247,20 @@ class Walker(Stepper):
         if terminated:
             reward = -100
         return observation, reward, terminated or x > self._END, False, {}
+
+
+def _of_the_world() -> dict[str, int]:
+    """Return the addresses of the world's functions that C calls, by their names there."""
+    names = ("_ZN7b2World4StepEfii", "_ZN7b2World18SetContactListenerEP17b2ContactListener")
+    return dict(zip(("step", "set_listener"), _functions(*names), strict=True))
+
+
+def _functions(*names: str) -> list[int]:
+    """Return the addresses of functions of Box2D."""
+    from Box2D import _Box2D
+
+    library = library_of(_Box2D)
+    return [address_of(getattr(library, name)) for name in names]
 
 
 def _address(wrapped: Any) -> int:

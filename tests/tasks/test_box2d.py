@@ -147,17 +147,16 @@ def test_c_touches_no_body_after_a_reset_that_failed(env_id: str, task: Task, mo
     assert native.step(action)[0].tobytes() == expected
 
 
-@pytest.mark.parametrize("kind", [Rollout, NativeRollout])
 @pytest.mark.parametrize("env_id", ["LunarLander-v3", "BipedalWalker-v3"])
 def test_interrupt_in_a_callback_of_the_simulator_costs_the_episode_alone(
-    env_id: str, kind: Any, task: Task, monkeypatch: pytest.MonkeyPatch
+    env_id: str, task: Task, monkeypatch: pytest.MonkeyPatch
 ):
-    """Which leaves Box2D's world locked: nothing in it can be destroyed any more."""
+    """Which leaves Box2D's world locked: nothing in it can be destroyed any more. In C there are no callbacks."""
     from gymnasium.envs.box2d import bipedal_walker, lunar_lander
 
     module: Any = bipedal_walker if env_id == "BipedalWalker-v3" else lunar_lander
     in_c(task)
-    expected = played(kind, task, 2, 150)
+    expected = played(Rollout, task, 2, 150)
 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -166,8 +165,21 @@ def test_interrupt_in_a_callback_of_the_simulator_costs_the_episode_alone(
         patched.setattr(module.ContactDetector, "BeginContact", interrupted)
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
-                played(kind, task, 2, 150)
-    assert played(kind, task, 2, 150) == expected
+                played(Rollout, task, 2, 150)
+    assert played(Rollout, task, 2, 150) == played(NativeRollout, task, 2, 150) == expected
+
+
+@pytest.mark.parametrize("env_id", ["LunarLander-v3", "BipedalWalker-v3"])
+def test_python_goes_on_where_c_has_stepped(env_id: str, task: Task):
+    """It hears of contacts from there on; C takes no more timesteps of the episode."""
+    native, chosen = in_c(task), actions(task.action_space, 2, 120)
+    for steps in (0, 1, 100):
+        expected = trace(task, 2, chosen)
+        begun = trace(native, 2, chosen[:steps])
+        rest = [task.step(action) for action in chosen[steps:]]
+        assert begun + [(step[0].tobytes(), float(step[1]).hex(), *step[2:4]) for step in rest] == expected
+        with pytest.raises(RuntimeError, match="no episode has begun"):
+            native.step(chosen[0])
 
 
 @pytest.mark.parametrize("env_id", ["LunarLanderContinuous-v3", "BipedalWalker-v3"])
