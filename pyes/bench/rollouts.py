@@ -129,4 +129,4 @@ def speed(work: Any) -> float:
     while True:  # at least once, though the machine may have stood still
         steps += work()
         if (elapsed := time.perf_counter() - begun) >= SECONDS:
-            return steps / elapsed
+            return float(steps / elapsed)

@@ -77,8 +77,8 @@ class Terrain:
 
 def _drawn(random: np.random.Generator, hardcore: bool) -> tuple[list[float], list[list[_Point]]]:
     """Return the heights of the ground at each step, and the corners of the boxes, as an episode draws them."""
-    heights, boxes = [_HEIGHT] * _GROUND.TERRAIN_STARTPAD, []
-    y, slope, kind = _HEIGHT, 0.0, _GRASS
+    boxes: list[list[_Point]] = []
+    heights, y, slope, kind = [_HEIGHT] * _GROUND.TERRAIN_STARTPAD, _HEIGHT, 0.0, _GRASS
     while True:
         length = int(random.integers(_GROUND.TERRAIN_GRASS // 2, _GROUND.TERRAIN_GRASS))
         kind = int(random.integers(_STUMP, _KINDS)) if hardcore and kind == _GRASS else _GRASS
