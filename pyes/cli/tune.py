@@ -18,7 +18,7 @@ from pyes.system.text import quoted, tell
 
 #: Keys that belong to one run, or end one at a time that another machine does not repeat.
 _OWN = (
-    "seed", "run_dir", "resume", "force", "generations", "time_limit", "target_return",
+    "seed", "run_dir", "resume", "force", "generations", "time_limit", "target_return", "learning_curve",
     "sweep", "debug", "cluster", "hydra",
 )  # fmt: skip
 

@@ -103,6 +103,7 @@ class TrainConfig(Section):
     run_dir: str | None = None  # None: a new one, by date and time
     resume: str | None = None
     force: bool = False  # with resume: settings that affect theta may change from here on
+    learning_curve: bool = True  # drawn at the end
     task: TaskConfig
     algorithm: AlgorithmConfig = field(default_factory=lambda: algorithm_config({}))
     optimizer: OptimizerConfig = None  # type: ignore[assignment]  # the algorithm's own
@@ -201,8 +202,8 @@ DEFAULT_RUN: Mapping[str, Any] = {
 
 #: Keys and sections that do not affect theta: they may change when a run is resumed.
 FREE = (
-    "generations", "timesteps", "time_limit", "target_return", "run_dir", "resume", "force", "cluster", "logger",
-    "evaluation", "snapshot",
+    "generations", "timesteps", "time_limit", "target_return", "run_dir", "resume", "force", "learning_curve",
+    "cluster", "logger", "evaluation", "snapshot",
 )  # fmt: skip
 
 

@@ -152,7 +152,8 @@ class _Loop:
         finally:  # also after Ctrl-C
             failed = state.failed + self._unrecorded_failures
             ending.summarize(run, stopped_by, failed, idle=bool(state.generation) and state.generation == self._whole)
-        ending.draw_curve(run)
+        if self._config.learning_curve:
+            ending.draw_curve(run)
         evaluation = run.metrics.last_evaluation
         objective = None if evaluation is None or math.isnan(evaluation[1]) else evaluation[1]
         return RunResult(run.directory.path, objective, state.generation, state.timesteps, stopped_by)

@@ -51,6 +51,13 @@ def test_run_leaves_what_it_promises(tmp_path, learning_curves):
     assert theta_hash(pyes.load(tmp_path / "run").theta) == rows[-1]["theta_hash"]
 
 
+def test_a_run_draws_no_learning_curve_where_it_is_not_wanted(tmp_path, learning_curves):
+    _train(tmp_path / "run", learning_curve=False)
+    assert not (tmp_path / "run" / "learning_curve.png").exists()
+    pyes.train({"resume": str(tmp_path / "run"), "generations": 7, "learning_curve": True}, display=False)
+    assert (tmp_path / "run" / "learning_curve.png").exists()
+
+
 def test_run_without_its_picture_ends_as_any_other(tmp_path, learning_curves, monkeypatch):
     def without_fonts(*arguments):
         raise ValueError("Failed to find font DejaVu Sans")

@@ -82,6 +82,8 @@ def test_a_search_that_is_killed_goes_on_to_the_same_end(tmp_path: Path):
     recipe = Path("experiment/recipe.yaml")
     assert (tmp_path / "killed" / recipe).read_bytes() == (tmp_path / "whole" / recipe).read_bytes()
 
+    assert not list(tmp_path.glob("whole/runs/**/learning_curve.png"))
+
     states = [state for *_, state in trials(tmp_path / "whole")]
     assert states[1:].count("COMPLETE") == 1
     assert states[1:].count("PRUNED") == 2
@@ -181,6 +183,7 @@ def test_a_signal_ends_the_runs_and_says_how_to_go_on(tmp_path: Path, number: si
         (["task=native", "--trials", "3", "task.env_id=CartPole-v1"], "timesteps: missing; say how long the best runs"),
         ([*TASK[:2]], "timesteps: missing; say how long the best runs train, as timesteps=1e6"),
         ([*TASK, "seed=3"], "seed: a search sets it for each of its runs; leave it out"),
+        ([*TASK, "learning_curve=true"], "learning_curve: a search sets it for each of its runs; leave it out"),
         ([*TASK, "cluster.workers=3"], "cluster.workers: a search sets it for each of its runs; leave it out"),
         (
             [*TASK, "hydra/job_logging=disabled"],
