@@ -215,7 +215,7 @@ def trained(recipe: str, seed: int) -> Row:
         run.mkdir(parents=True, exist_ok=True)
         (run / COMMIT).write_text(commit(), encoding="utf-8")
     train = [f"resume={run}"] if begun else [f"experiment={recipe}", f"seed={seed}", f"run_dir={run}"]
-    done = pyes("train", *train)
+    done = pyes("train", *train, "learning_curve=false")
     if not done.returncode:
         done = pyes("evaluate", str(run), *evaluation(), "--json")
     if done.returncode < 0:  # as for lack of memory: nothing that the recipe did
