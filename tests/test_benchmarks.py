@@ -69,6 +69,7 @@ def write_curves(data: Path) -> None:
     write(data / "curves.csv", ("task", "method", "seed", "timesteps", "seconds", "mean", "std"), *curves)
 
 
+@pytest.mark.slow
 def test_page_says_what_the_data_say(sample: Path, tmp_path: Path) -> None:
     text = page(sample, tmp_path)
     for words in (

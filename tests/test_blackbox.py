@@ -101,6 +101,7 @@ def test_processes_draw_numbers_of_their_own(tmp_path):
         assert len(set(drawn)) == 17
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # that pycma's are hidden is not certain with threads, before Python 3.14
 def test_searches_in_threads_find_what_they_find_alone():
     """CMA-ES draws from the global generators, which the threads of a process share."""
@@ -123,6 +124,7 @@ def _search_for_long():
     pyes.maximize(_paraboloid, np.zeros(3), "cma_es", generations=300, population_size=8)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="forks")
 @pytest.mark.filterwarnings("ignore")
 def test_a_process_forked_while_another_thread_searches_can_search():

@@ -139,6 +139,7 @@ asyncio.run(main())
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_that_ignored_its_children_has_started_this_one(tmp_path):
     settings = ("task=native", "task.env_id=CartPole-v1", "generations=1", "noise.entries=10000", "cluster.workers=2")
     code = f"""

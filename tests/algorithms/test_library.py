@@ -219,6 +219,7 @@ for name, optimizer in (("CMAES", {}), ("Nevergrad", {"optimizer": "OldCMA"})):
 """
 
 
+@pytest.mark.slow
 def test_theta_does_not_depend_on_the_threads_of_linear_algebra():
     """At 163 parameters two threads of BLAS add in another order than one; on a single core there are none to show."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

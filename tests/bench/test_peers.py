@@ -125,6 +125,7 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
     assert records.missing(file, jobs) == []
 
 
+@pytest.mark.slow
 def test_every_training_of_pyes_has_settings_that_it_takes() -> None:
     runs, programs = importlib.import_module("peers_runs"), importlib.import_module("peers_programs")
     for name, case in programs.CASES.items():
@@ -135,6 +136,7 @@ def test_every_training_of_pyes_has_settings_that_it_takes() -> None:
             assert from_mapping(values).task.title == case.env_id
 
 
+@pytest.mark.slow
 def test_a_training_of_pyes_is_measured_from_outside() -> None:
     runs = importlib.import_module("peers_runs")
     peak = runs.Peak()

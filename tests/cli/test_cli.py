@@ -228,6 +228,7 @@ def test_train_name_without_the_keys_that_belong_to_it_is_pointed_to_its_group(
     assert error_line(pyes("train", override, cwd=tmp_path), 2).endswith(hint)
 
 
+@pytest.mark.slow
 def test_train_options_of_a_library_take_any_key(tmp_path: Path):
     done = pyes("train", "algorithm=cma_es", "algorithm.options.CMA_activ=false", *TINY, cwd=tmp_path)
     assert "unknown key 'algorithm.options.CMA_activ': did you mean" in error_line(done, 2)
@@ -320,7 +321,7 @@ def test_train_into_a_directory_that_holds_a_run_leaves_it_as_it_was(key: str, r
     assert files == files_of(run)
 
 
-@pytest.mark.parametrize("key", ["run_dir", "hydra.sweep.dir"])
+@pytest.mark.parametrize("key", ["run_dir", pytest.param("hydra.sweep.dir", marks=pytest.mark.slow)])
 def test_train_into_the_folder_of_a_sweep_leaves_its_runs_as_they_were(key: str, tmp_path: Path):
     sweep = ("-m", *TINY, "generations=1", f"{key}=sweep", "seed=0,1")
     assert pyes("train", *sweep, cwd=tmp_path).returncode == 0
@@ -471,6 +472,7 @@ def test_the_log_of_a_job_that_fails_in_code_of_ones_own_says_where(tmp_path: Pa
     assert 'mine.py", line 2, in make' in log
 
 
+@pytest.mark.slow
 def test_train_sweep_into_the_runs_of_another_one_is_refused(run: Path, tmp_path: Path):
     words = ("-m", *TINY, "generations=1", "run_dir=sweep")
     done = pyes("train", *words, "seed=0,1", "algorithm.sigma=0.1,0.2", cwd=tmp_path)
@@ -489,6 +491,7 @@ def test_train_into_a_directory_that_a_key_names_leaves_all_of_its_files(tmp_pat
     assert files_of(tmp_path / "run0") == files
 
 
+@pytest.mark.slow
 def test_train_takes_options_of_a_folder_of_the_users_own(tmp_path: Path):
     (tmp_path / "mine" / "experiment").mkdir(parents=True)
     (tmp_path / "mine" / "sweep").mkdir()
@@ -1187,6 +1190,7 @@ def test_check_environment_ends_with_1_where_a_check_fails(tmp_path: Path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_train_resume_takes_a_mapping_as_a_whole(tmp_path):
     """As in Python: what the run had in it is gone."""
     chosen = (*TINY, "task=gymnasium", "task.env_id=CartPole-v1", "task.env_kwargs.sutton_barto_reward=true")

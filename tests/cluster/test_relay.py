@@ -134,7 +134,7 @@ def test_a_head_is_told_of_the_nodes_that_join_and_leave_a_relay(tmp_path, refer
     check_equal(reference({"generations": count_of(run)}), run)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_relay_without_nodes_leaves_its_head_and_comes_back(tmp_path, reference, number):
     run, top, low = tmp_path / "run", new_address(), new_address()
     with _trainer(top, run, ENDLESS) as head, Relay(top, low) as relay:
@@ -234,6 +234,7 @@ def test_a_relay_that_leaves_loses_no_member(tmp_path, reference):
     check_equal(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
 def test_a_relay_waits_for_nodes_that_take_long_to_prepare(tmp_path, reference):
     """Longer than the relay looks for results, and than it takes to be noticed."""
     run, top, low = tmp_path / "run", new_address(), new_address()

@@ -102,6 +102,7 @@ def test_a_command_is_shown_only_where_it_makes_the_run(tmp_path: Path, runs: Pa
     assert "Settings were changed on the way" in commands()
 
 
+@pytest.mark.slow
 def test_equal_runs_have_equal_reports(page: str, runs: Path, tmp_path: Path):
     assert report.write([runs], tmp_path / "again.html").read_text(encoding="utf-8") == page
 

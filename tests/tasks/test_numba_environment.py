@@ -199,6 +199,7 @@ def test_as_gymnasium_passes_the_check_of_gymnasium(which: str):
     env.close()
 
 
+@pytest.mark.slow
 def test_as_gymnasium_plays_the_episode_of_the_task_and_ends_it_at_the_limit():
     import cart_pole
 

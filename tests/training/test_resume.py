@@ -243,7 +243,7 @@ def test_force_takes_another_function_of_the_same_kind(tmp_path):
     assert _go_on(tmp_path / "run", generations=3, force=True, task=other).generations == 3
 
 
-@pytest.mark.parametrize("sign", ["", "++"])
+@pytest.mark.parametrize("sign", ["", pytest.param("++", marks=pytest.mark.slow)])
 def test_resume_with_timesteps_alone_is_not_ended_by_generations(run, sign):
     again = commands.started("train", f"resume={run}", f"{sign}timesteps=500", cwd=run.parent)
     assert again.returncode == 0, again.stderr

@@ -239,8 +239,8 @@ def test_wrong_arguments_are_one_line_and_no_folder(tmp_path: Path, words: list[
 @pytest.mark.parametrize(
     ("words", "left_out"),
     [
-        (["experiment=pendulum"], {"policy"}),
-        (["algorithm=pgpe", "optimizer=adam", *TASK[:2]], {"speed"}),
+        pytest.param(["experiment=pendulum"], {"policy"}, marks=pytest.mark.slow),
+        pytest.param(["algorithm=pgpe", "optimizer=adam", *TASK[:2]], {"speed"}, marks=pytest.mark.slow),
         (TASK[:2], set()),
     ],
     ids=["network", "optimizer", "fits"],
@@ -315,6 +315,7 @@ def test_brackets_have_all_trials_once(trials: int, sizes: list[int]):
     assert [number for each in brackets for number in each] == list(range(1, trials + 1))
 
 
+@pytest.mark.slow
 def test_the_values_of_the_first_bracket_alone_are_random(tmp_path: Path):
     arguments = dataclasses.replace(ARGUMENTS, space={"algorithm.sigma": {"low": 0.02, "high": 1.0, "log": True}})
     tuning.begin(tmp_path / "found", arguments)
@@ -333,6 +334,7 @@ def test_the_values_of_the_first_bracket_alone_are_random(tmp_path: Path):
     assert search._chosen(6, 6) != at_random(6)
 
 
+@pytest.mark.slow
 def test_values_of_trials_that_failed_are_avoided(tmp_path: Path):
     """By chance 41 % would be among them."""
     arguments = dataclasses.replace(ARGUMENTS, space={"algorithm.sigma": {"low": 0.02, "high": 1.0, "log": True}})
