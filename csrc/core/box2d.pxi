@@ -3,7 +3,7 @@
 cdef extern from "environments/box2d.h" nogil:
     struct pyes_body:
         pass
-    ctypedef void (*pyes_advance)(void *world, float seconds, int32_t velocity_iterations, int32_t position_iterations)
+    ctypedef void (*pyes_step_world)(void *world, float seconds, int32_t velocity_iterations, int32_t position_iterations)
     struct pyes_listener:
         const pyes_body *robot
         const pyes_body *legs[2]
@@ -13,7 +13,7 @@ cdef extern from "environments/box2d.h" nogil:
     enum: PYES_BOX2D_FINE, PYES_BOX2D_NOT_BEGUN, PYES_BOX2D_NAN
     struct pyes_physics:
         void *world
-        pyes_advance step
+        pyes_step_world step
         pyes_set_listener set_listener
         pyes_listener listener
         int error
@@ -57,8 +57,8 @@ cdef extern from "environments/box2d.h" nogil:
 cdef class Box2DTimestep:
     """The timestep of a Box2D environment of Gymnasium, as a struct pyes_environment at ``address``.
 
-    Between `attach`, after each reset of the environment, and `detach`, before the next, the bodies of the environment are
-    read where Box2D keeps them, and Box2D reports contacts to C alone; `give_back` ends that in the middle of an episode.
+    Between `attach`, after each reset of the environment, and `give_back`, before the next or before Python steps, the bodies
+    of the environment are read where Box2D keeps them, and Box2D reports contacts to C alone.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ cdef class Box2DTimestep:
     cdef pyes_physics *physics
     cdef double *shaping
     cdef float *first
-    cdef object env, legs
+    cdef object env, world, legs  # owned while their bodies are read
 
-    cdef int _is(self, pyes_physics *physics, double *shaping, float *first, int observation_size) except -1:
+    cdef int _describe(self, pyes_physics *physics, double *shaping, float *first, int observation_size) except -1:
         """Say what the environment in C is, and where its task has what all have."""
         self.physics, self.shaping, self.first = physics, shaping, first
         self.environment.abi, self.environment.size = PYES_ENVIRONMENT_ABI, sizeof(pyes_environment)
@@ -86,13 +86,15 @@ cdef class Box2DTimestep:
 
     @property
     def error(self):
-        """Why the last step that failed did, as an exception."""
+        """Why the last step that failed did, as an exception; None: none has."""
         if self.physics.error == PYES_BOX2D_NAN:
             return ValueError("action: got NaN, expected numbers; Box2D cannot go on with it")
-        return RuntimeError("no episode has begun: the last reset of the environment failed; reset it again")
+        if self.physics.error == PYES_BOX2D_NOT_BEGUN:
+            return RuntimeError("there is no episode that C may step: its reset failed, or Python goes on with it; reset it")
+        return None
 
     cdef int _calls(self, object step, object set_listener) except -1:
-        self.physics.step = <pyes_advance><uintptr_t>_integer("step", step, 1 << 64)
+        self.physics.step = <pyes_step_world><uintptr_t>_integer("step", step, 1 << 64)
         self.physics.set_listener = <pyes_set_listener><uintptr_t>_integer("set_listener", set_listener, 1 << 64)
         return 0
 
@@ -104,33 +106,32 @@ cdef class Box2DTimestep:
         memcpy(self.first, _in("first", observation, FLOAT32), self.environment.observation_size * sizeof(float))
         cdef pyes_listener *listener = &self.physics.listener
         listener.robot = <const pyes_body *><uintptr_t>_integer("robot", robot, 1 << 64)
-        parts = []
-        for i, (leg, address) in enumerate(legs):
-            listener.legs[i] = <const pyes_body *><uintptr_t>_integer("legs", address, 1 << 64)
-            parts.append(leg)
-        self.env, self.legs, self.shaping[0] = env, parts, env.prev_shaping
+        (left, left_body), (right, right_body) = legs
+        listener.legs[0] = <const pyes_body *><uintptr_t>_integer("legs", left_body, 1 << 64)
+        listener.legs[1] = <const pyes_body *><uintptr_t>_integer("legs", right_body, 1 << 64)
+        self.env, self.world, self.legs, self.shaping[0] = env, env.world, (left, right), env.prev_shaping
         self.physics.world = <void *><uintptr_t>_integer("world", world, 1 << 64)
         pyes_listen(self.physics)
         listener.down = env.game_over  # by the timestep of the reset
-        for i, leg in enumerate(parts):
-            listener.touching[i] = leg.ground_contact
+        listener.touching[0], listener.touching[1] = left.ground_contact, right.ground_contact
         return 0
 
-    def detach(self):
+    cdef int _detach(self) except -1:
         """Touch nothing of the environment until the next `attach`."""
         self.physics.world = NULL
-        self.env = self.legs = None
+        self.env = self.world = self.legs = None
+        return 0
 
     def give_back(self):
-        """Leave the rest of an episode to Python, if it is taken over: say how far it is, and `detach`."""
+        """Leave the rest of an episode to Python, if it is taken over, and say how far it is."""
+        cdef pyes_listener *listener = &self.physics.listener
         if self.physics.world == NULL:
             return
-        env, legs = self.env, self.legs
-        self.detach()
-        env.world.contactListener = env.world.contactListener  # as Python has it
-        env.prev_shaping, env.game_over = self.shaping[0], bool(self.physics.listener.down)
-        for i, leg in enumerate(legs):
-            leg.ground_contact = bool(self.physics.listener.touching[i])
+        self.world.contactListener = self.world.contactListener  # as Python has it
+        self.env.prev_shaping, self.env.game_over = self.shaping[0], bool(listener.down)
+        for leg, touching in zip(self.legs, (listener.touching[0], listener.touching[1])):
+            leg.ground_contact = bool(touching)
+        self._detach()  # last: after an interrupt the next call does all of it again
 
 
 @final
@@ -150,7 +151,7 @@ cdef class LanderTimestep(Box2DTimestep):
     cdef object generator
 
     def __cinit__(self, *, step, set_listener, discrete, sine, cosine):
-        self._is(&self.task.physics, &self.task.shaping, self.task.first, 8)
+        self._describe(&self.task.physics, &self.task.shaping, self.task.first, 8)
         self._calls(step, set_listener)
         self.task.discrete = discrete
         self.task.sine = <pyes_of_angle><uintptr_t>_integer("sine", sine, 1 << 64)
@@ -174,7 +175,7 @@ cdef class LanderTimestep(Box2DTimestep):
         ground : float
             Height of the lander when it stands.
         """
-        self.detach()
+        self._detach()
         self.generator = env.np_random.bit_generator
         self.task.random = <pyes_generator *>PyCapsule_GetPointer(self.generator.capsule, "BitGenerator")
         self.task.body = <pyes_body *><uintptr_t>_integer("body", body, 1 << 64)
@@ -197,7 +198,7 @@ cdef class WalkerTimestep(Box2DTimestep):
     cdef Rays rays  # owns what the task casts
 
     def __cinit__(self, *, step, set_listener, set_speed, set_most_torque):
-        self._is(&self.task.physics, &self.task.shaping, self.task.first, 24)
+        self._describe(&self.task.physics, &self.task.shaping, self.task.first, 24)
         self._calls(step, set_listener)
         self.task.set_speed = <pyes_set_motor><uintptr_t>_integer("set_speed", set_speed, 1 << 64)
         self.task.set_most_torque = <pyes_set_motor><uintptr_t>_integer("set_most_torque", set_most_torque, 1 << 64)
@@ -222,7 +223,7 @@ cdef class WalkerTimestep(Box2DTimestep):
         rays : Rays
             Ten, over the terrain of the episode.
         """
-        self.detach()
+        self._detach()
         self.task.hull = <const pyes_body *><uintptr_t>_integer("hull", hull, 1 << 64)
         if len(joints) != 4 or rays.rays != 10:
             raise ValueError(f"got {len(joints)} joints and {rays.rays} rays, expected 4 and 10")

@@ -35,8 +35,8 @@ cdef class CompiledEnvironment:
     frame_skip : int
         Steps that an action is held for.
     simulator : object, optional
-        With ``begin(seed)``, which is called before each reset of the environment, for what Python must do; and, if a step
-        calls Python, ``error``, what it has raised. Kept as long as this object lives.
+        With ``begin(seed)``, which is called before each reset of the environment, for what Python must do; and, if it
+        knows, ``error``, why a step has failed, to be raised. Kept as long as this object lives.
 
     Raises
     ------

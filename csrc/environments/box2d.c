@@ -53,7 +53,8 @@ static void destroy(struct pyes_listener *listener)
 
 void pyes_listen(struct pyes_physics *physics)
 {
-    /* In the order of a b2ContactListener; its type, which would be at [-1], is asked by nobody. */
+    /* In the order of a b2ContactListener, with its two destructors, one of which frees; its type, which would be at [-1],
+     * is asked by nobody. */
     static const pyes_function functions[] = {
         (pyes_function)destroy,     (pyes_function)destroy,       (pyes_function)begin_contact,
         (pyes_function)end_contact, (pyes_function)solve_contact, (pyes_function)solve_contact,
@@ -63,7 +64,7 @@ void pyes_listen(struct pyes_physics *physics)
     physics->set_listener(physics->world, &physics->listener);
 }
 
-static void advance(struct pyes_physics *physics)
+static void step_world(struct pyes_physics *physics)
 {
     physics->step(physics->world, SECONDS, VELOCITY_ITERATIONS, POSITION_ITERATIONS);
 }
@@ -165,7 +166,7 @@ int pyes_lander_step(void *state, const float *action, void *observation, double
     if (task->physics.world == NULL)
         return failed(&task->physics, PYES_BOX2D_NOT_BEGUN);
     fire(task, action);
-    advance(&task->physics);
+    step_world(&task->physics);
     return lander_outcome(task, observation, reward);
 }
 
@@ -247,6 +248,6 @@ int pyes_walker_step(void *state, const float *action, void *observation, double
         if (isnan(action[i]))
             return failed(&task->physics, PYES_BOX2D_NAN);
     drive(task, action);
-    advance(&task->physics);
+    step_world(&task->physics);
     return walker_outcome(task, observation, reward);
 }

@@ -1,7 +1,8 @@
 /* Timesteps of Gymnasium's LunarLander and BipedalWalker around the step of Box2D.
  *
  * Each number is computed in the order in which gymnasium/envs/box2d and Box2D compute it, so that it has the same bits.
- * Contacts are heard here, in place of Python, which Box2D would call back for each of them in each timestep. */
+ * Contacts are heard here, in place of Python, which Box2D would call back for each of them in each timestep. Nothing that is
+ * not finite may reach Box2D: its assertions throw C++ exceptions, for which there is nobody here. */
 #ifndef PYES_BOX2D_H
 #define PYES_BOX2D_H
 
@@ -48,13 +49,13 @@ struct pyes_listener {
     int touching[2];                         /* a leg has touched something last, or left it */
 };
 
-typedef void (*pyes_advance)(void *world, float seconds, int32_t velocity_iterations, int32_t position_iterations);
+typedef void (*pyes_step_world)(void *world, float seconds, int32_t velocity_iterations, int32_t position_iterations);
 typedef void (*pyes_set_listener)(void *world, struct pyes_listener *listener);
 
 /* Box2D's world, and its functions. */
 struct pyes_physics {
     void *world; /* NULL: no episode has begun */
-    pyes_advance step;
+    pyes_step_world step;
     pyes_set_listener set_listener;
     struct pyes_listener listener;
     enum { PYES_BOX2D_FINE, PYES_BOX2D_NOT_BEGUN, PYES_BOX2D_NAN } error; /* of the step that failed */

@@ -17,7 +17,7 @@ PYES_INLINE struct span around(float a, float b)
     return a < b ? (struct span){a, b} : (struct span){b, a};
 }
 
-PYES_INLINE struct span with(struct span all, float x)
+PYES_INLINE struct span widened(struct span all, float x)
 {
     return (struct span){x < all.low ? x : all.low, x > all.high ? x : all.high};
 }
@@ -77,30 +77,44 @@ static float meet_quad(float x, float y, float dx, float dy, const float *corner
     return entered ? lower : 1.0f;
 }
 
+/* The rays of a lidar, and the span of all of them. */
+struct lidar {
+    int64_t rays;
+    const double *offsets;
+    float x, y;
+    struct span all;
+};
+
+typedef float (*meet)(float x, float y, float dx, float dy, const float *shape);
+
+/* Shortens the fractions of the rays that meet a shape before. */
+PYES_INLINE void shorten(const struct lidar *lidar, meet meets, const float *shape, struct span own, float *out)
+{
+    const float x = lidar->x, y = lidar->y;
+    if (apart(lidar->all, own))
+        return;
+    for (int64_t i = 0; i < lidar->rays; i++) {
+        const double *offset = lidar->offsets + 2 * i;
+        const float end_x = (float)((double)x + offset[0]), end_y = (float)((double)y + offset[1]);
+        if (apart(around(x, end_x), own))
+            continue;
+        const float t = meets(x, y, end_x - x, end_y - y, shape);
+        out[i] = t < out[i] ? t : out[i];
+    }
+}
+
 void pyes_ray_fractions(int64_t rays, const double *offsets, float x, float y, int64_t segments, const float *segment,
                         int64_t quads, const float *quad, float *out)
 {
     const uint64_t found = standard_arithmetic();
-    struct span all = {x, x};
+    struct lidar lidar = {rays, offsets, x, y, {x, x}};
     for (int64_t i = 0; i < rays; i++) {
-        all = with(all, (float)((double)x + offsets[2 * i]));
+        lidar.all = widened(lidar.all, (float)((double)x + offsets[2 * i]));
         out[i] = 1.0f;
     }
-    for (int64_t shape = 0; shape < segments + quads; shape++) {
-        const int is_segment = shape < segments;
-        const float *corners = is_segment ? segment + 4 * shape : quad + 4 * CORNERS * (shape - segments);
-        const struct span own = is_segment ? around(corners[0], corners[2])
-                                           : with(with(around(corners[0], corners[4]), corners[8]), corners[12]);
-        if (apart(all, own))
-            continue;
-        for (int64_t i = 0; i < rays; i++) {
-            const float end_x = (float)((double)x + offsets[2 * i]), end_y = (float)((double)y + offsets[2 * i + 1]);
-            if (apart(around(x, end_x), own))
-                continue;
-            const float t = is_segment ? meet_segment(x, y, end_x - x, end_y - y, corners)
-                                       : meet_quad(x, y, end_x - x, end_y - y, corners);
-            out[i] = t < out[i] ? t : out[i];
-        }
-    }
+    for (int64_t i = 0; i < segments; i++, segment += 4)
+        shorten(&lidar, meet_segment, segment, around(segment[0], segment[2]), out);
+    for (int64_t i = 0; i < quads; i++, quad += 4 * CORNERS)
+        shorten(&lidar, meet_quad, quad, widened(widened(around(quad[0], quad[4]), quad[8]), quad[12]), out);
     restore_arithmetic(found);
 }

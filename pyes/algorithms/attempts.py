@@ -16,7 +16,7 @@ from pyes.numerics.noise import NoiseTable
 
 
 class Attempts(Algorithm):
-    """Base of the algorithms on the noise table whose search can begin again: from its start, with other noise."""
+    """Base of the algorithms on the noise table whose search can begin again, with other noise."""
 
     config: Any  # with ``restart``
 
@@ -32,7 +32,7 @@ class Attempts(Algorithm):
         """Return whether these returns end the attempt; then the next one has begun."""
         if not self.config.restart.gives_up(self.progress[0], shaping.mean(returns)):
             return False
-        self.theta[:] = self._start
+        self.theta[:] = self._start if self.start_of is None else self.start_of(self.generation + 1)
         self._begin()
         self._restarted = True
         return True

@@ -111,6 +111,8 @@ class Algorithm(ABC):
     learning_rate: float | None = None
     gradient_norm: float | None = None
     _restarted = False  # set by an algorithm whose schedules are to begin anew
+    #: Returns theta for an attempt that begins in a generation (``restart``); None: that of the first attempt.
+    start_of: Callable[[int], Vector] | None = None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         """Show the settings in the signature of the constructor, and check `saved`."""

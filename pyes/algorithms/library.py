@@ -126,7 +126,10 @@ class LibraryAlgorithm(Algorithm):
 
     def _learn(self, population: Population, returns: NDArray[np.float64]) -> None:
         if self._gives_up(shaping.mean(returns)):
-            self._search(self.generation + 1)
+            following = self.generation + 1
+            if self.start_of is not None:
+                self._start = self.start_of(following).copy()
+            self._search(following)
             self._restarted = True
             return
         self._told.append(returns.copy())

@@ -54,6 +54,7 @@ def build(
     seed: int,
     observation_clip: float,
     shape: tuple[int, ...] = (),
+    generation: int = 0,
 ) -> tuple[PolicySpec, NDArray[np.float32]]:
     """Return the policy that a configuration describes, and its initial parameters.
 
@@ -71,6 +72,8 @@ def build(
         Largest absolute value of a normalised observation.
     shape : tuple of int
         Shape of one observation if it is an image: (channels, height, width).
+    generation : int
+        The one before which the parameters are drawn: 0 for a run, or that in which another attempt begins.
 
     Returns
     -------
@@ -83,7 +86,8 @@ def build(
     """
     network = NETWORKS.get(config.name)(config)
     try:
-        program, theta = network.build(observation_size, shape or (observation_size,), decoder.outputs, seed)
+        sizes = observation_size, shape or (observation_size,), decoder.outputs
+        program, theta = network.build(*sizes, seed, generation)
         return PolicySpec(program, decoder, observation_clip), theta
     except ValueError as error:  # of a kind of network of the user's own: layers that do not fit each other
         raise ConfigError(f"network.name={config.name}: {error}; see compose of {type(network).__name__}") from error

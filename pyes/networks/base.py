@@ -74,7 +74,7 @@ class Network:
         raise NotImplementedError
 
     def build(
-        self, observation_size: int, shape: tuple[int, ...], outputs: int, seed: int
+        self, observation_size: int, shape: tuple[int, ...], outputs: int, seed: int, generation: int = 0
     ) -> tuple[Program | NamedModule, NDArray[np.float32]]:
         """Return the network's program or name, and its initial parameters.
 
@@ -88,6 +88,8 @@ class Network:
             Number of outputs.
         seed : int
             Seed of the run.
+        generation : int
+            The one before which the parameters are drawn: 0 for a run, or that in which another attempt begins.
 
         Returns
         -------
@@ -104,14 +106,14 @@ class Network:
         parameters = program.dim * np.dtype(np.float32).itemsize
         what = f"network: {program.dim:,} parameters, held at least {_COPIES} times: a block"
         check_fits(_COPIES * parameters, what, "a smaller network")
-        return program, start(program, seed, self.config.init)
+        return program, start(program, seed, self.config.init, generation)
 
 
-def start(program: Program, seed: int, init: str) -> NDArray[np.float32]:
-    """Return the parameters at the start: float32 (dim,), by the rule that ``network.init`` names."""
+def start(program: Program, seed: int, init: str, generation: int = 0) -> NDArray[np.float32]:
+    """Return the parameters before a generation: float32 (dim,), by the rule that ``network.init`` names."""
     if init == "zero":
         return np.zeros(program.dim, np.float32)
-    theta = initial_theta(program, seed)
+    theta = initial_theta(program, seed, generation)
     if init == "zero_output":
         layers = [row for row in program.instructions if row.op != Op.SCALE]
         for output in layers[-1:]:
@@ -121,7 +123,7 @@ def start(program: Program, seed: int, init: str) -> NDArray[np.float32]:
     return theta
 
 
-def initial_theta(program: Program, seed: int) -> NDArray[np.float32]:
+def initial_theta(program: Program, seed: int, generation: int = 0) -> NDArray[np.float32]:
     """Draw the initial parameters of a program from the default distributions of torch's layers.
 
     Weights and biases are uniform in [-b, b], with b = 1 / sqrt(inputs of one output) for linear and convolutional
@@ -134,12 +136,14 @@ def initial_theta(program: Program, seed: int) -> NDArray[np.float32]:
         A network whose layers share no parameters.
     seed : int
         Seed of the run.
+    generation : int
+        The one before which they are drawn.
 
     Returns
     -------
     float32 (dim,)
     """
-    theta = streams.initial_parameters(seed, program.dim)
+    theta = streams.initial_parameters(seed, program.dim, generation)
     for row in program.instructions:
         if row.op == Op.SCALE:
             continue

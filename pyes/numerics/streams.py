@@ -74,15 +74,22 @@ def library_seed(seed: int, generation: int) -> int:
     return int(_seeds(seed, Purpose.LIBRARY, generation, 0, 1)[0])
 
 
-def initial_parameters(seed: int, count: int) -> NDArray[np.float32]:
-    """Draw the initial parameters of a run before scaling: float32 (count,), uniform in (-1, 1).
+def initial_parameters(seed: int, count: int, generation: int = 0) -> NDArray[np.float32]:
+    """Draw the parameters before a generation, with which a run or an attempt begins: float32 (count,), in (-1, 1).
+
+    They are uniform, and to be scaled.
 
     Number j is (2 k + 1) / 2**24, where the signed integer k is the upper 24 bits of word j: exact, symmetric, never 0.
     """
     words = np.empty(count, np.uint32)
-    _core.stream_bits(seed, Purpose.THETA, 0, 0, 0, words)
+    _core.stream_bits(seed, Purpose.THETA, generation, 0, 0, words)
     odd: NDArray[np.int32] = (words.view(np.int32) >> 8 << 1) + np.int32(1)
     return odd.astype(np.float32) * np.float32(2.0**-24)
+
+
+def module_seed(seed: int, generation: int) -> int:
+    """Seed with which a module of the user's own draws the parameters before a generation; of a run: its seed."""
+    return int(_seeds(seed, Purpose.THETA, generation, 0, 1)[0]) if generation else seed
 
 
 def _below(bound: int, seed: int, purpose: Purpose, generation: int, count: int) -> NDArray[np.int64]:

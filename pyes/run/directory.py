@@ -55,7 +55,7 @@ class RunDirectory:
     snapshots/           the newest complete states, for a fast resume
     policy.safetensors   the last center policy, with policy.json
     best.safetensors     the center policy with the best evaluation, with best.json
-    learning_curve.png   drawn at the end
+    learning_curve.png   drawn at the end, if wanted
     loggers/             what loggers say, and how far each has read
     """
 

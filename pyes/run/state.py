@@ -133,14 +133,7 @@ class Setup:
             The task, the network or the noise table cannot be made.
         """
         interface = interface or Interface.of(config.task)
-        spec, theta = networks.build(
-            config.network,
-            interface.observation_size,
-            interface.decoder,
-            config.seed,
-            config.task.observation_clip,
-            interface.shape,
-        )
+        spec, theta = _network(config, interface, 0)
         if spec.normalized and config.task.normalize_observations is True:
             # The reference batch holds raw observations.
             expected = "false with virtual batch normalisation, which normalises too"
@@ -158,6 +151,10 @@ class Setup:
             interface=interface,
             reference_batch=draw_reference_batch(config.task, config.seed) if spec.normalized else None,
         )
+
+    def start_of(self, generation: int) -> NDArray[np.float32]:
+        """Return theta for an attempt that begins in a generation: with other weights, where they are random."""
+        return _network(self.config, self.interface, generation)[1]
 
     def make_table(self) -> NoiseTable:
         """Make the run's noise table in shared memory."""
@@ -197,6 +194,19 @@ class Setup:
         return {"python": platform.python_version()} | {name: version(name) for name in names}
 
 
+def _network(config: TrainConfig, interface: Interface, generation: int) -> tuple[PolicySpec, NDArray[np.float32]]:
+    """Return the policy, and the parameters with which a run or an attempt begins."""
+    return networks.build(
+        config.network,
+        interface.observation_size,
+        interface.decoder,
+        config.seed,
+        config.task.observation_clip,
+        interface.shape,
+        generation,
+    )
+
+
 class RunState:
     """The state of a run between two records.
 
@@ -214,6 +224,7 @@ class RunState:
         self.algorithm = algorithms.make(
             config.algorithm, config.optimizer, setup.theta, table, seed=config.seed, threads=usable_cores()
         )
+        self.algorithm.start_of = setup.start_of
         least = config.task.reward_min
         self._reward_min = None if least is None else Schedule.parse(least)
         offset = config.task.reward_offset_per_step

@@ -50,11 +50,15 @@ class Stepper:
         """Return a new `in_c`; errors are those of `ctypes`, where the simulator has no such functions."""
         raise NotImplementedError
 
-    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """Reset the environment by its own reset, which takes a timestep, and take over."""
+    def end(self) -> None:
+        """Leave the episode to the environment."""
         self._begun = False
         if self.in_c is not None:
-            self.in_c.detach()
+            self.in_c.give_back()
+
+    def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+        """Reset the environment by its own reset, which takes a timestep, and take over."""
+        self.end()
         observation, info = self._own_reset(**arguments)
         self._begin(observation)
         self._begun = True

@@ -462,9 +462,8 @@ class _Job:
             words = [f"resume={self.run}"]
         else:
             shutil.rmtree(self.run, ignore_errors=True)
-            words = [*self._words, *_NO_OTHER_END, "learning_curve=false"]
-            words += [f"seed={self.seed}", f"run_dir={self.run}"]
-        command = [sys.executable, "-m", "pyes", "train", *words, f"timesteps={self.timesteps}"]
+            words = [*self._words, *_NO_OTHER_END, f"seed={self.seed}", f"run_dir={self.run}"]
+        command = [sys.executable, "-m", "pyes", "train", *words, "learning_curve=false", f"timesteps={self.timesteps}"]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the run has ended
         self._process = subprocess.Popen(
             [*command, f"cluster.workers={workers}"],

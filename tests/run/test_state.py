@@ -120,6 +120,51 @@ def test_another_attempt_begins_without_what_was_adapted():
     assert adapted == [adapted[0], (5, 2, 4)] * 2
 
 
+@pytest.mark.parametrize("algorithm", ["ars", "openai_es", "pgpe", "snes", "cma_es"])
+def test_another_attempt_begins_with_other_random_weights(algorithm):
+    settings = {"name": algorithm, "population_size": 4, "restart": {"after": 1, "below": 1e9}}
+    if algorithm == "ars":
+        settings["top"] = None
+    mapping = {
+        "task": {"env_id": "CartPole-v1", "normalize_observations": False},
+        "algorithm": settings,
+        "network": {"name": "mlp", "hidden": [3]},
+        "noise": {"entries": 10_000},
+    }
+
+    def learn(state, generations):
+        for generation in generations:
+            failed = np.zeros(4, np.uint8)
+            state.apply(Generation(generation, state.theta_hash, RETURNS, LENGTHS, failed, 0, np.empty(0)))
+        return state.algorithm.theta.copy()
+
+    with NoiseTable(10_000, 0) as table:
+        setup = Setup.of(from_mapping(mapping))
+        state = RunState(setup, table)
+        begun = [setup.theta, learn(state, range(2)), learn(state, range(2, 4))]
+        for theta, generation in zip(begun, (0, 2, 4), strict=True):
+            np.testing.assert_array_equal(theta, setup.start_of(generation))
+        assert len({theta.tobytes() for theta in begun}) == 3
+        saved, last = state.state_dict(), learn(state, range(4, 7))
+        resumed = RunState(setup, table)
+        resumed.load_state_dict(saved)
+        np.testing.assert_array_equal(learn(resumed, range(4, 7)), last)
+
+
+def test_another_attempt_begins_with_what_the_network_draws():
+    def starts(**network):
+        setup = Setup.of(from_mapping({"task": {"env_id": "CartPole-v1"}, "network": network}))
+        np.testing.assert_array_equal(setup.start_of(0), setup.theta)
+        return setup.start_of(7), setup.start_of(7), setup.theta
+
+    again, same, first = starts(name="mlp", hidden=[3], init="zero")
+    np.testing.assert_array_equal(again, first)
+    pytest.importorskip("torch")
+    again, same, first = starts(name="torch", module="torch.nn:Linear")
+    np.testing.assert_array_equal(again, same)
+    assert (again != first).all()
+
+
 def test_failed_members_say_nothing_of_the_length_of_episodes():
     mapping = {
         "task": {"env_id": "CartPole-v1", "normalize_observations": False},

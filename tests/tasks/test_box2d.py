@@ -1,9 +1,11 @@
 """Box2D tasks: the episodes of Gymnasium's environments, bit for bit, whatever went before."""
 
 import copy
+import gc
 import platform
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +18,7 @@ from pyes.episodes.native import NativeRollout
 from pyes.episodes.rollout import Rollout
 from pyes.errors import ConfigError
 from pyes.system import lookup
-from pyes.tasks import Task
+from pyes.tasks import Task, parity
 from pyes.tasks.gymnasium import GymnasiumConfig
 from pyes.tasks.parity import first_difference
 from tests.conformance.test_tasks import actions
@@ -141,7 +143,7 @@ def test_c_touches_no_body_after_a_reset_that_failed(env_id: str, task: Task, mo
         patched.setattr(task._stepper, "_own_reset", lambda **_: 1 / 0)  # type: ignore[attr-defined]
         with pytest.raises(ZeroDivisionError):
             native.reset(0)
-    with pytest.raises(RuntimeError, match="no episode has begun"):
+    with pytest.raises(RuntimeError, match="no episode that C may step"):
         native.step(action)
     native.reset(0)
     assert native.step(action)[0].tobytes() == expected
@@ -178,7 +180,7 @@ def test_python_goes_on_where_c_has_stepped(env_id: str, task: Task):
         begun = trace(native, 2, chosen[:steps])
         rest = [task.step(action) for action in chosen[steps:]]
         assert begun + [(step[0].tobytes(), float(step[1]).hex(), *step[2:4]) for step in rest] == expected
-        with pytest.raises(RuntimeError, match="no episode has begun"):
+        with pytest.raises(RuntimeError, match="no episode that C may step"):
             native.step(chosen[0])
 
 
@@ -191,6 +193,97 @@ def test_environment_that_somebody_else_resets_is_followed(env_id: str, task: Ta
     steps = [native.step(action) for action in chosen]
     expected = trace(task, 5, chosen)
     assert [(step[0].tobytes(), float(step[1]).hex(), *step[2:]) for step in steps] == expected[1:]
+
+
+@pytest.mark.parametrize("env_id", ["LunarLander-v3", "BipedalWalker-v3"])
+def test_an_episode_that_a_reset_did_not_end_goes_on_as_in_the_environment(env_id: str, task: Task):
+    """C gives it back, wherever it was, with all that it had heard."""
+    native, original, chosen = in_c(task), original_of(env_id), actions(task.action_space, 4, 200)
+    native.reset(4)
+    original.reset(seed=4)
+    for action in chosen[:60]:
+        native.step(action)
+        original.step(action)
+    with pytest.raises(gymnasium.error.Error):
+        task._env.unwrapped.reset(seed=-1)  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="no episode that C may step"):
+        native.step(chosen[0])
+    for action in chosen[60:]:
+        ours, theirs = task._env.unwrapped.step(action), original.step(action)  # type: ignore[attr-defined]
+        assert ours[0].tobytes() == theirs[0].tobytes()
+        assert (float(ours[1]), ours[2]) == (float(theirs[1]), theirs[2])
+
+
+@pytest.mark.parametrize("env_id", ["LunarLander-v3", "BipedalWalker-v3"])
+def test_c_that_differs_gives_its_episode_back(env_id: str, monkeypatch: pytest.MonkeyPatch):
+    """Else the world would go on to report contacts to an object that is gone."""
+    chosen = actions(gymnasium.make(env_id).action_space, 3, 200)
+
+    def differs(task: Task, native: Any) -> bool:
+        trace(native, 3, chosen[:100])
+        return False
+
+    monkeypatch.setattr(parity, "_same_in_c", differs)
+    with tasks.make(GymnasiumConfig(env_id=env_id)) as task, tasks.make(GymnasiumConfig(env_id=env_id)) as other:
+        assert task.native is None
+        gc.collect()
+        rest = [task.step(action) for action in chosen[100:]]
+        expected = trace(other, 3, chosen)[101:]
+        assert [(step[0].tobytes(), float(step[1]).hex(), *step[2:4]) for step in rest] == expected
+
+
+@pytest.mark.parametrize("env_id", ["LunarLander-v3", "BipedalWalker-v3"])
+def test_an_interrupt_as_c_gives_back_costs_nothing(env_id: str, task: Task, monkeypatch: pytest.MonkeyPatch):
+    native, chosen = in_c(task), actions(task.action_space, 2, 120)
+    expected = trace(task, 2, chosen)
+    begun = trace(native, 2, chosen[:100])
+    world = type(task._env.unwrapped.world)  # type: ignore[attr-defined]
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world, "contactListener", property(world.contactListener.fget, interrupted))
+        with pytest.raises(KeyboardInterrupt):
+            task.step(chosen[100])
+    rest = [task.step(action) for action in chosen[100:]]
+    assert begun + [(step[0].tobytes(), float(step[1]).hex(), *step[2:4]) for step in rest] == expected
+
+
+@pytest.mark.parametrize("env_id", ["LunarLander-v3", "BipedalWalker-v3"])
+def test_the_world_that_c_steps_lives_as_long_as_it_may(env_id: str, task: Task):
+    native, env = in_c(task), task._env.unwrapped  # type: ignore[attr-defined]
+    native.reset(0)
+    world = weakref.ref(env.world)
+    env.world = task._stepper._advance = None  # type: ignore[attr-defined]
+    gc.collect()
+    assert world() is not None
+    native.step(np.zeros(4 if env_id == "BipedalWalker-v3" else 1, np.float32))
+    task._stepper.in_c.give_back()  # type: ignore[attr-defined]
+    gc.collect()
+    assert world() is None
+
+
+def test_c_wants_two_legs(task: Task):
+    in_c(task)
+    stepper: Any = task._stepper  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="unpack"):
+        stepper.in_c.attach(
+            stepper._env, [], np.zeros(24 if "_hull" in vars(stepper) else 8), world=1, **_others(stepper)
+        )
+
+
+def _others(stepper: Any) -> dict[str, Any]:
+    if isinstance(stepper, box2d_steps.Lander):
+        return {"body": 1, "ground": 0.0}
+    return {"hull": 1, "joints": [(1, 1, 1, 0.0)] * 4, "rays": stepper._rays}
+
+
+def test_walker_of_another_version_lays_its_own_ground(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lookup, "version", lambda name: "2.3.10" if name == "Box2D" else "1.5.0")
+    with tasks.make(GymnasiumConfig(env_id="BipedalWalker-v3")) as task:
+        assert task._stepper is None
+        assert "_generate_terrain" not in vars(task._env.unwrapped)
 
 
 def test_walker_steps_itself_by_the_rules_of_numpy_1(monkeypatch: pytest.MonkeyPatch):
@@ -353,7 +446,11 @@ def test_ground_is_the_environments(env_id: str, episodes: int):
     def bodies(env: Any) -> list[Any]:
         fixtures = [body.fixtures[0] for body in env.world]
         shapes = [[tuple(vertex) for vertex in fixture.shape.vertices] for fixture in fixtures]
-        return [shapes, [(fixture.friction, fixture.filterData.categoryBits) for fixture in fixtures]]
+        others = [
+            (each.friction, each.restitution, each.filterData.categoryBits, each.filterData.maskBits)
+            for each in fixtures
+        ]
+        return [shapes, others, [(body.type, tuple(body.position), body.angle) for body in env.world]]
 
     for seed in range(episodes):
         original, env = original_of(env_id), original_of(env_id)
