@@ -28,7 +28,7 @@ SHOWN = (
 )
 COLUMNS = 3  # of the picture of six
 SECONDS, FPS, COLORS = 8, 12, 64
-LONGER = {"mountain_car_continuous": 22}  # seconds until it gets there: it swings slowly, to save force
+LONGER = {"mountain_car_continuous": 26}  # seconds until it gets there: it swings slowly, to save force
 WIDTH, HEIGHT = 240, 160  # pixels
 FIT = f"fps={FPS},scale={WIDTH}:{HEIGHT}:force_original_aspect_ratio=decrease,pad={WIDTH}:{HEIGHT}:-1:-1:white"
 PALETTE = f"split[a][b];[a]palettegen=max_colors={COLORS}:stats_mode=diff[p];[b][p]paletteuse=dither=none"
