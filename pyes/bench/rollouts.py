@@ -25,12 +25,12 @@ from pyes.tasks.gymnasium import GymnasiumConfig
 LINEAR = LinearConfig(init="uniform")
 MLP, LSTM = MLPConfig(hidden=(64, 64), init="uniform"), LSTMConfig(double_bias=True, init="uniform")
 CASES = {
-    "LunarLander-v3, 64-64, observations normalised": ("LunarLander-v3", MLP, True, 1.50),
-    "LunarLanderContinuous-v3, linear": ("LunarLanderContinuous-v3", LINEAR, False, 2.00),
+    "LunarLander-v3, 64-64, observations normalised": ("LunarLander-v3", MLP, True, 1.80),
+    "LunarLanderContinuous-v3, linear": ("LunarLanderContinuous-v3", LINEAR, False, 2.40),
     "CartPole-v1, linear": ("CartPole-v1", LINEAR, False, 0.70),
     "Pendulum-v1, 64-64": ("Pendulum-v1", MLP, False, None),
     "Pendulum-v1, LSTM-16": ("Pendulum-v1", LSTM, False, 0.75),
-    "BipedalWalker-v3, 64-64, observations normalised": ("BipedalWalker-v3", MLP, True, 2.00),
+    "BipedalWalker-v3, 64-64, observations normalised": ("BipedalWalker-v3", MLP, True, 3.50),
 }
 ROUNDS, SECONDS = 15, 0.25
 
