@@ -90,7 +90,7 @@ cdef class Box2DTimestep:
         if self.physics.error == PYES_BOX2D_NAN:
             return ValueError("action: got NaN, expected numbers; Box2D cannot go on with it")
         if self.physics.error == PYES_BOX2D_NOT_BEGUN:
-            return RuntimeError("there is no episode that C may step: its reset failed, or Python goes on with it; reset it")
+            return RuntimeError("no episode for C: its reset failed, or Python has taken over; reset the environment")
         return None
 
     cdef int _calls(self, object step, object set_listener) except -1:
@@ -99,39 +99,36 @@ cdef class Box2DTimestep:
         return 0
 
     cdef int _attach(self, object env, object world, object robot, object legs, object first) except -1:
-        """Take over after a reset."""
+        """Take over after a reset; nothing may fail once Box2D has the listener."""
+        cdef pyes_listener *listener = &self.physics.listener
+        cdef void *address = <void *><uintptr_t>_integer("world", world, 1 << 64)
         observation = np.array(first, FLOAT32, order="C")
         if len(observation) != self.environment.observation_size:
             raise ValueError(f"first: got {len(observation)} numbers, expected {self.environment.observation_size}")
         memcpy(self.first, _in("first", observation, FLOAT32), self.environment.observation_size * sizeof(float))
-        cdef pyes_listener *listener = &self.physics.listener
-        listener.robot = <const pyes_body *><uintptr_t>_integer("robot", robot, 1 << 64)
         (left, left_body), (right, right_body) = legs
+        listener.robot = <const pyes_body *><uintptr_t>_integer("robot", robot, 1 << 64)
         listener.legs[0] = <const pyes_body *><uintptr_t>_integer("legs", left_body, 1 << 64)
         listener.legs[1] = <const pyes_body *><uintptr_t>_integer("legs", right_body, 1 << 64)
-        self.env, self.world, self.legs, self.shaping[0] = env, env.world, (left, right), env.prev_shaping
-        self.physics.world = <void *><uintptr_t>_integer("world", world, 1 << 64)
+        cdef int down = env.game_over, on_left = left.ground_contact, on_right = right.ground_contact
+        self.shaping[0] = env.prev_shaping
+        self.env, self.world, self.legs = env, env.world, (left, right)
+        self.physics.world = address
         pyes_listen(self.physics)
-        listener.down = env.game_over  # by the timestep of the reset
-        listener.touching[0], listener.touching[1] = left.ground_contact, right.ground_contact
-        return 0
-
-    cdef int _detach(self) except -1:
-        """Touch nothing of the environment until the next `attach`."""
-        self.physics.world = NULL
-        self.env = self.world = self.legs = None
+        listener.down, listener.touching[0], listener.touching[1] = down, on_left, on_right
         return 0
 
     def give_back(self):
         """Leave the rest of an episode to Python, if it is taken over, and say how far it is."""
         cdef pyes_listener *listener = &self.physics.listener
-        if self.physics.world == NULL:
+        if self.world is None:
             return
+        self.physics.world = NULL  # C steps no more, wherever an interrupt comes; the next call does the rest again
         self.world.contactListener = self.world.contactListener  # as Python has it
         self.env.prev_shaping, self.env.game_over = self.shaping[0], bool(listener.down)
         for leg, touching in zip(self.legs, (listener.touching[0], listener.touching[1])):
             leg.ground_contact = bool(touching)
-        self._detach()  # last: after an interrupt the next call does all of it again
+        self.env = self.world = self.legs = None
 
 
 @final
@@ -175,7 +172,7 @@ cdef class LanderTimestep(Box2DTimestep):
         ground : float
             Height of the lander when it stands.
         """
-        self._detach()
+        self.give_back()
         self.generator = env.np_random.bit_generator
         self.task.random = <pyes_generator *>PyCapsule_GetPointer(self.generator.capsule, "BitGenerator")
         self.task.body = <pyes_body *><uintptr_t>_integer("body", body, 1 << 64)
@@ -223,7 +220,7 @@ cdef class WalkerTimestep(Box2DTimestep):
         rays : Rays
             Ten, over the terrain of the episode.
         """
-        self._detach()
+        self.give_back()
         self.task.hull = <const pyes_body *><uintptr_t>_integer("hull", hull, 1 << 64)
         if len(joints) != 4 or rays.rays != 10:
             raise ValueError(f"got {len(joints)} joints and {rays.rays} rays, expected 4 and 10")

@@ -85,10 +85,10 @@ struct lidar {
     struct span all;
 };
 
-typedef float (*meet)(float x, float y, float dx, float dy, const float *shape);
+typedef float (*fraction_of)(float x, float y, float dx, float dy, const float *shape);
 
-/* Shortens the fractions of the rays that meet a shape before. */
-PYES_INLINE void shorten(const struct lidar *lidar, meet meets, const float *shape, struct span own, float *out)
+/* Shortens the rays that meet a shape before all that they met so far. */
+PYES_INLINE void shorten(const struct lidar *lidar, fraction_of meet, const float *shape, struct span own, float *out)
 {
     const float x = lidar->x, y = lidar->y;
     if (apart(lidar->all, own))
@@ -98,7 +98,7 @@ PYES_INLINE void shorten(const struct lidar *lidar, meet meets, const float *sha
         const float end_x = (float)((double)x + offset[0]), end_y = (float)((double)y + offset[1]);
         if (apart(around(x, end_x), own))
             continue;
-        const float t = meets(x, y, end_x - x, end_y - y, shape);
+        const float t = meet(x, y, end_x - x, end_y - y, shape);
         out[i] = t < out[i] ? t : out[i];
     }
 }

@@ -1,6 +1,6 @@
 """Attempts that are given up when they have come to nothing (``algorithm.restart``).
 
-Owns the theta with which every attempt begins. Must not know what else an algorithm starts with.
+Owns the theta with which an attempt begins. Must not know what else an algorithm starts with.
 """
 
 from abc import abstractmethod
@@ -38,8 +38,9 @@ class Attempts(Algorithm):
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that is needed to go on; with restarts also the start that they return to."""
-        start = {} if self.config.restart.after is None else {"start": self._start.copy()}
+        """Return everything that is needed to go on; with restarts also the start, if they return to it."""
+        returns = self.config.restart.after is not None and self.start_of is None
+        start = {"start": self._start.copy()} if returns else {}
         return super().state_dict() | start
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

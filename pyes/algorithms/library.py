@@ -2,8 +2,8 @@
 
 Owns what such a library lacks: a state of values instead of code, random numbers that nothing else draws from, linear
 algebra that no number of threads changes, silence, and failures of one line. Must not know any library. Invariant: the
-search follows from the start, the seed and the returns told in this attempt; so these are the state, and loading one
-asks and tells again.
+search follows from the start, the seed and the returns told in this attempt (`start_of` gives the next one its start);
+so these are the state, and loading one asks and tells again.
 """
 
 import math

@@ -43,6 +43,7 @@ __all__ = [
     "PolicySpec",
     "Program",
     "Runner",
+    "another_start",
     "build",
 ]
 
@@ -54,7 +55,6 @@ def build(
     seed: int,
     observation_clip: float,
     shape: tuple[int, ...] = (),
-    generation: int = 0,
 ) -> tuple[PolicySpec, NDArray[np.float32]]:
     """Return the policy that a configuration describes, and its initial parameters.
 
@@ -72,8 +72,6 @@ def build(
         Largest absolute value of a normalised observation.
     shape : tuple of int
         Shape of one observation if it is an image: (channels, height, width).
-    generation : int
-        The one before which the parameters are drawn: 0 for a run, or that in which another attempt begins.
 
     Returns
     -------
@@ -86,8 +84,15 @@ def build(
     """
     network = NETWORKS.get(config.name)(config)
     try:
-        sizes = observation_size, shape or (observation_size,), decoder.outputs
-        program, theta = network.build(*sizes, seed, generation)
+        program, theta = network.build(observation_size, shape or (observation_size,), decoder.outputs, seed)
         return PolicySpec(program, decoder, observation_clip), theta
     except ValueError as error:  # of a kind of network of the user's own: layers that do not fit each other
         raise ConfigError(f"network.name={config.name}: {error}; see compose of {type(network).__name__}") from error
+
+
+def another_start(
+    config: NetworkConfig, program: Program | NamedModule, first: NDArray[np.float32], seed: int, generation: int
+) -> NDArray[np.float32]:
+    """Return the parameters with which another attempt begins; see `pyes.networks.base.Network.start`."""
+    theta: NDArray[np.float32] = NETWORKS.get(config.name)(config).start(program, first, seed, generation)
+    return theta

@@ -74,7 +74,7 @@ class Network:
         raise NotImplementedError
 
     def build(
-        self, observation_size: int, shape: tuple[int, ...], outputs: int, seed: int, generation: int = 0
+        self, observation_size: int, shape: tuple[int, ...], outputs: int, seed: int
     ) -> tuple[Program | NamedModule, NDArray[np.float32]]:
         """Return the network's program or name, and its initial parameters.
 
@@ -88,8 +88,6 @@ class Network:
             Number of outputs.
         seed : int
             Seed of the run.
-        generation : int
-            The one before which the parameters are drawn: 0 for a run, or that in which another attempt begins.
 
         Returns
         -------
@@ -106,11 +104,33 @@ class Network:
         parameters = program.dim * np.dtype(np.float32).itemsize
         what = f"network: {program.dim:,} parameters, held at least {_COPIES} times: a block"
         check_fits(_COPIES * parameters, what, "a smaller network")
-        return program, start(program, seed, self.config.init, generation)
+        return program, start(program, seed, self.config.init)
+
+    def start(
+        self, program: Program | NamedModule, first: NDArray[np.float32], seed: int, generation: int
+    ) -> NDArray[np.float32]:
+        """Return the parameters with which another attempt begins: float32 (dim,).
+
+        Parameters
+        ----------
+        program : Program or NamedModule
+            Of this network.
+        first : float32 (dim,)
+            The parameters with which the run began.
+        seed : int
+            Seed of the run.
+        generation : int
+            The first one of the attempt.
+        """
+        assert isinstance(program, Program)
+        return start(program, seed, self.config.init, generation)
 
 
 def start(program: Program, seed: int, init: str, generation: int = 0) -> NDArray[np.float32]:
-    """Return the parameters before a generation: float32 (dim,), by the rule that ``network.init`` names."""
+    """Return the parameters with which a run, or an attempt in a later generation, begins: float32 (dim,).
+
+    By the rule that ``network.init`` names.
+    """
     if init == "zero":
         return np.zeros(program.dim, np.float32)
     theta = initial_theta(program, seed, generation)
@@ -137,7 +157,7 @@ def initial_theta(program: Program, seed: int, generation: int = 0) -> NDArray[n
     seed : int
         Seed of the run.
     generation : int
-        The one before which they are drawn.
+        The one that begins with them; 0: the run's first.
 
     Returns
     -------

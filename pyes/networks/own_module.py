@@ -13,7 +13,6 @@ from pyes.errors import missing
 from pyes.networks.base import Network
 from pyes.networks.named import NamedModule
 from pyes.networks.program import Program
-from pyes.numerics import streams
 
 
 @dataclass(frozen=True)
@@ -43,14 +42,19 @@ class OwnModule(Network):
     config: OwnModuleConfig
 
     def build(
-        self, observation_size: int, shape: tuple[int, ...], outputs: int, seed: int, generation: int = 0
+        self, observation_size: int, shape: tuple[int, ...], outputs: int, seed: int
     ) -> tuple[Program | NamedModule, NDArray[np.float32]]:
-        """Make the module with torch's generator seeded by the run's seed and the generation; see `Network.build`."""
+        """Make the module with torch's generator seeded by the run's seed; see `Network.build`."""
         try:
             from pyes.networks.torch import own
         except ImportError as error:
             raise missing("network.name=torch", "torch", "torch", error) from error
         assert self.config.module is not None
-        seed = streams.module_seed(seed, generation)
         program, theta = own.build(self.config.module, self.config.module_kwargs, observation_size, outputs, seed)
         return program, np.zeros_like(theta) if self.config.init == "zero" else theta
+
+    def start(
+        self, program: Program | NamedModule, first: NDArray[np.float32], seed: int, generation: int
+    ) -> NDArray[np.float32]:
+        """Return those of the first attempt: a module that is made again may draw others elsewhere."""
+        return first

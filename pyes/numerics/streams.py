@@ -75,9 +75,9 @@ def library_seed(seed: int, generation: int) -> int:
 
 
 def initial_parameters(seed: int, count: int, generation: int = 0) -> NDArray[np.float32]:
-    """Draw the parameters before a generation, with which a run or an attempt begins: float32 (count,), in (-1, 1).
+    """Draw the parameters with which a run, or an attempt in a later generation, begins: float32 (count,).
 
-    They are uniform, and to be scaled.
+    They are uniform in (-1, 1), before scaling.
 
     Number j is (2 k + 1) / 2**24, where the signed integer k is the upper 24 bits of word j: exact, symmetric, never 0.
     """
@@ -85,11 +85,6 @@ def initial_parameters(seed: int, count: int, generation: int = 0) -> NDArray[np
     _core.stream_bits(seed, Purpose.THETA, generation, 0, 0, words)
     odd: NDArray[np.int32] = (words.view(np.int32) >> 8 << 1) + np.int32(1)
     return odd.astype(np.float32) * np.float32(2.0**-24)
-
-
-def module_seed(seed: int, generation: int) -> int:
-    """Seed with which a module of the user's own draws the parameters before a generation; of a run: its seed."""
-    return int(_seeds(seed, Purpose.THETA, generation, 0, 1)[0]) if generation else seed
 
 
 def _below(bound: int, seed: int, purpose: Purpose, generation: int, count: int) -> NDArray[np.int64]:

@@ -133,7 +133,14 @@ class Setup:
             The task, the network or the noise table cannot be made.
         """
         interface = interface or Interface.of(config.task)
-        spec, theta = _network(config, interface, 0)
+        spec, theta = networks.build(
+            config.network,
+            interface.observation_size,
+            interface.decoder,
+            config.seed,
+            config.task.observation_clip,
+            interface.shape,
+        )
         if spec.normalized and config.task.normalize_observations is True:
             # The reference batch holds raw observations.
             expected = "false with virtual batch normalisation, which normalises too"
@@ -153,8 +160,8 @@ class Setup:
         )
 
     def start_of(self, generation: int) -> NDArray[np.float32]:
-        """Return theta for an attempt that begins in a generation: with other weights, where they are random."""
-        return _network(self.config, self.interface, generation)[1]
+        """Return theta for an attempt that begins in a later generation: with other weights, where they are random."""
+        return networks.another_start(self.config.network, self.spec.program, self.theta, self.config.seed, generation)
 
     def make_table(self) -> NoiseTable:
         """Make the run's noise table in shared memory."""
@@ -192,19 +199,6 @@ class Setup:
         """Return the versions of all that affects the numbers of a run, by distribution."""
         names = (*_PACKAGES, *self.config.algorithm.packages, *self.config.network.packages, *self.interface.packages)
         return {"python": platform.python_version()} | {name: version(name) for name in names}
-
-
-def _network(config: TrainConfig, interface: Interface, generation: int) -> tuple[PolicySpec, NDArray[np.float32]]:
-    """Return the policy, and the parameters with which a run or an attempt begins."""
-    return networks.build(
-        config.network,
-        interface.observation_size,
-        interface.decoder,
-        config.seed,
-        config.task.observation_clip,
-        interface.shape,
-        generation,
-    )
 
 
 class RunState:

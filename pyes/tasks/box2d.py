@@ -98,7 +98,7 @@ class Box2DTask(Family):
     def reset(self, seed: int) -> Any:
         """Begin the episode of ``seed``; see `pyes.tasks.wrapped.WrappedTask.reset`."""
         if self._stepper is not None:
-            self._stepper.end()  # before its world is taken away
+            self._stepper.end()  # before a clean slate replaces its world
         return super().reset(seed)
 
 

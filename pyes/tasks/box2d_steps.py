@@ -51,7 +51,7 @@ class Stepper:
         raise NotImplementedError
 
     def end(self) -> None:
-        """Leave the episode to the environment."""
+        """Leave the episode to the environment, as far as it is."""
         self._begun = False
         if self.in_c is not None:
             self.in_c.give_back()

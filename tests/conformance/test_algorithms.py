@@ -37,6 +37,11 @@ def table():
         yield table
 
 
+def parameters(name: str) -> set[str]:
+    """Return the names of an algorithm's settings."""
+    return {each.name for each in dataclasses.fields(ALGORITHMS.get(name).Config)}
+
+
 def make(name: str, table: NoiseTable, dim: int = DIM, **settings: Any) -> Algorithm:
     return ALGORITHMS.get(name)(np.ones(dim), table, **{"seed": 3, "population_size": 8, **settings})
 
@@ -255,23 +260,43 @@ def test_docs_name_no_algorithm_that_does_not_exist():
     "name", [pytest.param(name, marks=() if name in ("pgpe", "nevergrad") else pytest.mark.slow) for name in NAMES]
 )
 def test_runs_agree_on_any_cluster_resumed_and_replayed(name: str, tmp_path: Path):
+    config: dict[str, Any] = {"task": {}, "algorithm": {"name": name}}
+    if ALGORITHMS.get(name).Config.needs_behaviours:
+        config["task"] = {"behaviour": "final_observation"}
+    check_runs_agree(config, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("ars", "cma_es") else pytest.mark.slow)
+        for name in NAMES
+        if "restart" in parameters(name)
+    ],
+)
+def test_runs_agree_whose_attempts_begin_again(name: str, tmp_path: Path):
+    """In generation 2, each with weights of its own."""
+    check_runs_agree({"task": {}, "algorithm": {"name": name, "restart": {"after": 1, "below": 1e9}}}, tmp_path)
+
+
+def check_runs_agree(config: dict[str, Any], folder: Path) -> None:
+    """Run four generations in two workers, and in one process in two parts; replay the last and the second."""
     config = {
-        "task": {"env_id": "CartPole-v1", "max_timesteps": 60, "normalize_observations": True},
-        "algorithm": {"name": name, "population_size": 6},
+        "task": {"env_id": "CartPole-v1", "max_timesteps": 60, "normalize_observations": True} | config["task"],
+        "algorithm": {"population_size": 6} | config["algorithm"],
         "generations": 4,
         "evaluation": {"every": 2, "episodes": 2},
         "snapshot": {"every": 1},
         "noise": {"entries": 10_000},
     }
-    if ALGORITHMS.get(name).Config.needs_behaviours:
-        config["task"] |= {"behaviour": "final_observation"}
-    runs = {"two": ({"workers": 2}, 4), "parts": ({"name": "inline"}, 2)}
+    runs = {"two": ({"workers": 2}, 4), "parts": ({"name": "inline"}, 3)}
     for run, (cluster, generations) in runs.items():
-        changes = {"run_dir": str(tmp_path / run), "cluster": cluster, "generations": generations}
+        changes = {"run_dir": str(folder / run), "cluster": cluster, "generations": generations}
         pyes.train(config | changes, display=False)
-    pyes.train({"resume": str(tmp_path / "parts"), "generations": 4}, display=False)
-    whole, parts = (read(tmp_path / run / "journal.bin") for run in runs)
+    pyes.train({"resume": str(folder / "parts"), "generations": 4}, display=False)
+    whole, parts = (read(folder / run / "journal.bin") for run in runs)
     assert whole.generations == 4
     assert whole.digest == parts.digest
-    with pyes.reports.replay.open(tmp_path / "two") as replay:
-        assert all(replay.play(3, member).exact for member in range(replay.population_size(3)))
+    with pyes.reports.replay.open(folder / "two") as replay:
+        for generation in (3, 1):
+            assert all(replay.play(generation, member).exact for member in range(replay.population_size(generation)))
