@@ -111,7 +111,7 @@ class Algorithm(ABC):
     learning_rate: float | None = None
     gradient_norm: float | None = None
     _restarted = False  # set by an algorithm whose schedules are to begin anew
-    #: Returns theta for another attempt (``restart``), by its first generation; None: the start that there is. Not saved.
+    #: Returns theta for another attempt (``restart``) by its first generation; None: the start as it is. Not saved.
     start_of: Callable[[int], Vector] | None = None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
