@@ -461,7 +461,10 @@ def test_a_run_that_another_process_has_says_nothing_of_a_setting(tmp_path: Path
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounting needs Linux and root")
 def test_a_full_disk_says_nothing_of_a_setting(tmp_path: Path):
-    """Wherever it is full first: once there is room, the search goes on to the same end."""
+    """Wherever it is full first: once there is room, the search goes on to the same end.
+
+    No room for the study, then for more files: a run waits for minutes where what is full is its journal.
+    """
     (tmp_path / "space.yaml").write_text(SPACE)
     options = ("--space", "space.yaml", "--trials", "3", "--seeds", "1", "--confirm", "1")
     whole = search(tmp_path, *TASK, *options, "-o", "whole")
@@ -471,20 +474,21 @@ def test_a_full_disk_says_nothing_of_a_setting(tmp_path: Path):
     tune = f"{shlex.quote(sys.executable)} -m pyes tune"
     begun = f"{tune} {shlex.join([*TASK, *options])} -o disk/search"
     script = f"""
-        mount -t tmpfs -o size=200k tmpfs disk
+        mount -t tmpfs -o size=64k,nr_inodes=1k tmpfs disk
         {begun} || echo "status $?"
-        for size in 300k 500k; do
-            mount -o remount,size=$size disk
+        for files in 10 20 40; do
+            mount -o remount,size=50m,nr_inodes=$files disk
             {tune} --resume disk/search || echo "status $?"
         done
-        mount -o remount,size=50m disk
+        mount -o remount,nr_inodes=1k disk
         {tune} --resume disk/search && cp -r disk/search full
     """
     done = subprocess.run(["unshare", "-m", "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "status" in done.stdout
+    assert done.stdout.splitlines()[:4] == ["status 2", "status 1", "status 1", "status 1"]
     errors = [line for line in done.stderr.splitlines() if line.startswith("pyes: error: ")]
-    assert errors
-    for line in errors:
-        assert re.search(r"(No space left on device|disk is full|disk I/O error|unable to open)", line), line
+    assert len(errors) == 4
+    assert "disk is full" in errors[0]
+    for line in errors[1:]:
+        assert re.search(r"(No space left on device|disk I/O error|unable to open)", line), line
     assert trials(tmp_path / "full") == trials(tmp_path / "whole")
