@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 _PREPARING_SECONDS = 300.0  # allowed silence of a node while it makes its table and its environments
 _TICK_SECONDS = 0.05  # between checks for late nodes
-_FAREWELL_SECONDS = 2.0  # for a node to read why it is refused
+_FAREWELL_SECONDS = 10.0  # for a node to read why it is refused, even where its machine stands still for a while
 _SETTLING_SECONDS = 0.01  # for connections just accepted to begin: asyncio never closes one that has not
 _MEMBER_BYTES = 10  # of a member in the record of a generation
 _MOST_CONTRADICTED = 8  # members that failed on a node alone, without another one that it has evaluated
