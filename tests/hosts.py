@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import unittest.mock
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,8 +36,6 @@ from pyes.system import addresses
 from pyes.system.lifetime import Closing
 from pyes.system.lookup import version
 
-#: What a run imports on its way, each once for all processes.
-PRELOADED = ("torch", "matplotlib.figure", "pyes.cli.train", "pyes.training.loop", "pyes.remote.session")
 CONTEXT = multiprocessing.get_context("forkserver")
 _PORT = 5555
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
@@ -46,11 +45,17 @@ _numbers = itertools.count(1)
 
 def start_server() -> None:
     """Start the process that the others are forked from; it stays until Python ends."""
-    CONTEXT.set_forkserver_preload([*PRELOADED, "pytest", "faulty", "hosts"])
-    process = CONTEXT.Process(target=os.getpid)
-    process.start()
+    CONTEXT.set_forkserver_preload(["preloaded"])
+    with unittest.mock.patch.dict(os.environ, PYTHONPATH=str(Path(__file__).parent)):  # else it does not find it
+        process = CONTEXT.Process(target=_check_preloaded)
+        process.start()
     process.join()
+    assert process.exitcode == 0, "tests/preloaded.py cannot be imported"
     process.close()
+
+
+def _check_preloaded() -> None:
+    sys.exit("preloaded" not in sys.modules)
 
 
 def new_address(host: str = "") -> str:

@@ -140,6 +140,7 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
     from hydra import compose, initialize_config_module
     from hydra._internal.callbacks import Callbacks
     from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.utils import run_job
     from hydra.errors import HydraException
     from hydra.types import HydraContext, RunMode
@@ -149,8 +150,10 @@ def _run_alone(overrides: list[str], job: Callable[[Any], float | None]) -> bool
     with initialize_config_module(_CONF, job_name="train", version_base=_HYDRA):
         try:
             config = compose("train", overrides, return_hydra_config=True)
-        except HydraException:  # which of a sweep's values to take, perhaps
-            return False
+        except HydraException:
+            if any(each.is_sweep_override() for each in OverridesParser.create().parse_overrides(overrides)):
+                return False  # one configuration has one value of each
+            raise
         if config.hydra.mode == RunMode.MULTIRUN:
             return False
         config.hydra.mode = RunMode.RUN
