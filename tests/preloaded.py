@@ -1,4 +1,4 @@
-"""What commands import and look for on their way, once for all: for the process that those of the tests are forked from."""
+"""What commands import and look for, once for all: for the process that those of the tests are forked from."""
 
 import gc
 import importlib

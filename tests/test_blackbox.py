@@ -27,6 +27,7 @@ def test_maximize_finds_the_top_of_a_paraboloid():
     assert found.history[-1] > found.history[0]
 
 
+@pytest.mark.slow
 def test_an_algorithm_is_chosen_by_the_number_of_parameters():
     for dim, name in ((3, "cma_es"), (500, "cma_es"), (501, "snes")):
         settings = {"generations": 2, "population_size": 6}
@@ -35,6 +36,7 @@ def test_an_algorithm_is_chosen_by_the_number_of_parameters():
         np.testing.assert_array_equal(by_default.theta, named.theta)
 
 
+@pytest.mark.slow
 def test_what_works_for_a_newcomer_needs_no_settings():
     found = pyes.maximize(lambda theta: functions.rosenbrock(5 * theta), np.zeros(5))
     assert found.value > -1e-6
@@ -50,6 +52,7 @@ def test_a_setting_of_another_algorithm_says_which_one_was_taken():
     assert caught.value.__notes__ == ["(no algorithm is named, so it is cma_es)"]
 
 
+@pytest.mark.slow
 def test_maximize_survives_a_function_that_fails_now_and_then():
     def brittle(theta):
         if theta[0] > 0.52:
@@ -60,11 +63,13 @@ def test_maximize_survives_a_function_that_fails_now_and_then():
     np.testing.assert_allclose(found.theta[1:], [0.1, -0.3], atol=0.02)
 
 
+@pytest.mark.slow
 def test_maximize_says_why_when_everything_fails():
     with pytest.raises(TaskError, match=r"failed for all 4 members: ZeroDivisionError"):
         pyes.maximize(lambda theta: 1 / 0, np.zeros(3), population_size=4)
 
 
+@pytest.mark.slow
 def test_a_generation_that_fails_as_a_whole_ends_no_search():
     """The maximum lies on the edge of where the function is defined."""
 
@@ -157,6 +162,7 @@ def test_a_process_that_may_start_no_others_is_told_so():
         pool.map(_on_two_workers, [np.zeros(3)])
 
 
+@pytest.mark.slow
 def test_what_is_no_function_of_numbers_is_named():
     with pytest.raises(TaskError, match=r"the function returned an array of shape \(2,\), expected a number"):
         pyes.maximize(lambda theta: theta[:2], np.zeros(3), population_size=4)

@@ -240,6 +240,7 @@ def test_program_of_a_page_runs(where: str, server: None, home: Path, tmp_path: 
     run(program, cwd=program.parent)
 
 
+@pytest.mark.slow
 @posix
 # cart_pole.py is a module, which its page trains.
 @pytest.mark.parametrize("where", quick_or_slow(name(each) for each in EXAMPLES if each.name != "cart_pole.py"))

@@ -19,6 +19,7 @@ def _run(program: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before",
     [
@@ -51,6 +52,7 @@ print({SEARCH}, workers=2).value)
     assert (done.returncode, done.stdout) == (0, "1.0\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_that_ignores_its_children_keeps_nothing_of_them(tmp_path):
     done = _run(
         f"""
@@ -71,6 +73,7 @@ print(before == held(), before[1])
     assert (done.returncode, done.stdout) == (0, "True []\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_a_parent_of_workers_is_replaced_though_its_death_is_not_told_and_a_helper_lives(tmp_path):
     done = _run(
         f"""
@@ -95,6 +98,7 @@ os.kill(int(open("helper").read()), signal.SIGKILL)
     assert (done.returncode, done.stdout) == (0, "1.0\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_a_worker_whose_function_closes_its_files_lives(tmp_path):
     done = _run(
         f"""
@@ -113,6 +117,7 @@ print({SEARCH}, workers=2).value)
     assert (tmp_path / "lived").exists()
 
 
+@pytest.mark.slow
 def test_a_ctrl_c_on_the_terminal_is_one_for_an_event_loop(tmp_path):
     done = _run(
         f"""
@@ -152,6 +157,7 @@ os.execv(sys.executable, command)
     assert (tmp_path / "run" / "policy.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_process_that_the_function_forks_can_be_ended_by_it(tmp_path):
     done = _run(
         f"""
@@ -169,6 +175,7 @@ print({SEARCH}, workers=2).value)
     assert (done.returncode, done.stdout) == (0, f"{-15.0}\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_a_process_that_an_environment_forks_during_a_run_can_be_ended_by_it(tmp_path):
     (tmp_path / "mine.py").write_text(
         """
@@ -205,6 +212,7 @@ subprocess.run([sys.executable, "-m", "pyes", "replay", "run", "--generation", "
     assert "return -15," in last
 
 
+@pytest.mark.slow
 def test_a_handler_of_sigterm_ends_the_program(tmp_path):
     done = _run(
         f"""
@@ -222,6 +230,7 @@ print({SEARCH}).value)
     assert (done.returncode, done.stdout) == (7, ""), done.stderr
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_a_search_in_asyncio(tmp_path):
     """The first one asks the task to end when it next waits."""
     done = _run(
@@ -245,6 +254,7 @@ except KeyboardInterrupt:
     assert (done.returncode, done.stdout) == (0, "6\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_files_of_the_program_are_held_open_by_nobody_else(tmp_path):
     done = _run(
         f"""
@@ -260,6 +270,7 @@ print({SEARCH}).value)
     assert (done.returncode, done.stdout) == (0, "0.0\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_signals_to_the_group_and_threads_that_a_program_ends_with_are_not_taken_for_its_death(tmp_path):
     done = _run(
         f"""
@@ -282,6 +293,7 @@ while len(calls) < 30:
     assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")
 
 
+@pytest.mark.slow
 def test_threads_that_silence_standard_output_give_it_back(tmp_path):
     done = _run(
         """

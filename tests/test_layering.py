@@ -1,6 +1,7 @@
 """Imports run downward through these layers, without cycles; Hydra and torch are imported only where they may be."""
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,12 @@ def module_name(path: Path) -> str:
 NAMES = {module_name(path) for path in MODULES} | {"_core"}
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a module."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported(tree: ast.AST) -> Iterator[str]:
     """Yield the full name of every module that a tree imports, wherever in it."""
     for node in ast.walk(tree):
@@ -45,13 +52,13 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 def imported_from_pyes(path: Path) -> set[str]:
     """Return the modules of pyes that a module imports, without the prefix."""
-    names = imported(ast.parse(path.read_text(encoding="utf-8")))
+    names = imported(parsed(path))
     return {name.removeprefix("pyes.") for name in names if name.startswith("pyes.")}
 
 
 def at_top(path: Path) -> set[str]:
     """Return the names of the modules that importing a module imports."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     return {name for node in body for name in imported(node)}
 
@@ -93,12 +100,12 @@ def test_hydra_is_imported_by_the_command_train_and_its_errors_alone():
     users = {
         path.relative_to(PACKAGE).as_posix()
         for path in MODULES
-        if {name.split(".")[0] for name in imported(ast.parse(path.read_text(encoding="utf-8")))}
-        & {"hydra", "omegaconf"}
+        if {name.split(".")[0] for name in imported(parsed(path))} & {"hydra", "omegaconf"}
     }
     assert users == {"cli/train.py", "cli/hydra_errors.py"}
 
 
+@pytest.mark.slow
 def test_torch_is_imported_at_the_top_of_one_sub_package():
     """So that everything else, compiled networks first of all, runs where it is not installed."""
     users = {
@@ -134,7 +141,7 @@ def wall_clocks(tree: ast.AST) -> Iterator[str]:
 
 
 def test_no_logic_follows_the_wall_clock():
-    trees = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
+    trees = {path.relative_to(PACKAGE).as_posix(): parsed(path) for path in MODULES}
     found = {name: list(wall_clocks(tree)) for name, tree in trees.items()}
     assert {name: uses for name, uses in found.items() if uses} == TELLS_THE_TIME
 

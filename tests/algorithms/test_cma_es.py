@@ -29,6 +29,7 @@ def rotated_ellipsoid(theta):
     return -float((np.logspace(0, 3, 4) * (ROTATION @ theta) ** 2).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_cma_es_equals_pycmas_own_ask_and_tell(kind):
     es = CMAES(np.ones(12, np.float32), seed=4, population_size=10, sigma=0.5, covariance=kind)
@@ -104,6 +105,7 @@ def test_cma_es_is_silent_and_writes_nothing(tmp_path, monkeypatch, capfd):
     assert [path.name for path in tmp_path.iterdir()] == ["cma_signals.in"]
 
 
+@pytest.mark.slow
 def test_cma_es_goes_on_where_pycma_would_stop():
     es = CMAES(np.ones(4), population_size=6)
     theta = run(es, lambda theta: 1.0, 300)

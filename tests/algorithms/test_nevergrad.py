@@ -77,6 +77,7 @@ def test_nevergrad_starts_from_theta_or_at_its_own_place():
     assert (own.mean(), own.std()) == (pytest.approx(0, abs=0.1), pytest.approx(1, rel=0.1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["TwoPointsDE", "PSO", "DE", "ES", "OldCMA"])
 def test_a_failed_member_is_never_the_center_of_nevergrad(optimizer):
     for at in range(6):

@@ -224,6 +224,7 @@ def test_novelty_search_run_records_behaviours_and_keeps_their_kind(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_novelty_search_run_takes_a_changed_return_weight(tmp_path):
     pyes.train(_config(tmp_path / "run", "nsra_es", generations=2), display=False)
     changes = {"resume": str(tmp_path / "run"), "generations": 3, "force": True}

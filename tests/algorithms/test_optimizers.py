@@ -15,6 +15,7 @@ def _gradients(steps, dim=50):
     return np.random.default_rng(0).standard_normal((steps, dim)).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), [("adam", {}), ("sgd", {"momentum": 0.9})])
 def test_steps_match_torch(name, options):
     parameter = torch.nn.Parameter(torch.zeros(50))

@@ -33,6 +33,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     return {"factory": "own_algorithm:OnePlusOne", "population_size": 4}
 
 
+@pytest.mark.slow
 def test_the_example_has_a_journal_exact_resume_replay_and_clusters_for_nothing(tmp_path, example):
     runs = {"inline": ({"name": "inline"}, 6), "two": ({"workers": 2}, 6), "parts": ({"workers": 1}, 3)}
     for run, (cluster, generations) in runs.items():

@@ -30,6 +30,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "SECONDS", 0.01)
 
 
+@pytest.mark.slow
 def test_sound_environment_passes_every_check():
     results = found(name="gymnasium", env_id="MountainCarContinuous-v0")
     assert list(results) == list(checks.NAMES)
@@ -101,6 +102,7 @@ def test_what_may_be_meant_is_a_note(rule: str, name: str, text: str, monkeypatc
     assert results[name] == ("note", text)
 
 
+@pytest.mark.slow
 def test_environment_in_c_is_compared_with_its_twin():
     results = found("CartPole-v1", name="native", env_id="CartPole-v1")
     assert failed(results) == {}

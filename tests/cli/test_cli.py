@@ -65,6 +65,7 @@ def test_runs_that_begin_at_once_have_directories_of_their_own(tmp_path: Path):
         assert f"seed={seed}" in (folder / ".hydra" / "overrides.yaml").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "taken", "made"),
     [
@@ -215,6 +216,7 @@ def test_train_bad_input_is_refused_in_one_line(overrides: list[str], expected: 
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "hint"),
     [
@@ -234,11 +236,13 @@ def test_train_options_of_a_library_take_any_key(tmp_path: Path):
     assert "unknown key 'algorithm.options.CMA_activ': did you mean" in error_line(done, 2)
 
 
+@pytest.mark.slow
 def test_train_an_experiment_with_another_algorithm_than_its_own_is_refused(tmp_path: Path):
     line = error_line(pyes("train", "experiment=quadratic", "algorithm=snes", "debug=default", cwd=tmp_path), 2)
     assert line.startswith("algorithm: got snes, but experiment=quadratic sets the keys of openai_es; leave out")
 
 
+@pytest.mark.slow
 def test_train_an_experiment_whose_environment_takes_the_place_of_the_tasks_is_refused(tmp_path: Path):
     words = ("experiment=cart_pole", "debug=default", "run_dir=run")
     line = error_line(pyes("train", *words, "task=acrobot", cwd=tmp_path), 2)
@@ -268,6 +272,7 @@ def test_train_what_does_not_fit_together_is_refused_in_one_line(
     assert line.partition(";")[0][:40] in (tmp_path / "run" / "train.log").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_train_environment_that_always_raises_is_one_line_and_status_1(tmp_path: Path):
     (tmp_path / "broken_env.py").write_text(
         "import gymnasium\n"
@@ -282,6 +287,7 @@ def test_train_environment_that_always_raises_is_one_line_and_status_1(tmp_path:
     assert "no wheels" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -321,6 +327,7 @@ def test_train_into_a_directory_that_holds_a_run_leaves_it_as_it_was(key: str, r
     assert files == files_of(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["run_dir", pytest.param("hydra.sweep.dir", marks=pytest.mark.slow)])
 def test_train_into_the_folder_of_a_sweep_leaves_its_runs_as_they_were(key: str, tmp_path: Path):
     sweep = ("-m", *TINY, "generations=1", f"{key}=sweep", "seed=0,1")
@@ -349,12 +356,14 @@ def test_train_into_the_folder_of_a_sweep_leaves_its_runs_as_they_were(key: str,
     )  # jobs that no other one is called like
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("override", ["seed=range(0,0)", "experiment=glob(nope*)"])
 def test_train_a_sweep_of_no_jobs_is_refused(override: str, tmp_path: Path):
     done = pyes("train", "-m", override, "run_dir=sweep", cwd=tmp_path)
     assert error_line(done, 2).startswith("-m: the values make no run; glob() has no option of its group")
 
 
+@pytest.mark.slow
 def test_train_a_path_may_begin_with_the_users_own_folder(tmp_path: Path):
     """Where the shell has left it as it is."""
     home = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
@@ -370,6 +379,7 @@ def test_train_makes_nothing_where_it_only_shows_the_configuration(tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flag", "overrides", "expected"),
     [
@@ -391,6 +401,7 @@ def test_train_says_what_is_wrong_with_a_configuration_that_it_shows(
         assert error_line(done, 2).startswith(expected)
 
 
+@pytest.mark.slow
 def test_train_resume_goes_on_with_the_configuration_of_the_run(tmp_path: Path):
     chosen = (*TINY, "seed=5", "algorithm=pgpe", "algorithm.sigma=0.25", "task.env_kwargs.sutton_barto_reward=true")
     first = pyes("train", *chosen, "run_dir=whole", "generations=4", cwd=tmp_path)
@@ -409,6 +420,7 @@ def test_train_resume_goes_on_with_the_configuration_of_the_run(tmp_path: Path):
     assert line.startswith("debug: a resumed run keeps its configuration")
 
 
+@pytest.mark.slow
 def test_the_cluster_that_a_run_has_already_keeps_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     done = pyes("train", *TINY, "cluster=local", "cluster.workers=1", "cluster.attempts=7", "run_dir=run", cwd=tmp_path)
@@ -463,6 +475,7 @@ def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launche
     assert all((tmp_path / "sweep" / job / "policy.safetensors").exists() for job in "02")
 
 
+@pytest.mark.slow
 def test_the_log_of_a_job_that_fails_in_code_of_ones_own_says_where(tmp_path: Path):
     (tmp_path / "mine.py").write_text("def make():\n    return 1 / 0\n")
     done = pyes("train", "task=python", "task.factory=mine:make", "generations=1", "run_dir=sweep", "-m", cwd=tmp_path)
@@ -483,6 +496,7 @@ def test_train_sweep_into_the_runs_of_another_one_is_refused(run: Path, tmp_path
     assert error_line(done, 2).startswith(f"run_dir: {run} already holds a run")
 
 
+@pytest.mark.slow
 def test_train_into_a_directory_that_a_key_names_leaves_all_of_its_files(tmp_path: Path):
     words = (*TINY, "generations=1", "run_dir=run${seed}")
     assert pyes("train", *words, cwd=tmp_path).returncode == 0
@@ -547,6 +561,7 @@ def test_train_takes_an_address_of_ipv6_as_it_is_written(tmp_path: Path):
     assert "  listen: tcp://[::1]:5999\n" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("network=linear", "~debug"), ("network.name=linear", "~network.bias")])
 def test_train_takes_what_only_looks_like_a_schedule(words: tuple[str, ...], tmp_path: Path):
     done = pyes("train", *words, "task=cart_pole", "--cfg", "job", cwd=tmp_path)
@@ -1139,6 +1154,7 @@ def test_info_names_versions_machine_and_table(tmp_path: Path):
         assert any(line.startswith(word) for line in done.stdout.splitlines())
 
 
+@pytest.mark.slow
 def test_info_does_not_import_torch(tmp_path: Path):
     code = "import sys; from pyes import cli; cli.main(['info']); sys.exit('torch' in sys.modules)"
     assert (

@@ -49,6 +49,7 @@ def test_recipes_say_what_they_take():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

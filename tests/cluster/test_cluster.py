@@ -60,6 +60,7 @@ def _plan(config, members):
     return plan, theta
 
 
+@pytest.mark.slow
 def test_batches_of_different_sizes_follow_each_other(table):
     task = GymnasiumConfig(env_id="LunarLanderContinuous-v3")
     plan, theta = _plan(task, 12)
@@ -111,6 +112,7 @@ NAMED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["inline", pytest.param("local", marks=pytest.mark.slow)])
 def test_a_failing_environment_fails_its_members_only(name, table):
     config = ClusterConfig(name=name, workers=2)
@@ -190,6 +192,7 @@ def memory_cgroup():
         group.rmdir()
 
 
+@pytest.mark.slow
 def test_members_that_the_kernel_kills_for_want_of_memory_are_tried_again_then_recorded_as_failed(
     table, tmp_path, memory_cgroup
 ):
@@ -205,6 +208,7 @@ def test_members_that_the_kernel_kills_for_want_of_memory_are_tried_again_then_r
     assert any("killed: out of memory (generation 0, member" in error for error in results.errors)
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_start_end_the_run_with_the_reason(table):
     plan, theta = _plan(GymnasiumConfig(env_id="faulty:Faulty-v0"), 4)
     with open_cluster(ClusterConfig(workers=2), _faulty(fault="make")) as cluster:
@@ -213,6 +217,7 @@ def test_workers_that_cannot_start_end_the_run_with_the_reason(table):
             cluster.evaluate(make_batch(theta, 4))
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_as_they_start_end_the_run(table):
     plan, theta = _plan(GymnasiumConfig(env_id="faulty:Faulty-v0"), 4)
     with open_cluster(ClusterConfig(workers=2), _faulty(fault="kill_at_start")) as cluster:
@@ -465,6 +470,7 @@ print("the same")
     assert output == "the same\n", errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start_method", "stderr"),
     [
@@ -495,6 +501,7 @@ with open_cluster(ClusterConfig(workers=2, start_method={start_method!r}), task)
         assert process.stdout.read() == f"0 {healthy.returns.tolist()}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_ctrl_c_in_the_whole_group_is_the_heads_alone(start_method, tmp_path):
     """Also in processes that have just been started."""

@@ -332,6 +332,7 @@ def _refused(capsys, *arguments):
 # --- files cut, damaged and lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bytes_lost", [pytest.param(1, marks=pytest.mark.slow), 17, pytest.param(400, marks=pytest.mark.slow)]
 )

@@ -59,6 +59,7 @@ def test_ray_is_refused_to_a_function_with_no_workers_and_with_a_key():
         from_mapping({"cluster": {"name": "ray", "key": "key"}})
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="nodes run on Linux and macOS")
 def test_agent_returns_how_its_worker_ended_and_what_it_said_last():
     from pyes.cluster.ray import _Agent

@@ -91,6 +91,7 @@ def tree():
         yield top
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "cluster"),
     [
@@ -114,6 +115,7 @@ def test_nodes_behind_relays_lead_to_the_same(tmp_path, reference, tree, changes
     check_equal(reference(changes), run)
 
 
+@pytest.mark.slow
 def test_a_head_is_told_of_the_nodes_that_join_and_leave_a_relay(tmp_path, reference):
     run, top, low = tmp_path / "run", new_address(), new_address()
     with contextlib.ExitStack() as stack:
@@ -134,6 +136,7 @@ def test_a_head_is_told_of_the_nodes_that_join_and_leave_a_relay(tmp_path, refer
     check_equal(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_relay_without_nodes_leaves_its_head_and_comes_back(tmp_path, reference, number):
     run, top, low = tmp_path / "run", new_address(), new_address()

@@ -139,6 +139,7 @@ def patient(tmp_path_factory, reference):
 # --- equality
 
 
+@pytest.mark.slow
 def test_a_state_that_is_sent_in_parts_leads_to_the_same(tmp_path, reference, daemons, monkeypatch):
     """As if it were large: machines that join a resumed run get members when they have loaded it."""
     monkeypatch.setattr(peer_module, "_CHUNK", 64)
@@ -439,6 +440,7 @@ async def _learn(told, records, theta_hash):
 # --- programs that are refused, and nodes that send false messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
@@ -580,6 +582,7 @@ def test_a_node_that_is_late_is_not_waited_for(patient):
         assert node.expect(wire.Open).generation == generation + 1
 
 
+@pytest.mark.slow
 def test_a_node_on_which_every_member_fails_changes_nothing(tmp_path, reference):
     """As without memory or disk: it is faster than the other one, for it does no work."""
     run, address = tmp_path / "run", new_address()
@@ -743,6 +746,7 @@ def test_a_head_with_a_nodes_key_is_not_obeyed(tmp_path, key):
         _train("unused", over(new_address(), tmp_path / "run", key=str(keys.node_path(key))))
 
 
+@pytest.mark.slow
 def test_code_that_a_worker_does_not_allow_is_named_on_both_sides(tmp_path, key):
     """Without a key that is any code of the user's own; with one, packages that were not given, where some were."""
     run, address = tmp_path / "run", new_address()
@@ -760,6 +764,7 @@ def test_code_that_a_worker_does_not_allow_is_named_on_both_sides(tmp_path, key)
             head.succeed()
 
 
+@pytest.mark.slow
 @makes_networks
 def test_an_address_beyond_loopback_without_a_key_is_refused_before_a_connection_is_made():
     """A program that listens there could otherwise run code as the worker's user."""
@@ -1029,6 +1034,7 @@ def test_a_node_that_is_told_twice_to_leave_waits_for_no_member(tmp_path, refere
     check_equal(reference({"generations": count_of(run)}), run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_head_that_waits_for_nodes_can_be_interrupted(tmp_path, number):
     with _trainer(new_address(), tmp_path / "run") as head:

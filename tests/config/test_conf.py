@@ -69,6 +69,7 @@ def in_file(path: Path) -> dict[str, Any]:
 # Python and the command line
 
 
+@pytest.mark.slow
 def test_without_arguments_python_and_the_command_line_train_the_same():
     assert config() == from_mapping({"run_dir": "x"})
     assert config() == config("experiment=lunar_lander")
@@ -83,6 +84,7 @@ def test_every_task_is_the_same_in_python_and_on_the_command_line():
             assert from_mapping(values) == from_mapping({"task": values["task"], "run_dir": "x"}), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "group",
     [
@@ -105,6 +107,7 @@ def test_several_loggers_are_one_choice():
     assert config("logger=[tensorboard,wandb]") == from_mapping(both)
 
 
+@pytest.mark.slow
 def test_every_algorithm_of_conf_lists_all_of_its_keys():
     for name in set(options("algorithm")) - {"plugin"}:
         keys = composed(f"algorithm={name}")["algorithm"] | {"factory": None}

@@ -309,6 +309,7 @@ key_paths = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(key_paths, json_values)
 def test_from_mapping_any_value_is_taken_or_refused_in_one_line(path: str, value: object):
     try:

@@ -266,6 +266,7 @@ def test_runs_agree_on_any_cluster_resumed_and_replayed(name: str, tmp_path: Pat
     check_runs_agree(config, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

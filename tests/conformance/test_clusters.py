@@ -188,6 +188,7 @@ def faulty(request, reference, tmp_path, monkeypatch) -> Iterator[dict[str, Any]
         yield {"name": "socket", "listen": address}
 
 
+@pytest.mark.slow
 def test_workers_that_die_or_hang_change_nothing(faulty, tmp_path, reference):
     train(tmp_path / "run", EVERYTHING, faulty | {"episode_time_limit": 1.0})
     assert len(list((tmp_path / "marks").iterdir())) > 5
@@ -209,6 +210,7 @@ def test_members_that_always_kill_or_hang_are_recorded_alike(name, tmp_path, ref
     check_equal(alone, tmp_path / "run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 3])
 def test_functions_have_the_same_maximum_with_any_workers(workers):
     def paraboloid(theta):

@@ -146,6 +146,7 @@ def test_initial_parameters_are_the_same_on_every_machine(name: str) -> None:
     assert theta_hash(theta) == FIRST[name]
 
 
+@pytest.mark.slow
 @every_network
 def test_build_follows_the_seed_and_init(case: Case) -> None:
     spec, theta = case.build()
@@ -172,6 +173,7 @@ def test_runner_forgets_between_episodes(case: Case) -> None:
     np.testing.assert_array_equal(outputs[:6], outputs[6:])
 
 
+@pytest.mark.slow
 @every_compiled_network
 def test_runner_equals_its_twin(case: Case) -> None:
     policy = case.policy()
@@ -257,6 +259,7 @@ def check_onnx(case: Case, path: Path, outputs: list[NDArray[np.float32]]) -> No
         states = dict(zip(states, new, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "torch"])
 def test_kind_needs_no_torch(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in [each for each in sys.modules if each.split(".")[0] == "torch" or "networks.torch" in each]:

@@ -156,6 +156,7 @@ def test_every_reset_is_a_clean_slate(case: Case):
     assert any(differ) != case.task.deterministic
 
 
+@pytest.mark.slow
 def test_settings_of_every_environment_hold(case: Case):
     """Fewer timesteps, a hidden number, and the last observation as the behaviour; afterwards all is given back."""
     changes: dict[str, Any] = {"max_timesteps": 7}

@@ -52,6 +52,7 @@ def _runner(op: int, head: ActionDecoder, observation_size: int, member: int, no
     return runner
 
 
+@pytest.mark.slow
 @given(
     op=st.integers(0, 3),
     mode=st.sampled_from(sorted(HEADS)),

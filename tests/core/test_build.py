@@ -24,6 +24,7 @@ def sources_of_the_core() -> set[str]:
     return {name for name in names if not name.startswith("csrc/tests/")} - {"csrc/_core.c"}
 
 
+@pytest.mark.slow
 def test_setup_depends_on_every_source() -> None:
     pytest.importorskip("setuptools")
     command = [sys.executable, "-W", "ignore", "-c", f"import setuptools\n{LIST_FILES}"]

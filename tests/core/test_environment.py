@@ -163,6 +163,7 @@ def played(task: tasks.Task, kind: Any, seed: int) -> tuple[Any, ...] | str:
         return str(error)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(_structs, st.booleans(), st.integers(0, 2**64 - 1))
 def test_any_struct_is_refused_in_one_line_or_plays(fields: dict[str, Any], strange: bool, seed: int):

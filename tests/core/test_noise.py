@@ -132,6 +132,7 @@ def test_noise_chi_squared_of_int8() -> None:
     assert stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue > ALPHA
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("bound", [3.0, 4.0, 5.0])
 def test_noise_tails(bound: float) -> None:

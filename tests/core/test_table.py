@@ -50,6 +50,7 @@ def test_weighted_sum_core_equals_reference(dtype: Any, dim: int, n: int, spare:
     np.testing.assert_array_equal(ours, twin)
 
 
+@pytest.mark.slow
 @each_dtype
 @given(sizes, st.integers(0, 20), st.integers(0, 9), st.integers(0, 2**32 - 1))
 def test_add_slices_is_one_perturbation_after_the_other(dtype: Any, dim: int, n: int, spare: int, seed: int) -> None:
@@ -93,6 +94,7 @@ def test_table_kernels_all_levels_give_equal_bits(level: str, dtype: Any, dim: i
     np.testing.assert_array_equal(ours, expected)
 
 
+@pytest.mark.slow
 @each_dtype
 @given(st.integers(1, 9000), st.lists(st.integers(0, 9000), max_size=4))
 def test_weighted_sum_any_split_by_parameters_gives_equal_bits(dtype: Any, dim: int, cuts: list[int]) -> None:

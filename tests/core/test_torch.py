@@ -83,6 +83,7 @@ def test_recurrent_layers_against_torch_over_an_episode(op: int, layers: int, bi
     np.testing.assert_allclose([made.forward(each) for each in observations], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 def test_adam_step_against_torch(weight_decay: float) -> None:
     start, gradients = normals(50), normals((30, 50), 1)
@@ -95,6 +96,7 @@ def test_adam_step_against_torch(weight_decay: float) -> None:
     np.testing.assert_allclose(ours, theta.detach().numpy(), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_sgd_step_against_torch() -> None:
     start, gradients = normals(50), normals((30, 50), 1)
     theta = torch.tensor(start.copy(), requires_grad=True)

@@ -193,6 +193,7 @@ def test_error_of_an_environment_is_the_same(kind: Any, step: str, more: str, me
         kind(task, runner).run(1, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     [

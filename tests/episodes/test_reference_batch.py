@@ -140,6 +140,7 @@ def test_a_killed_run_on_images_goes_on_exactly(tmp_path: Path) -> None:
     assert hashes_of(killed)[:6] == hashes_of(whole)
 
 
+@pytest.mark.slow
 def test_the_center_acts_after_loading_as_it_did(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy, recording = pyes.load(run), journal.read(run / "journal.bin")
     records = [recording[k] for k in range(len(recording))]
@@ -161,6 +162,7 @@ def test_every_member_plays_again_exactly(run: Path) -> None:
         assert len({replay.play(1, member).return_ for member in range(6)}) > 1
 
 
+@pytest.mark.slow
 def test_the_journal_proves_the_batch(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = journal.read(run / "journal.bin")[0]
     batch = draw_reference_batch(PythonConfig(**TASK), SETTINGS["seed"])

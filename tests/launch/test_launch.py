@@ -133,6 +133,7 @@ def test_head_listens_where_nodes_can_find_it():
 # A worker that reads its key
 
 
+@pytest.mark.slow
 def test_worker_that_is_to_read_its_key_and_finds_none_is_refused(tmp_path: Path):
     command = (sys.executable, "-m", "pyes", "worker", "tcp://127.0.0.1:1", "--key", "-", "--tied")
     done = subprocess.run(command, input="no key\n", cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -142,6 +142,7 @@ def test_actions_are_of_the_type_of_their_space(dtype, action):
     assert 0.2 < np.mean(actions) < 0.8 or action == "identity"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ["auto", "tanh", "bins", "identity"])
 @pytest.mark.parametrize("space", MIXED, ids=str)
 def test_mixed_actions_are_in_their_space_and_those_of_the_twin(space, action):

@@ -6,6 +6,7 @@ import socket
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from hosts import hello
 
 from pyes.remote import wire
@@ -75,6 +76,7 @@ def test_a_connection_that_is_lost_under_tls_takes_no_lesson_and_raises_nothing(
     asyncio.run(lose())
 
 
+@pytest.mark.slow
 def test_connections_that_arrive_as_the_head_ends_are_closed():
     """Their tasks have not begun then: a warning of a socket that nobody has closed would fail this test."""
 

@@ -219,9 +219,9 @@ class AnyInterleavingOfARelay(AnyInterleaving):
 
 
 TestAnyInterleaving = AnyInterleaving.TestCase
-TestAnyInterleavingOfARelay = AnyInterleavingOfARelay.TestCase
-for each in (TestAnyInterleaving, TestAnyInterleavingOfARelay):
-    each.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyInterleaving.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyInterleavingOfARelay = pytest.mark.slow(AnyInterleavingOfARelay.TestCase)
+TestAnyInterleavingOfARelay.settings = TestAnyInterleaving.settings
 
 
 # Handing out
@@ -446,6 +446,7 @@ def efficiency(cluster: VirtualCluster, durations: NDArray[np.float64], workers:
     return ideal_seconds(durations, workers) / (cluster.now - begun)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("round_trip", [0.0, 0.001, 0.05])
 @pytest.mark.parametrize("each", [5, pytest.param(10, marks=pytest.mark.slow)])
 def test_equal_nodes_come_close_to_the_ideal(each: int, round_trip: float):
@@ -639,6 +640,7 @@ def test_a_member_that_a_relay_is_given_again_is_run_again():
             scheduler.done(node, given, begin, FAILED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("share", "workers", "slowness"), [(0.6, 1, 5.0), (0.9, 4, 1.0)], ids=["one is slower", "equal nodes"]
 )

@@ -229,6 +229,7 @@ def test_missing_onnx_says_how_to_install_it(tmp_path, monkeypatch):
     assert not (tmp_path / "policy.onnx").exists()
 
 
+@pytest.mark.slow
 def test_safetensors_export_needs_no_torch(tmp_path):
     _, run = _saved(tmp_path)
     code = "import sys; from pyes.reports.export import export; "

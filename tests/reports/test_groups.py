@@ -1,6 +1,7 @@
 import json
 import shutil
 
+import pytest
 from made_runs import make_run, write_metrics
 
 import pyes
@@ -89,6 +90,7 @@ def test_runs_without_a_configuration_go_by_their_names(tmp_path):
     assert _groups(tmp_path) == [("a", 1), (str(tmp_path / "b/0"), 1), (str(tmp_path / "c/0"), 1), ("OpenAI-ES", 1)]
 
 
+@pytest.mark.slow
 def test_run_whose_settings_were_changed_on_the_way_is_no_seed_of_its_last_settings(tmp_path):
     settings = {
         "task": {"env_id": "CartPole-v1", "max_timesteps": 20},

@@ -63,6 +63,7 @@ def test_a_policy_file_takes_the_settings_of_another_run_away(run, tmp_path):
     assert "settings of the training are not here" in (folder / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_center_of_another_task_than_that_of_the_settings_has_no_result(run, tmp_path):
     shutil.copytree(run, tmp_path / "run")
     branch = {"resume": str(tmp_path / "run"), "force": True, "generations": 4}

@@ -79,6 +79,7 @@ def _svg_texts(file):
 # Projection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 10])
 @pytest.mark.parametrize("few", [0, 512])  # by walks with a block, and by the covariance
 def test_components_of_a_run_are_those_of_the_whole_matrix(monkeypatch, run, count, few):
@@ -98,6 +99,7 @@ def test_components_of_a_run_are_those_of_the_whole_matrix(monkeypatch, run, cou
         np.testing.assert_allclose(path[:, i], sign * expected, atol=5e-3 * sizes[0] / np.sqrt(len(thetas)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 7, 1024])
 @pytest.mark.parametrize("dim", [500, 600])  # by the covariance, and by walks with a block
 def test_components_are_exact_to_rounding_where_few_directions_matter(monkeypatch, rows, dim):
@@ -124,6 +126,7 @@ def test_components_of_a_flat_spectrum_miss_little_of_the_variance():
     assert np.all(found.shares >= best * 0.95)
 
 
+@pytest.mark.slow
 def test_few_walks_do_where_two_directions_stand_out():
     sizes = np.array([100.0, 30.0, *np.ones(100)])
     individuals = _Individuals(_with_spectrum(sizes, 400, 600, 0.0)[0])
@@ -165,6 +168,7 @@ def test_run_ends_to_the_upper_right_of_the_mean(run):
 # Figure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "suffix", [".png", pytest.param(".svg", marks=pytest.mark.slow), pytest.param(".pdf", marks=pytest.mark.slow)]
 )
@@ -174,6 +178,7 @@ def test_equal_runs_give_equal_files(run, tmp_path, suffix):
     assert first.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml", b"%PDF-")
 
 
+@pytest.mark.slow
 def test_map_says_task_share_of_variance_and_what_is_drawn(run, tmp_path):
     texts = _svg_texts(maps.draw(run, tmp_path / "map.svg"))
     assert {"CartPole-v1", "return", "center", "beginning", "end", "120 individuals of 6 generations"} <= set(texts)
@@ -235,6 +240,7 @@ def _cut(run, directory, generations):
     return directory
 
 
+@pytest.mark.slow
 def test_journal_alone_is_enough_and_so_is_one_generation(run, tmp_path):
     texts = _svg_texts(maps.draw(_cut(run, tmp_path / "cut", 1), tmp_path / "map.svg"))
     assert "20 individuals of 1 generation" in texts

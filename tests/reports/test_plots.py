@@ -23,6 +23,7 @@ def _svg_texts(file):
     return [html.unescape(text) for text in re.findall(r"<text [^>]*>([^<]+)</text>", file.read_text())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
 def test_plot_writes_the_format_that_the_suffix_names(tmp_path, suffix):
     output = tmp_path / f"curve{suffix}"
@@ -60,6 +61,7 @@ def _make_three(folder):
         make_run(folder / f"{i}", returns=(10, 20, last), algorithm={"sigma": sigma})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "expected"),
     [("given", ["0.5", "0.25", "10"]), ("label", ["0.25", "0.5", "10"]), ("return", ["0.25", "10", "0.5"])],
@@ -78,6 +80,7 @@ def test_label_of_a_single_group_is_shown(tmp_path):
     assert "mine" in _svg_texts(plot(make_run(tmp_path / "run"), tmp_path / "curve.svg", labels=["mine"]))
 
 
+@pytest.mark.slow
 def test_size_is_that_in_inches_and_no_word_is_cut(tmp_path):
     _make_three(tmp_path)
     with Image.open(plot(tmp_path, tmp_path / "curve.png", width=3.4, height=2.6)) as image:
@@ -164,6 +167,7 @@ def test_run_with_one_evaluation_is_a_dot_among_the_single_runs(tmp_path):
     assert [line.get_marker() for line in _drawn([tmp_path]).lines[:2]] == ["o", ""]
 
 
+@pytest.mark.slow
 def test_caption_claims_no_more_than_is_drawn(tmp_path):
     for seed, timesteps in enumerate((10, 1000)):
         make_run(tmp_path / "apart" / f"{seed}", seed, timesteps=timesteps)
@@ -183,6 +187,7 @@ def test_fonts_of_a_pdf_are_truetype(tmp_path):
     assert b"/Type3" not in pdf
 
 
+@pytest.mark.slow
 def test_band_iqm_leaves_out_the_extremes(tmp_path):
     for seed in range(5):
         make_run(tmp_path / f"{seed}", seed, (seed, 100 * seed**3))
@@ -213,6 +218,7 @@ def test_long_labels_are_wrapped(tmp_path):
     assert max(map(len, texts)) <= 90
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 2, pytest.param(30, marks=pytest.mark.slow)])
 def test_runs_of_one_generation_can_be_drawn(tmp_path, groups):
     runs = [make_run(tmp_path / f"{i}", returns=(5,), noise={"seed": i}) for i in range(groups)]

@@ -43,6 +43,7 @@ def _policy(directory, size=4, task=None):
     return directory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["lstm", "gru", "rnn"])
 def test_individuals_with_memory_play_as_they_did(tmp_path, network):
     config = _config(tmp_path / "run", env_id="Pendulum-v1", episodes=2, max_timesteps=30, normalize_observations=True)
@@ -157,6 +158,7 @@ def test_the_best_center_is_kept_and_can_be_rebuilt(declining, tmp_path):
         np.testing.assert_array_equal(policy.theta, kept.theta)
 
 
+@pytest.mark.slow
 def test_an_evaluation_has_a_hundred_episodes_unless_it_is_told_otherwise(declining, capsys):
     assert len(evaluate(declining[0]).returns) == 100
     assert cli.main(["evaluate", str(declining[0]), "--json"]) == 0
@@ -323,6 +325,7 @@ def test_theta_and_members_are_those_of_the_run(run):
         np.testing.assert_array_equal(replay.theta(4), pyes.load(run).theta)
 
 
+@pytest.mark.slow
 def test_evaluate_a_generation_gives_what_the_run_reported_there(run):
     rows = read_rows(run / "metrics.csv")
     for generation in range(1, 5):
@@ -380,6 +383,7 @@ def test_a_replay_that_comes_out_differently_is_said(run, tmp_path, capfd):
     assert "another environment, or one that is not deterministic?" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_replay_follows_a_run_that_goes_on(tmp_path):
     config = {
         "run_dir": str(tmp_path / "run"),
@@ -403,6 +407,7 @@ def test_replay_follows_a_run_that_goes_on(tmp_path):
         assert (individuals.theta(2) != before).any()
 
 
+@pytest.mark.slow
 def test_an_environment_that_changes_the_working_folder_changes_no_path(tmp_path, monkeypatch):
     """As simulators do to find their files."""
     (tmp_path / "assets").mkdir()

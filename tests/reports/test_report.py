@@ -29,6 +29,7 @@ def page(runs) -> str:
     return report.write([runs], runs.parent / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_settings_that_cannot_be_used_are_a_line_of_it(runs: Path, tmp_path: Path):
     run = shutil.copytree(runs / "seed-1", tmp_path / "run")
     settings = json.loads((run / "config.json").read_text())
@@ -41,6 +42,7 @@ def _embedded(page: str, kind: str) -> list[bytes]:
     return [base64.b64decode(data) for data in re.findall(rf"data:{kind};base64,([\w+/=]+)", page)]
 
 
+@pytest.mark.slow
 def test_it_loads_nothing(page: str):
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert sources
@@ -107,6 +109,7 @@ def test_equal_runs_have_equal_reports(page: str, runs: Path, tmp_path: Path):
     assert report.write([runs], tmp_path / "again.html").read_text(encoding="utf-8") == page
 
 
+@pytest.mark.slow
 def test_a_report_without_pictures_or_journal_says_why(runs: Path, tmp_path: Path):
     run = shutil.copytree(runs / "seed-1", tmp_path / "run")
     (run / "journal.bin").unlink()
@@ -125,6 +128,7 @@ def test_a_run_that_only_got_worse_has_no_half_way(runs: Path):
     assert report._turning_points(worse) == {"the beginning": 0, "the end": last}
 
 
+@pytest.mark.slow
 def test_a_function_has_no_video(tmp_path: Path):
     settings = {**SETTINGS, "task": {"name": "function", "factory": "pyes.tasks.functions:quadratic", "dim": 3}}
     run = pyes.train({**settings, "run_dir": str(tmp_path / "run")}, display=False).run_dir
@@ -133,6 +137,7 @@ def test_a_function_has_no_video(tmp_path: Path):
     assert len(_embedded(text, "image/png")) == 1
 
 
+@pytest.mark.slow
 def test_text_of_settings_is_no_markup(runs: Path, tmp_path: Path):
     run = shutil.copytree(runs / "seed-1", tmp_path / "<b>run & more")
     text = report.write([run], tmp_path / "report.html").read_text(encoding="utf-8")

@@ -54,6 +54,7 @@ def test_curve_of_evaluations_begins_with_the_initial_center(tmp_path):
     assert len(_one(tmp_path / "run").curve("generation")[0]) == 2
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_an_earlier_task_is_not_the_last_one(tmp_path):
     run = str(tmp_path / "run")
     settings = {"task": {"env_id": "CartPole-v1"}, "noise": {"entries": 10_000}, "cluster": {"name": "inline"}}

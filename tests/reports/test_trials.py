@@ -64,6 +64,7 @@ def test_labels_are_cells_whatever_is_in_them(found: Found):
     assert r"| 2 | policy=small\|deep, sigma=0.0123 |" in trials.to_markdown(found)
 
 
+@pytest.mark.slow
 def test_figure_is_the_same_every_time(found: Found, tmp_path: Path):
     for name in ("one.png", "two.png"):
         trials.draw(found, tmp_path / name)

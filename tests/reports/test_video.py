@@ -60,6 +60,7 @@ def test_video_shows_the_evaluation_episodes(run, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["center.mp4", "run"]
 
 
+@pytest.mark.slow
 def test_video_says_how_far_it_is(run, tmp_path, monkeypatch):
     monkeypatch.setattr(video, "_TELL_EVERY", 0.0)
     told = []
@@ -68,6 +69,7 @@ def test_video_says_how_far_it_is(run, tmp_path, monkeypatch):
     assert told[-1] == f"filming episode 2: timestep {lengths[1]} of at most 25"
 
 
+@pytest.mark.slow
 def test_video_of_a_member_shows_its_episodes(tmp_path):
     config = {
         "run_dir": str(tmp_path / "run"),
@@ -86,6 +88,7 @@ def test_video_of_a_member_shows_its_episodes(tmp_path):
     assert not (tmp_path / "none.mp4").exists()
 
 
+@pytest.mark.slow
 def test_video_of_an_earlier_center_is_that_ones(tmp_path):
     config = {
         "run_dir": str(tmp_path / "run"),
@@ -100,6 +103,7 @@ def test_video_of_an_earlier_center_is_that_ones(tmp_path):
     assert evaluation == evaluate(tmp_path / "run", episodes=1, generation=0)
 
 
+@pytest.mark.slow
 def test_video_runs_in_real_time_where_frames_are_skipped(tmp_path):
     run = _policy(tmp_path / "run", frame_skip=4)
     video.record(run, tmp_path / "center.mp4")
@@ -144,6 +148,7 @@ def test_frames_that_change_their_size_are_one_line(tmp_path):
         _film(tmp_path / "film.mp4", frames)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the library leaves a pipe open
 @pytest.mark.parametrize("frames", [2, 100])
 def test_encoder_that_fails_is_one_line(tmp_path, frames):
@@ -178,6 +183,7 @@ def test_interrupted_film_ends_its_encoder(tmp_path):
     assert "ffmpeg" not in "".join(leftovers.processes()) if sys.platform == "linux" else True
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGTERM")
 def test_terminated_film_leaves_nothing(run, tmp_path):
     command = [sys.executable, "-m", "pyes", "video", "run", "-o", "film.mp4", "--episodes", "1000"]

@@ -82,11 +82,13 @@ def test_numbers_that_leave_nothing_to_compare_or_to_add_are_refused(episodes, m
         from_mapping({"task": {"episodes": episodes}, "averaging": {"episodes_max": most}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["openai_es", pytest.param("snes", marks=pytest.mark.slow)])
 def test_runs_agree(tmp_path, name):
     check_runs_agree(tmp_path, NOISY | {"algorithm": {"name": name}})
 
 
+@pytest.mark.slow
 def test_a_run_takes_the_episodes_that_its_journal_asks_for(tmp_path):
     config = {
         "generations": 6, "evaluation": {"every": 2, "episodes": 3}, "noise": {"entries": 10_000},
@@ -105,6 +107,7 @@ def test_a_run_takes_the_episodes_that_its_journal_asks_for(tmp_path):
         assert replay.lengths(2).sum() == pytest.approx(float(rows[2]["length_mean"]) * 7 * 12)
 
 
+@pytest.mark.slow
 def test_another_way_keeps_the_episodes_unless_their_settings_change(tmp_path):
     def last(run, **changes):
         pyes.train({"resume": str(run), "force": True, **changes}, display=False)
@@ -226,6 +229,7 @@ def _train(path, **changes):
     pyes.train(config | changes, display=False)
 
 
+@pytest.mark.slow
 def test_runs_with_growth_agree(tmp_path):
     _train(tmp_path / "two", cluster={"workers": 2}, generations=4)
     _train(tmp_path / "parts", cluster={"name": "inline"}, generations=2)
@@ -271,6 +275,7 @@ SCHEDULED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_with_all_settings_scheduled_is_the_same_however_it_is_run(tmp_path):
     for name, cluster in {"one": {"workers": 1}, "two": {"workers": 2}, "parts": {"name": "inline"}}.items():
         changes = {"run_dir": str(tmp_path / name), "cluster": cluster, "generations": 4 if name == "parts" else 6}
@@ -311,6 +316,7 @@ def test_evaluation_and_other_episodes_have_the_largest_scheduled_limit(tmp_path
     assert (len(lengths), lengths[-1]) == (30, True)
 
 
+@pytest.mark.slow
 def test_another_way_takes_other_schedules_at_the_progress_reached(tmp_path):
     run = tmp_path / "run"
     pyes.train(

@@ -84,6 +84,7 @@ def test_seek_stands_behind_a_change_of_settings(history):
     assert state.setup.config.optimizer.name == "sgd"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", [-1, 9])
 def test_seek_refuses_what_was_not_recorded(history, generation):
     with pytest.raises(ConfigError, match=f"generation: got {generation}, expected 0 to 8"):

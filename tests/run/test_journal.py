@@ -66,6 +66,7 @@ def test_records_come_back_as_they_were_written(tmp_path):
     assert recording.size == (tmp_path / "journal.bin").stat().st_size
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     returns=arrays(np.float64, st.integers(1, 50)),

@@ -21,6 +21,7 @@ def _talk(prepare, name, lines):
         logging.getLogger("test").info("%s says %d", name, line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn"] if sys.platform == "win32" else ["fork", "spawn"])
 def test_lines_of_workers_arrive_whole_and_in_their_order(tmp_path, method):
     path, threads = tmp_path / "train.log", threading.active_count()
@@ -190,6 +191,7 @@ def _fail(prepare, times):
             logging.getLogger("test").warning("it failed: %d", number, exc_info=error, extra=kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [0, 2])
 def test_what_comes_again_and_again_is_limited_and_counted(tmp_path, processes):
     path = tmp_path / "train.log"

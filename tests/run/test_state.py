@@ -44,6 +44,7 @@ def test_measurements_are_normalised_unless_told_otherwise(monkeypatch, space, n
 RETURNS, LENGTHS = np.array([1000.0, 400.0, 900.0, 50.0]), np.array([1000, 150, 900, 60])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "relative"),
     [
@@ -121,6 +122,7 @@ def test_another_attempt_begins_without_what_was_adapted():
     assert adapted == [adapted[0], (5, 2, 4)] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ars", "openai_es", "pgpe", "snes", "cma_es"])
 def test_another_attempt_begins_with_other_random_weights(algorithm):
     settings = {"name": algorithm, "population_size": 4, "restart": {"after": 1, "below": 1e9}}

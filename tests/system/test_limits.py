@@ -134,6 +134,7 @@ def test_a_memory_limit_of_a_real_group_above_is_kept_to():
         outer.rmdir()
 
 
+@pytest.mark.slow
 @linux_root
 def test_a_cpu_quota_of_a_real_group_above_is_kept_to():
     outer, inner = _group("cpu", cfs_quota_us=80_000)

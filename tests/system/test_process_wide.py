@@ -150,6 +150,7 @@ for each in threads:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_forks_beside_those_of_others_and_blocks_of_threads_wait_for_no_one_for_ever():
     """Libraries have locks of their own that forks take, some before ours: concurrent.futures, if loaded later."""

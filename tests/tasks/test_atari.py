@@ -265,6 +265,7 @@ def test_other_versions_and_names_are_left_to_gymnasium():
 # Use
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["atari", "frostbite"])
 def test_experiment_is_the_published_configuration(name: str):
     with initialize_config_module("pyes.conf", version_base="1.3"):

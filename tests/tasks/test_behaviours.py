@@ -89,6 +89,7 @@ def test_behaviour_that_a_task_does_not_have_is_refused(settings, match):
         tasks.make(from_mapping({"task": settings}).task)
 
 
+@pytest.mark.slow
 def test_position_that_is_not_x_and_y_is_refused_in_one_line(tmp_path):
     task = {"name": "python", "factory": "user_tasks:placed", "behaviour": "final_position"}
     expected = r"task\.factory=user_tasks:placed has a position of shape \(3,\), expected \(2,\), which is x and y"
@@ -133,6 +134,7 @@ def test_behaviours_that_are_not_asked_for_are_not_recorded(tmp_path):
     assert [record.behaviours for record in records] == [None, None]
 
 
+@pytest.mark.slow
 def test_behaviours_of_failed_members_are_not_numbers(tmp_path):
     records = _train(
         tmp_path / "run",
@@ -144,6 +146,7 @@ def test_behaviours_of_failed_members_are_not_numbers(tmp_path):
     np.testing.assert_array_equal(np.isnan(records[0].behaviours), failed)
 
 
+@pytest.mark.slow
 @_needs("envpool")
 def test_behaviours_of_many_members_at_once_are_those_of_each_alone(tmp_path):
     task = {"name": "envpool", "env_id": "CartPole-v1", "behaviour": "final_observation", "episodes": 2}

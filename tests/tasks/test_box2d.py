@@ -56,6 +56,7 @@ def upright(observation: Any, space: Any, rng: np.random.Generator) -> Any:
     return (0.4 * rng.standard_normal(4)).astype(np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("episodes", [2, pytest.param(10, marks=pytest.mark.slow)])
 def test_every_timestep_is_the_environments(env_id: str, task: Task, episodes: int):
     """Also of walkers that lie on the ground, and of landers that stand on it."""
@@ -214,6 +215,7 @@ def test_an_episode_that_a_reset_did_not_end_goes_on_as_in_the_environment(env_i
         assert (float(ours[1]), ours[2]) == (float(theirs[1]), theirs[2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", ["LunarLander-v3", "BipedalWalker-v3"])
 def test_c_that_differs_gives_its_episode_back(env_id: str, monkeypatch: pytest.MonkeyPatch):
     """Else the world would go on to report contacts to an object that is gone."""
@@ -252,6 +254,7 @@ def test_an_interrupt_as_c_gives_back_costs_nothing(env_id: str, task: Task, mon
     assert begun + [(step[0].tobytes(), float(step[1]).hex(), *step[2:4]) for step in rest] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", ["LunarLander-v3", "BipedalWalker-v3"])
 def test_the_world_that_c_steps_lives_as_long_as_it_may(env_id: str, task: Task):
     native, env = in_c(task), task._env.unwrapped  # type: ignore[attr-defined]
@@ -308,6 +311,7 @@ def test_tasks_that_c_does_not_know_are_stepped_by_python(keys: dict[str, Any]):
         assert task.native is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env_id", "keys"),
     [
@@ -424,6 +428,7 @@ def test_missing_box2d_is_one_line_with_a_way_out(monkeypatch: pytest.MonkeyPatc
     assert "task=cart_pole" in text
 
 
+@pytest.mark.slow
 def test_other_tasks_do_without_box2d_and_pygame():
     code = "import sys; sys.modules.update(Box2D=None, pygame=None); from pyes import tasks\n"
     code += "from pyes.tasks.gymnasium import GymnasiumConfig as C; tasks.make(C(env_id='CartPole-v1')).reset(0)"
@@ -440,6 +445,7 @@ def test_constants_are_those_of_gymnasium():
             assert vars(ours) == {name: getattr(module, name) for name in vars(ours)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("episodes", [20, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("env_id", IDS[2:])
 def test_ground_is_the_environments(env_id: str, episodes: int):

@@ -180,6 +180,7 @@ def _fatal(fault: str, table: NoiseTable, members: int) -> tuple[NetworkConfig, 
     return failing, first > limit, batch
 
 
+@pytest.mark.slow
 def test_a_member_that_raises_fails_alone(table):
     config = _config("Pendulum-v1")
     network, guilty, batch = _fatal("raise", table, 7)

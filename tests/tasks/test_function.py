@@ -109,6 +109,7 @@ def test_theta_of_a_member_is_what_the_function_was_called_with(tmp_path):
     assert result.objective == -float(np.sum((pyes.load(tmp_path / "run").theta - 0.5) ** 2))
 
 
+@pytest.mark.slow
 def test_members_without_a_value_count_as_the_worst(tmp_path):
     pyes.train(_config(tmp_path / "run", "half", cluster={"name": "inline"}), display=False)
     with pyes.reports.replay.open(tmp_path / "run") as replay:
@@ -121,6 +122,7 @@ def test_members_without_a_value_count_as_the_worst(tmp_path):
     assert "the return is nan" in log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "reason"), [("broken", "ValueError: no value, not even one"), ("silent", "NoneType")]
 )
@@ -129,6 +131,7 @@ def test_function_that_never_has_a_value_ends_the_run_in_one_line(function, reas
         pyes.train(_config(tmp_path / "run", function, cluster={"name": "inline"}), display=False)
 
 
+@pytest.mark.slow
 def test_resumed_run_is_the_whole_run(tmp_path, capsys):
     config = _config(tmp_path / "parts", cluster={"name": "inline"})
     pyes.train(config, display=False)
@@ -139,6 +142,7 @@ def test_resumed_run_is_the_whole_run(tmp_path, capsys):
     assert files[0] == files[1]
 
 
+@pytest.mark.slow
 def test_command_line_sets_the_plain_network(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the last run has no name
     arguments = ["task=function", "task.factory=user_functions:sphere", "task.dim=5", "debug=default"]

@@ -121,6 +121,7 @@ CHANGED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGED)
 def test_timesteps_in_c_have_the_options_of_the_environment(name: str):
     with tasks.make(option(name, env_kwargs=CHANGED[name])) as task, tasks.make(option(name)) as plain:
@@ -190,6 +191,7 @@ def test_what_c_does_not_know_is_stepped_by_python(keys: dict[str, Any], change:
         assert (length > 3, total == 0) == (True, change in ("class", "formula"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "keys",
     [

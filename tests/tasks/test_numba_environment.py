@@ -128,6 +128,7 @@ def seed_with(bad: int) -> int:
     return next(seed for seed in range(1_000) if task.reset(seed)[1] == bad)
 
 
+@pytest.mark.slow
 def test_step_ends_the_episode_as_it_says():
     found = episode(seed_with(0))
     assert len(found) == 22
@@ -141,6 +142,7 @@ def test_exception_in_step_fails_it(bad: int):
         episode(seed_with(bad))
 
 
+@pytest.mark.slow
 def test_exception_is_found_where_actions_are_held():
     task, seed = make(factory="numba_environments:Walk", frame_skip=2), seed_with(1)
     actions = [np.zeros(2, np.float32)] * 3
@@ -153,6 +155,7 @@ def test_exception_is_found_where_actions_are_held():
     assert str(task.explain(seed, actions)) == "tripped"
 
 
+@pytest.mark.slow
 def test_exception_in_reset_fails_the_first_step():
     task = make(factory="numba_environments:Tripped")
     task.reset(0)
@@ -313,6 +316,7 @@ def test_class_that_cannot_be_compiled_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_without_numba_one_line_says_what_to_install():
     code = (
         "import sys; sys.modules['numba'] = None\n"

@@ -31,6 +31,7 @@ def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_family_of_two_files_is_trained_resumed_replayed_and_evaluated(
     family: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -189,6 +189,7 @@ def _config(run_dir, **changes):
 CLUSTERS = {"inline": {"name": "inline"}, "spawned": {"workers": 2, "start_method": "spawn"}}
 
 
+@pytest.mark.slow
 def test_theta_does_not_depend_on_the_cluster(tmp_path):
     hashes = set()
     for name, cluster in CLUSTERS.items():
@@ -197,6 +198,7 @@ def test_theta_does_not_depend_on_the_cluster(tmp_path):
     assert len(hashes) == 1
 
 
+@pytest.mark.slow
 def test_run_is_replayed_evaluated_and_gone_on_with(tmp_path, capsys):
     config = _config(tmp_path / "run", cluster={"name": "inline"})
     result = pyes.train(config, display=False)
@@ -210,6 +212,7 @@ def test_run_is_replayed_evaluated_and_gone_on_with(tmp_path, capsys):
     assert evaluate(tmp_path / "run", episodes=3) == evaluate(whole.run_dir, episodes=3)
 
 
+@pytest.mark.slow
 def test_command_line_takes_a_function(tmp_path, capsys):
     arguments = ["task=python", "task.factory=user_tasks:limited", "task.env_kwargs.env_id=CartPole-v1"]
     arguments += ["task.env_kwargs.steps=20", "debug=default", f"run_dir={tmp_path / 'run'}"]

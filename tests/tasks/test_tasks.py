@@ -40,6 +40,7 @@ def test_bipedal_walker_as_it_comes_is_not_a_clean_slate():
     assert differs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [option("bipedal_walker"), PythonConfig(factory="user_tasks:own_walker")], ids=str)
 def test_an_episode_of_a_walker_does_not_depend_on_earlier_ones(config):
     with tasks.make(config) as used, tasks.make(config) as fresh:

@@ -82,6 +82,7 @@ def test_an_evaluation_that_fails_is_recorded_and_shown_and_the_run_goes_on(tmp_
     assert np.isfinite(pyes.load(run).theta).all()
 
 
+@pytest.mark.slow
 def test_a_run_whose_evaluation_failed_goes_on_when_it_is_resumed(tmp_path):
     _train(tmp_path / "whole", "hollow", **HOLLOW)
     _train(tmp_path / "parts", "hollow", **HOLLOW, generations=2)
@@ -99,6 +100,7 @@ def test_a_final_evaluation_that_is_not_recorded_may_fail_too(tmp_path):
     assert (result.generations, result.objective) == (4, None)
 
 
+@pytest.mark.slow
 def test_a_generation_of_which_all_members_fail_ends_the_run(tmp_path):
     reason = r"ValueError: no value, not even one \(.*user_functions\.py:\d+ in broken\)"
     with pytest.raises(TaskError, match=rf"all 40 members failed: {reason} .*; see .*train\.log") as caught:
@@ -220,6 +222,7 @@ TOO_LARGE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("algorithm", "optimizer"), TOO_LARGE)
 def test_an_update_that_is_not_finite_ends_the_run(tmp_path, algorithm, optimizer):

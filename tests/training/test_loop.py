@@ -51,6 +51,7 @@ def test_run_leaves_what_it_promises(tmp_path, learning_curves):
     assert theta_hash(pyes.load(tmp_path / "run").theta) == rows[-1]["theta_hash"]
 
 
+@pytest.mark.slow
 def test_a_run_draws_no_learning_curve_where_it_is_not_wanted(tmp_path, learning_curves):
     _train(tmp_path / "run", learning_curve=False)
     assert not (tmp_path / "run" / "learning_curve.png").exists()
@@ -81,6 +82,7 @@ def test_training_learns(tmp_path):
     assert result.objective > -2 > float(rows[0]["return_mean"])
 
 
+@pytest.mark.slow
 def test_run_with_memory_goes_on_exactly(tmp_path):
     network = {"name": "lstm", "hidden": [4]}
     _train(tmp_path / "whole", network=network)
@@ -107,12 +109,14 @@ def test_the_workers_parent_is_forked_before_any_thread(tmp_path):
     assert done.stdout.splitlines() == ["(1, 1) (1, 1)"]  # the witness of the environment, and the parent
 
 
+@pytest.mark.slow
 def test_evaluations_and_snapshots_do_not_change_theta(tmp_path):
     _train(tmp_path / "often")
     _train(tmp_path / "never", evaluation={"every": 0}, snapshot={"every": 0})
     assert hashes_of(tmp_path / "often") == hashes_of(tmp_path / "never")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "setting",
     [{"normalize_observations": False}, {"action_noise": 0.1}, {"frame_skip": 2}],
@@ -124,6 +128,7 @@ def test_settings_of_the_task_change_theta(tmp_path, setting):
     assert hashes_of(tmp_path / "plain")[1:] != hashes_of(tmp_path / "changed")[1:]
 
 
+@pytest.mark.slow
 def test_reported_returns_are_the_tasks_own_whatever_the_offset(tmp_path):
     _train(tmp_path / "plain")
     _train(tmp_path / "offset", task={"reward_offset_per_step": -3.0})
@@ -131,6 +136,7 @@ def test_reported_returns_are_the_tasks_own_whatever_the_offset(tmp_path):
     assert [row["return_mean"] for row in first] == [row["return_mean"] for row in second]
 
 
+@pytest.mark.slow
 def test_least_reward_is_for_training_alone(tmp_path):
     task = {"env_id": "Pendulum-v1", "max_timesteps": 20}
     own = _train(tmp_path / "own", task=task, generations=1)
@@ -143,6 +149,7 @@ def test_least_reward_is_for_training_alone(tmp_path):
     assert own.objective < -20.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sharing", "mirrored", "seeds"),
     [("none", True, 8), ("pair", True, 4), ("pair", False, 8), ("generation", True, 1)],
@@ -245,6 +252,7 @@ def test_first_budget_reached_ends_the_run(tmp_path, budget, stopped_by):
     assert result.generations < 6
 
 
+@pytest.mark.slow
 def test_a_program_that_its_own_workers_import_trains_once(tmp_path):
     """Where workers are spawned, as on macOS, they import it under another name."""
     (tmp_path / "program.py").write_text(
@@ -307,6 +315,7 @@ def test_failed_members_are_counted_and_the_run_goes_on(tmp_path):
     assert "the simulator is unhappy" in (tmp_path / "run" / "train.log").read_text()
 
 
+@pytest.mark.slow
 def test_resume_keeps_what_is_left_out(tmp_path):
     _train(tmp_path / "run", generations=2, algorithm={"sigma": 0.2}, noise={"entries": "auto"})
     result = pyes.train({"resume": str(tmp_path / "run"), "generations": 4}, display=False)

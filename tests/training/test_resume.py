@@ -38,6 +38,7 @@ def _go_on(run, **changes):
     return pyes.train({"resume": str(run), **changes}, display=False)
 
 
+@pytest.mark.slow
 def test_resume_goes_on_from_the_journal_alone(run, tmp_path):
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "journal.bin").write_bytes((run / "journal.bin").read_bytes())
@@ -53,6 +54,7 @@ def test_resume_goes_on_from_the_journal_alone(run, tmp_path):
     assert second[0]["steps_per_second"] == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [b"", b"generation,time"], ids=["gone", "torn"])
 def test_resume_writes_the_rows_that_metrics_lack(run, kept):
     rows = read_rows(run / "metrics.csv")
@@ -87,6 +89,7 @@ def test_resume_begins_a_run_that_was_killed_before_its_first_record(tmp_path):
     assert _go_on(tmp_path / "run").generations == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [{"generations": 2}, {"timesteps": 1}, {"target_return": 1.0}])
 def test_resume_of_a_run_that_has_reached_its_budget_changes_nothing(tmp_path, budget):
     run = tmp_path / "run"
@@ -96,6 +99,7 @@ def test_resume_of_a_run_that_has_reached_its_budget_changes_nothing(tmp_path, b
     assert before == {path.name: path.read_bytes() for path in run.iterdir() if path.name in before}
 
 
+@pytest.mark.slow
 def test_a_run_that_had_reached_its_budget_says_what_to_go_on_with(tmp_path, capsys):
     config = {
         "task": {"name": "function", "factory": "user_functions:sphere", "dim": 5}, "generations": 3,
@@ -114,6 +118,7 @@ def test_a_run_that_had_reached_its_budget_says_what_to_go_on_with(tmp_path, cap
         assert f"nothing was left to do; go on with a larger budget, as {larger}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", ["generations", "timesteps", "time_limit"])
 def test_resume_evaluates_the_last_center_of_a_run_that_was_interrupted_in_its_last_generation(tmp_path, budget):
     run = tmp_path / "run"
@@ -145,6 +150,7 @@ def test_resume_refuses_changed_settings_with_old_and_new_value(run):
     )
 
 
+@pytest.mark.slow
 def test_force_goes_another_way_and_records_it(run):
     before = (run / "journal.bin").read_bytes()
     result = _go_on(run, generations=4, force=True, algorithm={"sigma": 0.2, "population_size": 6})
@@ -205,6 +211,7 @@ def test_force_cannot_change_the_centers_of_novelty_search(tmp_path):
     assert (tmp_path / "run" / "journal.bin").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_force_makes_members_pairs_where_the_run_has_grown_to_an_odd_number(tmp_path):
     settings = {
         **TINY,
@@ -243,6 +250,7 @@ def test_force_takes_another_function_of_the_same_kind(tmp_path):
     assert _go_on(tmp_path / "run", generations=3, force=True, task=other).generations == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", ["", pytest.param("++", marks=pytest.mark.slow)])
 def test_resume_with_timesteps_alone_is_not_ended_by_generations(run, sign):
     again = commands.started("train", f"resume={run}", f"{sign}timesteps=500", cwd=run.parent)
@@ -253,6 +261,7 @@ def test_resume_with_timesteps_alone_is_not_ended_by_generations(run, sign):
     assert (result.stopped_by, result.generations > 20) == ("timesteps", True)
 
 
+@pytest.mark.slow
 def test_resume_goes_on_after_an_older_journal_was_restored(run):
     older = (run / "journal.bin").read_bytes()
     _go_on(run, generations=6, snapshot={"every": 1})
@@ -321,6 +330,7 @@ def test_objective_is_that_of_the_journals_last_evaluation_where_its_row_is_miss
     assert _go_on(run).objective == pytest.approx(first.objective, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_a_target_is_reached_by_the_present_center_alone(tmp_path):
     run = tmp_path / "run"
     every = {"evaluation": {"every": 2, "episodes": 2, "share": None}}
@@ -353,6 +363,7 @@ DAMAGES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("damage", "named"), DAMAGES, ids=["key", "nan", "seed", "cut", "null", "deep"])
 def test_a_configuration_that_cannot_be_used_is_named_and_left_alone(run, damage, named):
     path = run / "config.json"
@@ -408,6 +419,7 @@ def test_a_row_that_is_not_what_the_journal_has_is_written_anew(tmp_path, capsys
         assert f"metrics.csv: generation {generation} has {said}" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("column", "value"), [("eval_return_mean", "2o.5"), ("eval_return_std", "")])
 def test_a_damaged_evaluation_that_the_journal_lacks_is_written_anew(tmp_path, column, value):
     """The last one of a run is not recorded unless it was due."""
@@ -423,6 +435,7 @@ def test_a_damaged_evaluation_that_the_journal_lacks_is_written_anew(tmp_path, c
     assert "generation 2 has eval_return_mean=" in (run / "train.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_best_center_of_the_last_evaluation_is_saved_where_that_failed_at_first(tmp_path, monkeypatch):
     """Two runs of three and four generations, whose last evaluations are not recorded, on a disk that is full."""
     run = tmp_path / "run"
@@ -447,6 +460,7 @@ def test_a_best_center_of_the_last_evaluation_is_saved_where_that_failed_at_firs
     assert best == (3 if float(means[2]) >= float(means[3]) else 4)
 
 
+@pytest.mark.slow
 def test_failures_of_all_parts_of_a_run_are_counted(tmp_path, capsys):
     run = tmp_path / "run"
     task = {"name": "function", "factory": "user_functions:unlucky", "dim": 5}
@@ -486,6 +500,7 @@ def test_rows_that_nobody_has_changed_stay_as_they_are(tmp_path):
     assert "metrics.csv" not in (run / "train.log").read_text()
 
 
+@pytest.mark.slow
 def test_best_is_of_the_task_of_now(tmp_path):
     """The second one never rewards, so that every evaluation of the first one is above all of it."""
     task = {"env_id": "CartPole-v1", "max_timesteps": 500}
@@ -506,6 +521,7 @@ def test_a_run_that_goes_on_stays_where_it_is(run, tmp_path):
     assert _go_on(run, generations=4, run_dir=str(run)).generations == 4
 
 
+@pytest.mark.slow
 def test_a_run_whose_folder_is_renamed_says_so_and_makes_no_other_one(tmp_path):
     ends = {"generations": None, "time_limit": 3.0}
 

@@ -236,6 +236,7 @@ def test_wrong_arguments_are_one_line_and_no_folder(tmp_path: Path, words: list[
     assert not (tmp_path / "found").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "left_out"),
     [
@@ -263,6 +264,7 @@ def test_a_folder_with_something_else_is_refused(tmp_path: Path):
         tuning.begin(tmp_path, ARGUMENTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "content", "says"),
     [
@@ -350,6 +352,7 @@ def test_values_of_trials_that_failed_are_avoided(tmp_path: Path):
     assert sum(sigma > 0.2 for sigma in chosen) <= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [

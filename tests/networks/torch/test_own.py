@@ -52,6 +52,7 @@ def test_a_chain_that_c_knows_is_compiled():
     assert PolicySpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["Plain", "Convolution", "Memory", "Chain", "hooked", "overridden", "recurrent", "hooked_cell", "fixed"]
 )
@@ -323,6 +324,7 @@ def test_predict_takes_one_observation_of_a_network_that_torch_runs(saved):
         policy.predict(np.stack([observation] * 2))
 
 
+@pytest.mark.slow
 def test_modules_that_threads_make_are_those_that_one_makes():
     def make(seed):
         return [build_module("user_modules:Convolution", {}, 64, 2, seed)[1] for _ in range(30)]

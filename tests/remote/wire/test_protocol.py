@@ -42,6 +42,7 @@ def test_handshake_lets_in(first, state):
     assert head.state is node.state is state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(BY_KIND, key=str), ids=lambda kind: kind.__name__)
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
@@ -135,6 +136,7 @@ def test_bytes_are_counted_both_ways():
     assert node.bytes_received == head.bytes_sent == len(wire.encode(WELCOME))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(messages=st.lists(MESSAGES, max_size=3), noise=st.binary(max_size=50), welcomed=st.booleans())
 def test_anything_gives_messages_of_nodes_or_an_error(messages, noise, welcomed):

@@ -150,6 +150,7 @@ def test_a_run_in_progress_grows_on_the_page(runs, tmp_path):
         assert explorer.json("api/runs")[0]["generations"] == 4
 
 
+@pytest.mark.slow
 def test_runs_that_begin_in_a_folder_appear_on_the_page(tmp_path):
     """The first one has no generation yet, as in a sweep that has just begun."""
     jobs = tmp_path / "jobs"
@@ -202,6 +203,7 @@ def test_curves_of_a_long_run_have_about_2000_points(tmp_path, every):
     assert [value for value in metrics["eval_return_mean"] if value is not None][-1] == evaluated[-1]
 
 
+@pytest.mark.slow
 def test_a_poll_between_two_generations_has_the_columns_of_the_behaviours(tmp_path):
     run = tmp_path / "run"
     task = SETTINGS["task"] | {"behaviour": "final_observation"}
@@ -273,6 +275,7 @@ def odd(runs, tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_odd_runs_cost_the_others_nothing(odd):
     with Explorer(odd) as explorer:
         states = explorer.json("api/runs")
@@ -377,6 +380,7 @@ def test_a_browser_that_goes_away_and_a_thousand_requests_do_no_harm(explorer):
     assert codes[0::3].count(200) == len(codes[0::3])
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_one_line(runs, capfd):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -463,12 +467,14 @@ def _inherited(handler):
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.slow
 def test_a_lost_terminal_does_not_end_one_that_was_started_with_nohup(runs):
     with _inherited(signal.SIG_IGN), Explorer(runs) as explorer:
         explorer.send(signal.SIGHUP)
         assert len(explorer.json("api/runs")) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_however_it_is_ended_nothing_is_left(runs, number, tmp_path):
     with _inherited(signal.SIG_DFL), Explorer(runs, TMPDIR=str(tmp_path)) as explorer:
