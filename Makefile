@@ -40,7 +40,7 @@ peers: $(PEERS)/.installed ## measure pyes, EvoTorch, Stable-Baselines3 and othe
 # A test that its own time limit cannot end, since C code or a fixture hangs, ends its process, which says where it was.
 PYTEST := $(BIN)/pytest -n 4 --dist worksteal -o faulthandler_timeout=400 -o faulthandler_exit_on_timeout=true
 
-test: $(VENV)/.installed-dev ## run the quick tests, which touch every part (three minutes on two cores)
+test: $(VENV)/.installed-dev ## run the quick tests, which touch every part (about three minutes on two cores)
 	$(PYTEST) -m "not slow and not learning and not soak and not slurm and not loggers" $(ARGS)
 
 test-slow: $(VENV)/.installed-dev ## run the others: long faults, every simulator, many seeds

@@ -27,5 +27,5 @@ for name in (
 for kinds in (registry.ALGORITHMS, registry.TASKS, registry.NETWORKS, registry.CLUSTERS):
     kinds.classes()
 importlib.import_module("hydra.core.plugins").Plugins.instance()  # which looks at all that is installed
-del os.environ["PYTHONPATH"]  # it was for this process alone
+del os.environ["PYTHONPATH"]  # by which this process has found this module
 gc.freeze()  # else each process would look through all of it

@@ -98,7 +98,6 @@ os.kill(int(open("helper").read()), signal.SIGKILL)
     assert (done.returncode, done.stdout) == (0, "1.0\n"), done.stderr
 
 
-@pytest.mark.slow
 def test_a_worker_whose_function_closes_its_files_lives(tmp_path):
     done = _run(
         f"""

@@ -328,7 +328,7 @@ def test_train_into_a_directory_that_holds_a_run_leaves_it_as_it_was(key: str, r
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", ["run_dir", pytest.param("hydra.sweep.dir", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("key", ["run_dir", "hydra.sweep.dir"])
 def test_train_into_the_folder_of_a_sweep_leaves_its_runs_as_they_were(key: str, tmp_path: Path):
     sweep = ("-m", *TINY, "generations=1", f"{key}=sweep", "seed=0,1")
     assert pyes("train", *sweep, cwd=tmp_path).returncode == 0
@@ -460,7 +460,7 @@ def test_table_of_a_sweep_is_markdown_or_json_and_nothing_else(run: Path, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["basic", pytest.param("joblib", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
 def test_train_sweep_runs_every_job_and_logs_a_failing_one_in_its_folder(launcher: str, tmp_path: Path):
     command = started if launcher == "joblib" else pyes  # joblib starts Pythons like its own
     done = command("train", *TINY, "seed=0,-1,2", f"hydra/launcher={launcher}", "run_dir=sweep", "-m", cwd=tmp_path)
@@ -791,14 +791,14 @@ def test_closed_output_is_no_hindrance(closed: str, run: Path, tmp_path: Path):
         ["table", "RUN"],
         ["diff", "RUN", "RUN"],
         ["keygen", "-o", "key"],
-        pytest.param(["train", "--cfg", "job"], marks=pytest.mark.slow),
-        pytest.param(["train", *TINY, "run_dir=run"], marks=pytest.mark.slow),
-        pytest.param(["evaluate", "RUN", "--episodes", "1"], marks=pytest.mark.slow),
-        pytest.param(["evaluate", "RUN", "--episodes", "1", "--json"], marks=pytest.mark.slow),
-        pytest.param(["replay", "RUN", "--generation", "0", "--member", "0"], marks=pytest.mark.slow),
-        pytest.param(["plot", "RUN", "-o", "a.png"], marks=pytest.mark.slow),
-        pytest.param(["map", "RUN", "-o", "a.png"], marks=pytest.mark.slow),
-        pytest.param(["export", "RUN", "-o", "a.safetensors"], marks=pytest.mark.slow),
+        ["train", "--cfg", "job"],
+        ["train", *TINY, "run_dir=run"],
+        ["evaluate", "RUN", "--episodes", "1"],
+        ["evaluate", "RUN", "--episodes", "1", "--json"],
+        ["replay", "RUN", "--generation", "0", "--member", "0"],
+        ["plot", "RUN", "-o", "a.png"],
+        ["map", "RUN", "-o", "a.png"],
+        ["export", "RUN", "-o", "a.safetensors"],
     ],
     ids=lambda arguments: " ".join(arguments),
 )

@@ -113,7 +113,7 @@ NAMED = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["inline", pytest.param("local", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["inline", "local"])
 def test_a_failing_environment_fails_its_members_only(name, table):
     config = ClusterConfig(name=name, workers=2)
     (healthy,) = _evaluate(_faulty(), config, table)
@@ -332,7 +332,7 @@ def test_stopped_workers_are_replaced_when_they_hold_nothing_either(table):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "workers_too",
-    [pytest.param(False, id="nursery", marks=pytest.mark.slow), pytest.param(True, id="nursery and workers")],
+    [pytest.param(False, id="nursery"), pytest.param(True, id="nursery and workers")],
 )
 @pytest.mark.usefixtures("memory_is_enough")
 def test_nurseries_killed_again_and_again_change_nothing(workers_too, table):
@@ -474,10 +474,10 @@ print("the same")
 @pytest.mark.parametrize(
     ("start_method", "stderr"),
     [
-        pytest.param("fork", "unread", marks=pytest.mark.slow),
+        ("fork", "unread"),
         ("fork", "broken"),
-        pytest.param("fork", "closed", marks=pytest.mark.slow),
-        pytest.param("spawn", "broken", marks=pytest.mark.slow),
+        ("fork", "closed"),
+        ("spawn", "broken"),
     ],
 )
 def test_environments_may_print_whoever_listens(start_method, stderr, table, tmp_path):
@@ -502,7 +502,7 @@ with open_cluster(ClusterConfig(workers=2, start_method={start_method!r}), task)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start_method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
 def test_ctrl_c_in_the_whole_group_is_the_heads_alone(start_method, tmp_path):
     """Also in processes that have just been started."""
     body = f"""

@@ -333,9 +333,7 @@ def _refused(capsys, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "bytes_lost", [pytest.param(1, marks=pytest.mark.slow), 17, pytest.param(400, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("bytes_lost", [1, 17, 400])
 def test_a_journal_cut_short_is_written_on_from_its_last_whole_record(tmp_path, reference, bytes_lost):
     run = shutil.copytree(reference, tmp_path / "run")
     os.truncate(run / "journal.bin", size_of(reference) - bytes_lost)

@@ -91,7 +91,6 @@ def tree():
         yield top
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "cluster"),
     [
@@ -137,7 +136,7 @@ def test_a_head_is_told_of_the_nodes_that_join_and_leave_a_relay(tmp_path, refer
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_relay_without_nodes_leaves_its_head_and_comes_back(tmp_path, reference, number):
     run, top, low = tmp_path / "run", new_address(), new_address()
     with _trainer(top, run, ENDLESS) as head, Relay(top, low) as relay:

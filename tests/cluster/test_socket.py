@@ -1035,7 +1035,7 @@ def test_a_node_that_is_told_twice_to_leave_waits_for_no_member(tmp_path, refere
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_head_that_waits_for_nodes_can_be_interrupted(tmp_path, number):
     with _trainer(new_address(), tmp_path / "run") as head:
         head.hear("there is no node yet")

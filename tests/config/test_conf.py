@@ -84,7 +84,6 @@ def test_every_task_is_the_same_in_python_and_on_the_command_line():
             assert from_mapping(values) == from_mapping({"task": values["task"], "run_dir": "x"}), name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "group",
     [

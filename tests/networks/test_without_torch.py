@@ -38,7 +38,6 @@ def test_every_command_of_a_run_of_an_mlp_works_without_torch(tmp_path: Path) ->
     assert b"torch" not in start  # its version decides nothing
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

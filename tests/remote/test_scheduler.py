@@ -448,7 +448,7 @@ def efficiency(cluster: VirtualCluster, durations: NDArray[np.float64], workers:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("round_trip", [0.0, 0.001, 0.05])
-@pytest.mark.parametrize("each", [5, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("each", [5, 10])
 def test_equal_nodes_come_close_to_the_ideal(each: int, round_trip: float):
     cluster = VirtualCluster([VirtualNode(18, round_trip) for _ in range(80)])
     cluster.evaluate(np.ones(1440))  # from here on speeds are known

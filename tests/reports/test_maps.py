@@ -169,9 +169,7 @@ def test_run_ends_to_the_upper_right_of_the_mean(run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "suffix", [".png", pytest.param(".svg", marks=pytest.mark.slow), pytest.param(".pdf", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
 def test_equal_runs_give_equal_files(run, tmp_path, suffix):
     first, second = (maps.draw(run, tmp_path / f"{name}{suffix}") for name in "ab")
     assert first.read_bytes() == second.read_bytes()

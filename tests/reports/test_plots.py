@@ -219,7 +219,7 @@ def test_long_labels_are_wrapped(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("groups", [1, 2, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("groups", [1, 2, 30])
 def test_runs_of_one_generation_can_be_drawn(tmp_path, groups):
     runs = [make_run(tmp_path / f"{i}", returns=(5,), noise={"seed": i}) for i in range(groups)]
     for x in ("timesteps", "generation"):

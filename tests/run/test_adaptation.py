@@ -82,7 +82,6 @@ def test_numbers_that_leave_nothing_to_compare_or_to_add_are_refused(episodes, m
         from_mapping({"task": {"episodes": episodes}, "averaging": {"episodes_max": most}})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["openai_es", pytest.param("snes", marks=pytest.mark.slow)])
 def test_runs_agree(tmp_path, name):
     check_runs_agree(tmp_path, NOISY | {"algorithm": {"name": name}})

@@ -56,7 +56,6 @@ def upright(observation: Any, space: Any, rng: np.random.Generator) -> Any:
     return (0.4 * rng.standard_normal(4)).astype(np.float32)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("episodes", [2, pytest.param(10, marks=pytest.mark.slow)])
 def test_every_timestep_is_the_environments(env_id: str, task: Task, episodes: int):
     """Also of walkers that lie on the ground, and of landers that stand on it."""
@@ -316,8 +315,8 @@ def test_tasks_that_c_does_not_know_are_stepped_by_python(keys: dict[str, Any]):
     ("env_id", "keys"),
     [
         ("LunarLander-v3", {"hide_observations": [0, 7]}),
-        pytest.param("LunarLanderContinuous-v3", {"action_noise": 0.2, "frame_skip": 2}, marks=pytest.mark.slow),
-        pytest.param("BipedalWalker-v3", {"reward_min": -1.0}, marks=pytest.mark.slow),
+        ("LunarLanderContinuous-v3", {"action_noise": 0.2, "frame_skip": 2}),
+        ("BipedalWalker-v3", {"reward_min": -1.0}),
     ],
 )
 def test_journal_is_the_same_by_c_and_by_python(
@@ -445,7 +444,6 @@ def test_constants_are_those_of_gymnasium():
             assert vars(ours) == {name: getattr(module, name) for name in vars(ours)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("episodes", [20, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("env_id", IDS[2:])
 def test_ground_is_the_environments(env_id: str, episodes: int):

@@ -196,9 +196,9 @@ def test_what_c_does_not_know_is_stepped_by_python(keys: dict[str, Any], change:
     "keys",
     [
         {"name": "hopper_mujoco", "behaviour": "final_observation", "hide_observations": [0, 7]},
-        pytest.param({"name": "ant_mujoco", "behaviour": "final_position"}, marks=pytest.mark.slow),
-        pytest.param({"name": "reacher_mujoco", "action_noise": 0.2, "frame_skip": 2}, marks=pytest.mark.slow),
-        pytest.param({"name": "humanoid_mujoco", "hide_observations": [9], "hide_by": "zero"}, marks=pytest.mark.slow),
+        {"name": "ant_mujoco", "behaviour": "final_position"},
+        {"name": "reacher_mujoco", "action_noise": 0.2, "frame_skip": 2},
+        {"name": "humanoid_mujoco", "hide_observations": [9], "hide_by": "zero"},
     ],
 )
 def test_journal_is_the_same_by_c_and_by_python(keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

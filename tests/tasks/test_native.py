@@ -192,7 +192,6 @@ def slime_volley() -> tuple[tasks.Task, Callable[[], Any]]:
     return task, lambda: task.native.state[:120].view(np.float64).reshape(3, 5).copy()  # type: ignore[union-attr]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("episodes", [3, pytest.param(6, marks=pytest.mark.slow)])
 def test_slime_volley_keeps_its_rules(episodes: int):
     """A player like the opponent keeps the ball in the air, one that acts at random loses it."""

@@ -41,7 +41,6 @@ def _records(run, kind):
     return [recording[i] for i, entry in enumerate(recording.entries) if entry.kind == kind]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_members_that_fail_often_are_all_counted_and_few_are_logged(tmp_path, capsys, workers):
     cluster = {"name": "local", "workers": workers} if workers else {"name": "inline"}
@@ -162,7 +161,10 @@ def test_an_evaluation_goes_on_after_an_episode_that_raises(run):
     [
         "panic",
         "keyboard",
-        *(pytest.param(each, marks=pytest.mark.slow) for each in ("bytes", "no_text", "sys_exit", "close_raise")),
+        "bytes",
+        "no_text",
+        "sys_exit",
+        "close_raise",
     ],
 )
 def test_whatever_an_environment_raises_when_it_is_run_again_is_one_line(run, command, fault):
@@ -185,9 +187,9 @@ TRAIN = ("train", *FAULTY[:-1], "run_dir=new", "cluster=inline")
     ("command", "fault", "status"),
     [
         (TRAIN, "make_exit", 5),
-        pytest.param(TRAIN, "close_exit", 7, marks=pytest.mark.slow),
+        (TRAIN, "close_exit", 7),
         (EVALUATE, "close_exit", 7),
-        pytest.param(REPLAY, "make_exit", 5, marks=pytest.mark.slow),
+        (REPLAY, "make_exit", 5),
     ],
 )
 def test_an_environment_that_ends_its_process_is_named(run, command, fault, status):
@@ -201,9 +203,7 @@ def test_an_environment_that_ends_its_process_is_named(run, command, fault, stat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "fault", ["close_raise", "close_sys_exit", "close_panic", pytest.param("close_hang", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("fault", ["close_raise", "close_sys_exit", "close_panic", "close_hang"])
 def test_an_environment_that_cannot_be_closed_is_named_in_the_log_and_the_run_goes_on(tmp_path, fault, monkeypatch):
     monkeypatch.setattr(user_code, "CLOSING_SECONDS", 0.5)
     task = {"env_id": "faulty:Faulty-v0", "env_kwargs": {"fault": fault, "every": 2}, "common_random_numbers": "none"}

@@ -251,7 +251,7 @@ def test_force_takes_another_function_of_the_same_kind(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sign", ["", pytest.param("++", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sign", ["", "++"])
 def test_resume_with_timesteps_alone_is_not_ended_by_generations(run, sign):
     again = commands.started("train", f"resume={run}", f"{sign}timesteps=500", cwd=run.parent)
     assert again.returncode == 0, again.stderr
@@ -398,7 +398,7 @@ CHANGED = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("column", "value", "said"), CHANGED)
-@pytest.mark.parametrize("generation", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("generation", [1, 3])
 def test_a_row_that_is_not_what_the_journal_has_is_written_anew(tmp_path, capsys, generation, column, value, said):
     run = tmp_path / "run"
     evaluation = {"every": 2, "episodes": 2, "share": None}

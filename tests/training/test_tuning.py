@@ -240,8 +240,8 @@ def test_wrong_arguments_are_one_line_and_no_folder(tmp_path: Path, words: list[
 @pytest.mark.parametrize(
     ("words", "left_out"),
     [
-        pytest.param(["experiment=pendulum"], {"policy"}, marks=pytest.mark.slow),
-        pytest.param(["algorithm=pgpe", "optimizer=adam", *TASK[:2]], {"speed"}, marks=pytest.mark.slow),
+        (["experiment=pendulum"], {"policy"}),
+        (["algorithm=pgpe", "optimizer=adam", *TASK[:2]], {"speed"}),
         (TASK[:2], set()),
     ],
     ids=["network", "optimizer", "fits"],
