@@ -519,12 +519,17 @@ def _lie(node, change):
 def test_a_node_that_leaves_with_more_members_than_there_are_is_sent_away(patient):
     """Two billion of them take 18 bytes, and must not be made."""
     address, run = patient
-    with FakeNode(address, node="leaving") as node:
-        _join(node)
-        opened = _next(node, wire.Open)
-        node.send(wire.Leave(opened.batch, np.array([[0, 2**31]])))
-        reason = f"it runs member 2147483647 of {opened.episodes or 8}"  # an evaluation, or the population
-        assert _next(node, wire.Refused).reason == reason
+    for _ in range(10):  # it is let go instead if the head's own node has ended the batch before its message comes
+        with FakeNode(address, node="leaving") as node:
+            _join(node)
+            opened = _next(node, wire.Open)
+            node.send(wire.Leave(opened.batch, np.array([[0, 2**31]])))
+            refused = next((each for each in iter(node.get, None) if isinstance(each, wire.Refused)), None)
+        if refused is not None:
+            break
+    reason = f"it runs member 2147483647 of {opened.episodes or 8}"  # an evaluation, or the population
+    assert refused is not None
+    assert refused.reason == reason
     _logged_once(run, f"refused leaving: {reason}")
 
 
