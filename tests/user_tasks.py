@@ -69,6 +69,11 @@ def rendered(**kwargs: Any) -> gymnasium.Env[Any, Any]:
     return gymnasium.make("CartPole-v1", **kwargs)
 
 
+def shown_to_people_only(render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    assert render_mode in (None, "human")
+    return Point()
+
+
 class Tired(Point):
     """Remembers all episodes before: every reset starts farther out."""
 

@@ -7,7 +7,6 @@ episode equals that of the environment bit for bit.
 
 import logging
 import os
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -91,8 +90,6 @@ class MujocoTask(Family):
 
     def render(self) -> Any:
         """Return the current frame, uint8 (height, width, 3); TaskError if no OpenGL backend works."""
-        if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-            os.environ.setdefault("MUJOCO_GL", "egl")  # the default would open a window
         try:
             return super().render()
         except Exception as error:  # each backend raises its own type

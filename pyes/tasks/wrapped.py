@@ -9,6 +9,7 @@ import abc
 import contextlib
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -124,12 +125,16 @@ class WrappedTask(Task):
     # Making
 
     def _make(self) -> Any:
-        # Environments without rendering do not accept the argument.
-        rendering = {} if self._render_mode is None else {"render_mode": self._render_mode}
+        rendering = {}
+        if self._render_mode is not None:  # environments without rendering do not accept the argument
+            rendering["render_mode"] = self._render_mode
+            _draw_without_display()
         try:
             env = self._create({**self._config.env_kwargs, **rendering})
         except PyesError as error:
-            if rendering and isinstance(error.__cause__, TypeError) and "argument" in str(error):
+            cause = error.__cause__
+            unknown = isinstance(cause, TypeError) and "argument" in str(error)
+            if rendering and (unknown or isinstance(cause, AssertionError)):  # many assert that they have the mode
                 error.add_note(f"(a film needs an environment that takes render_mode={self._render_mode!r})")
             raise
         quiet_worlds()
@@ -265,6 +270,12 @@ class WrappedTask(Task):
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
+
+
+def _draw_without_display() -> None:
+    """Choose EGL for environments that MuJoCo draws if there is no display: its default would open a window."""
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 class _Levels:

@@ -375,8 +375,11 @@ def draw(env_id: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is always a display")
-def test_frames_show_the_robot_without_a_display():
-    done = draw("Hopper-v5")
+@pytest.mark.parametrize(
+    "env_id", ["Hopper-v5", "Hopper-v4"]
+)  # the second one is like any environment that MuJoCo draws
+def test_frames_show_the_robot_without_a_display(env_id: str):
+    done = draw(env_id)
     if "cannot be drawn" in done.stderr:
         pytest.skip(f"no EGL here: {done.stderr.strip()}")
     assert (done.returncode, done.stdout) == (0, "drawn\n"), done.stderr

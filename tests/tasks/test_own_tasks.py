@@ -122,8 +122,14 @@ def test_render_mode_is_passed_when_frames_are_wanted():
     with _task("rendered", "rgb_array") as task:
         task.reset(0)
         assert task.render().shape[-1] == 3
-    with pytest.raises(TaskError, match=r"task.factory=user_tasks:point failed: TypeError: .*render_mode") as caught:
-        _task("point", "rgb_array")
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("point", "TypeError: .*render_mode"), ("shown_to_people_only", "Assertion")]
+)
+def test_an_environment_without_the_render_mode_is_said_to_need_it(name: str, error: str):
+    with pytest.raises(TaskError, match=rf"task.factory=user_tasks:{name} failed: {error}") as caught:
+        _task(name, "rgb_array")
     assert caught.value.__notes__ == ["(a film needs an environment that takes render_mode='rgb_array')"]
 
 
