@@ -225,11 +225,13 @@ class Checks:
     def time_limit(self) -> str:
         """Whether episodes end."""
         limit, longest = self._task.max_timesteps, max(len(each.rewards) for each in self._played())
-        if limit is not None:
+        if self._task.limited:
             return f"{limit} timesteps; the longest episode of random actions has {longest}"
         if not all(each.ended for each in self._played()):
             raise CheckError(f"an episode has not ended after {STEPS:,} timesteps; set task.max_timesteps")
-        raise Remark(f"there is none, so an episode may never end; set task.max_timesteps (the longest had {longest})")
+        raise Remark(
+            f"there is none: episodes end after {limit:,} timesteps, or task.max_timesteps (the longest had {longest})"
+        )
 
     def other_process(self) -> str:
         """Whether another process plays the same episode."""

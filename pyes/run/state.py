@@ -7,7 +7,6 @@ records give equal bytes of theta in the live run and when it is rebuilt, since 
 
 import math
 import platform
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -51,6 +50,8 @@ class Interface:
     decoder : ActionDecoder
     max_timesteps : int
         Maximum timesteps of an episode.
+    limited : bool
+        Whether the environment or the settings have that limit; else `pyes.tasks.make` has set it.
     behaviour_size : int
         Size of an episode's behaviour; 0 if none is wanted.
     encoder : ObservationEncoder or None
@@ -63,14 +64,10 @@ class Interface:
     shape: tuple[int, ...]
     decoder: ActionDecoder
     max_timesteps: int
+    limited: bool
     behaviour_size: int
     encoder: ObservationEncoder | None
     packages: tuple[str, ...] = ()
-
-    @property
-    def limited(self) -> bool:
-        """Whether an episode ends after some number of timesteps, whatever happens in it."""
-        return self.max_timesteps < sys.maxsize
 
     @property
     def measures(self) -> bool:
@@ -94,10 +91,17 @@ class Interface:
             decoder = ActionDecoder.for_space(
                 task.action_space, config.action, bins=config.bins, noise=config.action_noise
             )
-            limit = task.max_timesteps or sys.maxsize
-            shape = task.observation_shape
-            size, behaviour = task.observation_size, task.behaviour_size
-            return cls(size, shape, decoder, limit, behaviour, task.encoder, task.packages)
+            assert task.max_timesteps is not None, "tasks.make has set one"
+            return cls(
+                observation_size=task.observation_size,
+                shape=task.observation_shape,
+                decoder=decoder,
+                max_timesteps=task.max_timesteps,
+                limited=task.limited,
+                behaviour_size=task.behaviour_size,
+                encoder=task.encoder,
+                packages=task.packages,
+            )
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Task", "VectorTask", "has_vector", "make", "make_environment", "make_vector"]
 
+_MOST_TIMESTEPS = 10_000  # of an episode that neither the environment nor the settings limit: ten times the usual limit
+
 
 def make(config: TaskConfig, render_mode: str | None = None) -> Task:
     """Make the task that a configuration describes.
@@ -89,7 +91,7 @@ def _make_bare(config: TaskConfig, render_mode: str | None) -> Task:
         _check_description(task)
     task.close = partial(close_within, f"the environment of {config.title}", task.close)  # type: ignore[method-assign]
     limits = [limit for limit in (task.max_timesteps, config.most_timesteps) if limit is not None]
-    task.max_timesteps = min(limits, default=None)
+    task.limited, task.max_timesteps = bool(limits), min(limits, default=_MOST_TIMESTEPS)
     return task
 
 

@@ -51,7 +51,10 @@ class Task(Closing, abc.ABC):
     observation_shape : tuple of int
     action_space : gymnasium.Space
     max_timesteps : int or None
-        The environment's own limit of an episode, or None. `pyes.tasks.make` lowers it to ``task.max_timesteps``.
+        The environment's own limit of an episode, or None. `pyes.tasks.make` lowers it to ``task.max_timesteps``; if
+        there is neither, it sets one.
+    limited : bool
+        Whether the environment or the settings have a limit; set by `pyes.tasks.make`.
     render_fps : float
         Timesteps per second in real time.
     behaviour_size : int
@@ -78,6 +81,7 @@ class Task(Closing, abc.ABC):
     observation_shape: tuple[int, ...]
     action_space: gymnasium.Space[Any]
     max_timesteps: int | None = None
+    limited: bool = True
     render_fps: float = 30.0
     behaviour_size: int = 0
     observation_space: gymnasium.Space[Any] | None = None
@@ -116,7 +120,7 @@ class Task(Closing, abc.ABC):
 
 
 _PASSED_ON = (
-    *("observation_shape", "observation_space", "action_space", "max_timesteps"),
+    *("observation_shape", "observation_space", "action_space", "max_timesteps", "limited"),
     *("render_fps", "behaviour_size", "parts", "encoder", "packages"),
 )
 

@@ -161,12 +161,10 @@ class Preparation:
             f"{config.task.title}: {len(setup.theta):,} parameters, {counted(self._cluster.workers, 'worker')}, "
             f"noise table of {len(table):,} {config.noise.dtype} entries ({size:,.0f} MiB)\n{self._directory.path}"
         )
-        if not self._interface.limited:  # nor are evaluations by episode_limit.initial
-            until = f"until cluster.episode_time_limit ({config.cluster.episode_time_limit:g} s) has passed"
+        if not self._interface.limited:
             self._display.note(
-                f"{config.task.title} has no time limit: an episode that does not end by itself takes a worker "
-                f"{'for ever' if config.cluster.name == 'inline' else until}; "
-                "task.max_timesteps=1000 ends it after so many timesteps"
+                f"{config.task.title} has no time limit: its episodes end after {self._interface.max_timesteps:,} "
+                "timesteps; task.max_timesteps=1000 sets another limit"
             )
 
     def rebuild_state(self) -> None:

@@ -93,7 +93,11 @@ def test_bounds_are_those_of_every_part(monkeypatch: pytest.MonkeyPatch):
     [
         ("no chance", "seeding", "all seeds give the same episode: is the environment meant to have no chance in it?"),
         ("flat", "rewards", "every reward of random actions is 1: only lengths tell policies apart"),
-        ("", "time limit", "there is none, so an episode may never end; set task.max_timesteps (the longest had 10)"),
+        (
+            "",
+            "time limit",
+            "there is none: episodes end after 10,000 timesteps, or task.max_timesteps (the longest had 10)",
+        ),
     ],
 )
 def test_what_may_be_meant_is_a_note(rule: str, name: str, text: str, monkeypatch: pytest.MonkeyPatch):

@@ -133,7 +133,8 @@ def test_observations_rewards_and_ends_are_as_declared(case: Case):
     task = case.task
     assert isinstance(task.action_space, gymnasium.Space)
     assert task.render_fps > 0
-    assert task.max_timesteps is None or task.max_timesteps > 0
+    assert task.max_timesteps is not None
+    assert task.max_timesteps > 0
     first, kind = np.asarray(task.reset(0)), case.first[0][0]
     assert (first.size, first.shape) == (task.observation_size, task.observation_shape)
     for action in actions(task.action_space, 1, 200):

@@ -32,7 +32,7 @@ def test_measurements_are_normalised_unless_told_otherwise(monkeypatch, space, n
     shape = space.shape if encoder.array else (encoder.size,)
     config = from_mapping({"task": {"env_id": "CartPole-v1"}, "network": {"name": network}})
     monkeypatch.setattr("pyes.run.state.draw_reference_batch", lambda task, seed: None)
-    interface = Interface(encoder.size, shape, ActionDecoder("argmax", 2), 10, 0, encoder)
+    interface = Interface(encoder.size, shape, ActionDecoder("argmax", 2), 10, True, 0, encoder)
     assert Setup.of(config, interface).config.task.normalize_observations is expected
     for told in (True, False):
         task = {"env_id": "CartPole-v1", "normalize_observations": told}

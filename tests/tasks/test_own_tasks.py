@@ -26,7 +26,7 @@ def _task(function, render_mode=None, **settings):
 
 def test_task_is_the_environment_that_the_function_returns():
     with _task("point", env_kwargs={"size": 3}) as task:
-        assert (task.observation_size, task.max_timesteps) == (3, None)
+        assert (task.observation_size, task.max_timesteps, task.limited) == (3, 10_000, False)
         start = task.reset(4)
         observation, reward, terminated, truncated, _ = task.step(np.array([0.5], np.float32))
     np.testing.assert_allclose(observation, start + 0.5, rtol=1e-6)
@@ -45,9 +45,9 @@ def test_limit_of_a_wrapper_is_known():
         assert task.max_timesteps == 8
 
 
-def test_a_limit_of_none_is_none_and_few_frames_a_second_are_no_none():
+def test_without_a_limit_there_is_one_of_pyes_and_few_frames_a_second_are_no_none():
     with _task("Slow") as task:
-        assert task.max_timesteps is None
+        assert (task.limited, task.max_timesteps) == (False, 10_000)
         assert task.render_fps == 0.5
 
 
