@@ -96,7 +96,11 @@ def _check_reward(reward: Any) -> None:
     try:
         float(reward)
     except (TypeError, ValueError) as error:
-        advice = "return reward.item() from step" if getattr(reward, "size", 0) == 1 else "return float(...) from step"
+        size = len(reward) if isinstance(reward, list | tuple) else math.prod(getattr(reward, "shape", ()))
+        if size > 1:  # one for each agent or objective
+            advice = "have step return one, such as their sum; a wrapper of the environment can do that"
+        else:
+            advice = f"return {'reward.item()' if hasattr(reward, 'item') else 'float(...)'} from step"
         what = f"the reward is {no_number(reward)}, expected a number; {advice}"
         raise TaskError(what) from error
 

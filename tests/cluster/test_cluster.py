@@ -104,7 +104,7 @@ FAULTS = {
 
 #: What is wrong where the environment itself raises nothing.
 NAMED = {
-    "reward": "the reward is an array of shape (2,), expected a number",
+    "reward": "the reward is an array of shape (2,), expected a number; have step return one, such as their sum",
     "nothing": "the reward is NoneType None, expected a number",
     "ends": "terminated is an array of shape (2,), expected True or False",
     "nan_seen": "the observation has NaN at index 0, of 3 values",
