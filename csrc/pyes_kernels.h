@@ -329,21 +329,23 @@ void pyes_collect(int64_t n, const float *observation, double *sums);
 /* Index of the largest output, the first among equals; NaN counts as lowest, and all NaN gives 0. @pre n >= 1 */
 int64_t pyes_argmax(int64_t n, const float *outputs);
 
-/* The first four are rules of box actions; PYES_CHOICE and PYES_SIGN only occur in pyes_mixed_action. */
+/* The first five are rules of box actions; PYES_CHOICE and PYES_SIGN only occur in pyes_mixed_action. */
 enum pyes_action {
     PYES_UNCHANGED = 0,
     PYES_CLIP = 1,
-    PYES_SQUASH = 2,
-    PYES_BINS = 3,
-    PYES_CHOICE = 4,
-    PYES_SIGN = 5
+    PYES_SPAN = 2,
+    PYES_SQUASH = 3,
+    PYES_BINS = 4,
+    PYES_CHOICE = 5,
+    PYES_SIGN = 6
 };
 
 /* An action in a box of n components.
  *     UNCHANGED  the output itself                CLIP  the output, clipped to [low, high]
+ *     SPAN       low + (x + 1) / 2 * (high - low), x the output, clipped to [-1, 1]
  *     SQUASH     low + (tanh(output) + 1) / 2 * (high - low)
  *     BINS       low + (high - low) * k / (bins - 1), k the argmax of the component's `bins` outputs
- * Those of SQUASH and BINS are clipped as well, for a rounded difference may lead beyond the bounds.
+ * Those of SPAN, SQUASH and BINS are clipped as well, for a rounded difference may lead beyond the bounds.
  * @pre   bins >= 2 for BINS
  * @param outputs (n), for BINS (n, bins)
  * @note  NaN passes through, except for BINS (see pyes_argmax). */

@@ -99,6 +99,7 @@ cdef extern from "pyes_kernels.h" nogil:
     enum pyes_action:
         PYES_UNCHANGED
         PYES_CLIP
+        PYES_SPAN
         PYES_SQUASH
         PYES_BINS
         PYES_CHOICE

@@ -548,6 +548,9 @@ def _component(rule: str, outputs: Float32, low: np.float32, high: np.float32) -
         case "bins":
             share = np.float32(best) / np.float32(len(outputs) - 1)
             return _clipped(np.float32(low + (high - low) * share), low, high)
+        case "scale":
+            share = (_clipped(outputs[0], np.float32(-1), np.float32(1)) + np.float32(1)) * np.float32(0.5)
+            return _clipped(np.float32(low + share * (high - low)), low, high)
         case "tanh":
             share = (_tanh(outputs) + np.float32(1))[0] * np.float32(0.5)
             return _clipped(np.float32(low + share * (high - low)), low, high)

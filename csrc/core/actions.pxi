@@ -7,6 +7,7 @@ cdef dict ACTIONS = {
     "argmax": -1,
     "identity": PYES_UNCHANGED,
     "clip": PYES_CLIP,
+    "scale": PYES_SPAN,
     "tanh": PYES_SQUASH,
     "bins": PYES_BINS,
     "mixed": MIXED,
@@ -98,8 +99,9 @@ cdef class _ActionHead:
         if len(bound) != self.components:
             raise ValueError(f"{name}: got length {len(bound)}, expected {self.components} (the size of action_shape)")
         rules = self.rules_array if self.mode == MIXED else np.array(self.mode)
-        if not np.isfinite(bound)[np.broadcast_to((rules == PYES_SQUASH) | (rules == PYES_BINS), bound.shape)].all():
-            raise ValueError(f"{name}: got {bound.tolist()}, expected finite bounds for action tanh or bins")
+        needed = np.isin(rules, (PYES_SPAN, PYES_SQUASH, PYES_BINS))
+        if not np.isfinite(bound)[np.broadcast_to(needed, bound.shape)].all():
+            raise ValueError(f"{name}: got {bound.tolist()}, expected finite bounds for action scale, tanh or bins")
         return bound.copy()
 
     cdef int begin_episode(self, object seed, object generation, object member, object episode) except -1:

@@ -1,7 +1,7 @@
 /* The steps before and after the network: from an observation to the network's input, and from its outputs to an
  * action.
  *
- * Owns normalisation, clipping, squashing, bins and the normals of action noise. Must not know the network. */
+ * Owns normalisation, clipping, scaling, squashing, bins and the normals of action noise. Must not know the network. */
 #include "activation.h"
 #include "normal.h"
 #include "observation.h"
@@ -57,6 +57,8 @@ static float box_component(enum pyes_action action, int64_t bins, const float *o
     switch (action) {
     case PYES_CLIP:
         return clip(*outputs, low, high);
+    case PYES_SPAN:
+        return clip(low + (clip(*outputs, -1.0f, 1.0f) + 1.0f) * 0.5f * (high - low), low, high);
     case PYES_SQUASH:
         return clip(low + (hyperbolic_tangent(*outputs) + 1.0f) * 0.5f * (high - low), low, high);
     case PYES_BINS: {

@@ -133,7 +133,7 @@ class EnvironmentConfig(TaskConfig):
     reward_offset_per_step: Annotated[float | str, Scheduled(AnyNumber)] | Literal["auto"] = "auto"
     #: Smaller rewards of a timestep count as this one, in training only; None: none do.
     reward_min: Annotated[float | str, Scheduled(AnyNumber)] | None = None
-    action: Literal["auto", "argmax", "identity", "clip", "tanh", "bins"] = "auto"
+    action: Literal["auto", "argmax", "identity", "clip", "scale", "tanh", "bins"] = "auto"
     bins: Annotated[int, NotNegative] = 0  # values an action component can take, with action=bins
     action_noise: Annotated[float, NotNegative] = 0.0  # standard deviation, training only
     hide_observations: tuple[Annotated[int, NotNegative] | str, ...] = ()  # indices, or names of parts, not seen ...

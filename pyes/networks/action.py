@@ -21,9 +21,11 @@ from pyes.networks.observation import dotted, leaves
 if TYPE_CHECKING:
     from gymnasium.spaces import Box, Discrete, Space
 
-MODES = ("argmax", "identity", "clip", "tanh", "bins", "mixed")
+MODES = ("argmax", "identity", "clip", "scale", "tanh", "bins", "mixed")
 BOX_MODES = MODES[1:-1]
-NOISY_MODES = ("identity", "clip", "tanh")
+NOISY_MODES = ("identity", "clip", "scale", "tanh")
+SPANNING_MODES = ("scale", "tanh", "bins")  # whose actions are computed from the bounds, which must be finite
+_WIDEST = 1e6  # bounds farther apart are no range that an environment means
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,9 @@ class ActionDecoder:
     ----------
     mode : str
         argmax: the index of the largest output, plus ``start``. identity, clip, tanh: the outputs unchanged, clipped to
-        the bounds, or mapped to them by tanh. bins: each component has ``bins`` outputs, the largest of which selects
-        one of ``bins`` evenly spaced values from ``low`` to ``high``, both included. mixed: each of
-        ``parts`` by its own mode.
+        the bounds, or mapped to them by tanh. scale: clipped to [-1, 1], which is mapped to the bounds. bins: each
+        component has ``bins`` outputs, the largest of which selects one of ``bins`` evenly spaced values from ``low``
+        to ``high``, both included. mixed: each of ``parts`` by its own mode.
     outputs : int
         Number of network outputs.
     shape : tuple of int
@@ -48,7 +50,7 @@ class ActionDecoder:
     start : int
         The first action, for argmax only.
     noise : float
-        Standard deviation of the Gaussian noise added to the outputs before clip and tanh.
+        Standard deviation of the Gaussian noise added to the outputs before clip, scale and tanh.
     parts : tuple of ActionPart
         Of a mixed action, in the order of their outputs.
 
@@ -89,7 +91,7 @@ class ActionDecoder:
         expected = wanted.get(self.mode, components)
         if self.outputs != expected:
             raise ValueError(f"action mode {self.mode} takes {expected} outputs, got {self.outputs}")
-        if self.mode in ("tanh", "bins") and not all(map(math.isfinite, self.low + self.high)):
+        if self.mode in SPANNING_MODES and not all(map(math.isfinite, self.low + self.high)):
             raise ValueError(f"action mode {self.mode} needs finite bounds")
 
     @classmethod
@@ -101,7 +103,8 @@ class ActionDecoder:
         space : Space
             Discrete, Box, MultiDiscrete, MultiBinary, or a Tuple or Dict of these.
         action : str
-            auto (Discrete: argmax; Box: clip, or identity without bounds) or the mode for Box parts.
+            auto (Discrete: argmax; Box: scale, clip where bounds are missing or all are -1 and 1, identity without
+            any) or the mode for Box parts.
         bins : int
             Number of values of each component, 2 or more; only for the mode bins.
         noise : float
@@ -191,16 +194,16 @@ def _for_discrete(space: "Discrete", action: str) -> ActionDecoder:
 def _for_box(space: "Box", action: str, bins: int) -> ActionDecoder:
     low, high = (tuple(float(bound) for bound in side.ravel()) for side in (space.low, space.high))
     bounded = [math.isfinite(bound) for bound in low + high]
-    mode = action if action != "auto" else "clip" if any(bounded) else "identity"
+    mode = _mode_of(low, high) if action == "auto" else action
     if mode not in BOX_MODES:
         raise ConfigError(
             f"task.action={action} does not fit the action space {space}; use auto, {', '.join(BOX_MODES)}"
         )
     if not low:
         raise ConfigError(f"task has the action space {space}, which has no components")
-    if (mode in ("tanh", "bins") and not all(bounded)) or (mode == "clip" and not any(bounded)):
+    if (mode in SPANNING_MODES and not all(bounded)) or (mode == "clip" and not any(bounded)):
         raise ConfigError(f"task.action={mode} needs bounds, but the action space is {space}; use auto or identity")
-    if mode in ("tanh", "bins") and max(map(operator.sub, high, low)) > float(np.finfo(np.float32).max):
+    if mode in SPANNING_MODES and max(map(operator.sub, high, low)) > float(np.finfo(np.float32).max):
         raise ConfigError(
             f"task.action={mode} needs bounds whose distance float32 has, but the action space is {space}; use clip"
         )
@@ -209,6 +212,17 @@ def _for_box(space: "Box", action: str, bins: int) -> ActionDecoder:
     outputs = len(low) * bins if mode == "bins" else len(low)
     shape = tuple(int(size) for size in space.shape)
     return ActionDecoder(mode, outputs, shape, low, high, bins=bins if mode == "bins" else 0)
+
+
+def _mode_of(low: tuple[float, ...], high: tuple[float, ...]) -> str:
+    """Return the mode for a Box of these bounds.
+
+    A network's outputs are of the order of one, whatever the unit of an action is.
+    """
+    if not any(map(math.isfinite, low + high)):
+        return "identity"
+    as_outputs = set(low) == {-1.0} and set(high) == {1.0}  # scale gives the same, but for its rounding
+    return "clip" if as_outputs or max(map(operator.sub, high, low)) > _WIDEST else "scale"
 
 
 def _for_parts(space: "Space[Any]", action: str, bins: int) -> ActionDecoder:

@@ -177,6 +177,11 @@ static int largest(int count, const float *outputs)
             best = i;
     return best;
 }""",
+    "scaled": """\
+static float scaled(float x, float low, float high)
+{
+    return clip(low + (clip(x, -1.0f, 1.0f) + 1.0f) * 0.5f * (high - low), low, high);
+}""",
     "squashed": """\
 static float squashed(float x, float low, float high)
 {

@@ -195,6 +195,8 @@ class _Source:
                 return f"{output} > 0.0f ? 1.0f : 0.0f"
             case "clip":
                 return _call("clip", output, _bound(low), _bound(high))
+            case "scale":
+                return _call("scaled", output, _literal(low), _literal(high))
             case "tanh":
                 return _call("squashed", output, _literal(low), _literal(high))
             case "bins":
@@ -291,7 +293,13 @@ class _Source:
             at += part.components
 
     def _box(self, mode: str, shape: tuple[int, ...]) -> Iterator[str]:
-        kinds = {"identity": "unbounded", "clip": "clipped", "tanh": "by tanh", "bins": "the nearest bin"}
+        kinds = {
+            "identity": "unbounded",
+            "clip": "clipped",
+            "scale": "scaled",
+            "tanh": "by tanh",
+            "bins": "the nearest bin",
+        }
         yield f"0 to {len(self._actions) - 1}: a Box of shape {shape}, flattened; {kinds[mode]}, from low to high:"
         for index, (low, high) in enumerate(zip(*self._policy.spec.decoder.bounds, strict=True)):
             yield f"    {index}: {low:g} to {high:g}"

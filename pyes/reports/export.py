@@ -374,8 +374,14 @@ class _Graph:
         """Add the components of a Box: (batch, components)."""
         if mode == "clip":
             return self._clipped(x, low, high)
-        if mode == "tanh":
-            share = self._node("Mul", self._node("Add", self._node("Tanh", x), self._scalar(1.0)), self._scalar(0.5))
+        if mode in ("scale", "tanh"):
+            one = self._scalar(1.0)
+            x = (
+                self._node("Tanh", x)
+                if mode == "tanh"
+                else self._node("Min", self._node("Max", x, self._scalar(-1.0)), one)
+            )
+            share = self._node("Mul", self._node("Add", x, one), self._scalar(0.5))
             return self._between(share, low, high)
         if mode == "bins":
             grouped = self._reshaped(x, [len(low), bins])

@@ -117,7 +117,7 @@ def policy_jobs(level: str) -> Iterator[Callable[[], list[NDArray[Any]]]]:
     """Yield policies of every activation, memory and action, and one with a convolution and a reference batch."""
     end = np.ones(3, np.float32)
     heads: dict[str, dict[str, Any]] = {"argmax": {}, "bins": {"bins": 4}}
-    heads |= {name: {"action_noise": 0.1} for name in ("identity", "clip", "tanh")}
+    heads |= {name: {"action_noise": 0.1} for name in ("identity", "clip", "scale", "tanh")}
     for activation in range(9):
         for action in heads if activation == 1 else ("identity",):
             outputs = 12 if action == "bins" else 3

@@ -275,7 +275,7 @@ def test_damaged_instructions_are_refused(rows: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"action": "dance"}, "action: got 'dance', expected one of argmax, identity, clip, tanh, bins"),
+        ({"action": "dance"}, "action: got 'dance', expected one of argmax, identity, clip, scale, tanh, bins"),
         ({"action": "clip", "action_shape": (3,)}, "got 2 outputs, expected 3"),
         ({"action": "bins", "bins": 1}, "bins: got 1, expected at least 2"),
         (

@@ -97,7 +97,7 @@ def test_argmax_starts_at_the_first_action():
     assert len(actions) > 1
 
 
-@pytest.mark.parametrize("mode", ["identity", "clip", "tanh", "bins"])
+@pytest.mark.parametrize("mode", ["identity", "clip", "scale", "tanh", "bins"])
 def test_box_actions_match_their_definition(mode):
     low, high = np.array([-1, 0, -3], np.float32), np.array([1, 5, 2], np.float32)
     box = spaces.Box(low, high, dtype=np.float32)
@@ -107,6 +107,7 @@ def test_box_actions_match_their_definition(mode):
         expected = {
             "identity": y,
             "clip": np.clip(y, low, high) if mode == "clip" else None,
+            "scale": low + (np.clip(y, -1, 1) + 1) / 2 * (high - low) if mode == "scale" else None,
             "tanh": low + (np.tanh(y) + 1) / 2 * (high - low) if mode == "tanh" else None,
             "bins": low + (high - low) * y.reshape(-1, 4).argmax(1) / 3 if mode == "bins" else None,
         }[mode]
@@ -115,7 +116,26 @@ def test_box_actions_match_their_definition(mode):
         np.testing.assert_allclose(action, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("action", ["clip", "tanh", "bins"])
+@pytest.mark.parametrize(
+    ("low", "high", "mode"),
+    [
+        ([-1, -1], [1, 1], "clip"),
+        ([-1, 0], [1, 1], "scale"),
+        ([0, 0], [512, 512], "scale"),
+        ([-0.4, -0.4], [0.4, 0.4], "scale"),
+        ([0, 0], [1, 1e7], "clip"),
+        ([-3e38, 0], [3e38, 1], "clip"),
+        ([0, 0], [1, np.inf], "clip"),
+        ([-np.inf, -np.inf], [np.inf, np.inf], "identity"),
+    ],
+)
+def test_outputs_of_the_order_of_one_reach_all_actions_of_a_box(low, high, mode):
+    box = spaces.Box(np.array(low, np.float32), np.array(high, np.float32))
+    assert ActionDecoder.for_space(box).mode == mode
+    assert ActionDecoder.for_space(spaces.Dict(torque=box)).parts[0].mode == mode
+
+
+@pytest.mark.parametrize("action", ["clip", "scale", "tanh", "bins"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_actions_at_the_bounds_are_in_their_space(action, dtype):
     """Of bounds whose difference, or which themselves, have no exact float32."""
@@ -129,7 +149,7 @@ def test_actions_at_the_bounds_are_in_their_space(action, dtype):
         assert space.contains(runner.act(np.array([observation], np.float32)).astype(dtype))
 
 
-@pytest.mark.parametrize("action", ["auto", "tanh", "bins", "identity"])
+@pytest.mark.parametrize("action", ["auto", "scale", "tanh", "bins", "identity"])
 @pytest.mark.parametrize("dtype", [np.float16, np.uint8, bool])
 def test_actions_are_of_the_type_of_their_space(dtype, action):
     space = spaces.Box(0, 1, (3,), dtype)
@@ -143,7 +163,7 @@ def test_actions_are_of_the_type_of_their_space(dtype, action):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("action", ["auto", "tanh", "bins", "identity"])
+@pytest.mark.parametrize("action", ["auto", "scale", "tanh", "bins", "identity"])
 @pytest.mark.parametrize("space", MIXED, ids=str)
 def test_mixed_actions_are_in_their_space_and_those_of_the_twin(space, action):
     boxes = any(isinstance(part, spaces.Box) for _, part in leaves(space))
@@ -165,7 +185,7 @@ def test_mixed_actions_are_in_their_space_and_those_of_the_twin(space, action):
 def test_mixed_noise_reaches_boxes_alone():
     """A Tuple of a Discrete and a Box: the noise is that of a Box by itself, and the choice is as without noise."""
     space = spaces.Tuple([spaces.Discrete(3), _box(-9, 9, (2,))])
-    runner = _runner(2, ActionDecoder.for_space(space, noise=0.5))
+    runner = _runner(2, ActionDecoder.for_space(space, "clip", noise=0.5))
     runner.begin_episode(3, 1, 2, 0)
     bits = np.empty(20, np.uint32)
     reference.stream_bits(3, 3, 1, 2, 0, bits)

@@ -9,7 +9,7 @@ from pyes import _core
 from pyes.cli import main
 from pyes.node import selftest
 
-DIGEST = "b915ea81ef5bfe49"
+DIGEST = "8497005129b4bc13"
 
 
 @each_level

@@ -29,7 +29,7 @@ HEADS = {
     "half open": ActionDecoder.for_space(spaces.Box(0, np.inf, (3,))),
     **{
         mode: ActionDecoder.for_space(BOX, mode, bins=5 if mode == "bins" else 0)
-        for mode in ("identity", "tanh", "bins")
+        for mode in ("identity", "scale", "tanh", "bins")
     },
     **{f"parts {name}": ActionDecoder.for_space(space) for name, space in Parts.ACTIONS.items()},
     "parts in bins": ActionDecoder.for_space(Parts.ACTIONS["integers"], "bins", bins=3),

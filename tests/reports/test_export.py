@@ -24,7 +24,7 @@ HEADS = {
             mode,
             bins=5 if mode == "bins" else 0,
         )
-        for mode in ("identity", "clip", "tanh", "bins")
+        for mode in ("identity", "clip", "scale", "tanh", "bins")
     },
     "half_open": ActionDecoder.for_space(spaces.Box(0, np.inf, (2,))),
 }

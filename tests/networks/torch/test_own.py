@@ -73,11 +73,11 @@ def test_what_c_does_not_know_exactly_is_run_by_torch(name):
 # How it runs
 
 
-@pytest.mark.parametrize("mode", ["argmax", "identity", "clip", "tanh", "bins", "mixed"])
+@pytest.mark.parametrize("mode", ["argmax", "identity", "clip", "scale", "tanh", "bins", "mixed"])
 def test_normalisation_action_and_noise_are_those_of_the_compiled_policy(mode):
     """The same layers, compiled and run by torch, in everything that the runner does around them."""
     space = spaces.Discrete(4, start=3) if mode == "argmax" else spaces.Box(-1, 2, (2,), np.float32)
-    noise = 0.3 if mode in ("identity", "clip", "tanh", "mixed") else 0.0
+    noise = 0.3 if mode in ("identity", "clip", "scale", "tanh", "mixed") else 0.0
     if mode == "mixed":
         mode, space = "auto", spaces.Tuple([spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), space])
     decoder = ActionDecoder.for_space(space, mode, bins=3 if mode == "bins" else 0, noise=noise)
