@@ -59,7 +59,7 @@ HELD_OUT = {
 #: ReLUs.
 CANDIDATES = {
     "before": "algorithm=openai_es network=linear network.init=uniform task.normalize_observations=false "
-    "task.reward_offset_per_step=0 task.action=clip",
+    "task.reward_offset_per_step=0",
     "defaults": "",
     "whole bonus": "task.reward_offset_per_step=0",
     "linear": "network=linear",

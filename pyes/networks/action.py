@@ -26,6 +26,7 @@ BOX_MODES = MODES[1:-1]
 NOISY_MODES = ("identity", "clip", "scale", "tanh")
 SPANNING_MODES = ("scale", "tanh", "bins")  # whose actions are computed from the bounds, which must be finite
 _WIDEST = 1e6  # bounds farther apart are no range that an environment means
+_ORDER = 20.0  # bounds at most so far apart, and at least its inverse, are of the order of one
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class ActionDecoder:
         space : Space
             Discrete, Box, MultiDiscrete, MultiBinary, or a Tuple or Dict of these.
         action : str
-            auto (Discrete: argmax; Box: scale, clip where bounds are missing or all are -1 and 1, identity without
+            auto (Discrete: argmax; Box: clip, scale where the bounds are not of the order of one, identity without
             any) or the mode for Box parts.
         bins : int
             Number of values of each component, 2 or more; only for the mode bins.
@@ -217,12 +218,16 @@ def _for_box(space: "Box", action: str, bins: int) -> ActionDecoder:
 def _mode_of(low: tuple[float, ...], high: tuple[float, ...]) -> str:
     """Return the mode for a Box of these bounds.
 
-    A network's outputs are of the order of one, whatever the unit of an action is.
+    A network's outputs are of the order of one and begin near 0. Bounds of that order are best left alone; elsewhere,
+    all outputs would be one action.
     """
+    spans = [upper - lower for lower, upper in zip(low, high, strict=True)]
     if not any(map(math.isfinite, low + high)):
         return "identity"
-    as_outputs = set(low) == {-1.0} and set(high) == {1.0}  # scale gives the same, but for its rounding
-    return "clip" if as_outputs or max(map(operator.sub, high, low)) > _WIDEST else "scale"
+    if max(spans) > _WIDEST:  # some are infinite, or stand for that
+        return "clip"
+    fit = all(lower <= 0 <= upper for lower, upper in zip(low, high, strict=True))
+    return "clip" if fit and min(spans) >= 1 / _ORDER and max(spans) <= _ORDER else "scale"
 
 
 def _for_parts(space: "Space[Any]", action: str, bins: int) -> ActionDecoder:
