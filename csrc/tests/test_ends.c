@@ -11,6 +11,8 @@ void test_actions(void)
     CHECK(out[0] == 0.0f && out[1] == 4.0f);
     pyes_box_action(2, PYES_CLIP, 0, outputs + 2, low, high, out);
     CHECK(out[0] == 1.0f && out[1] == 0.0f);
+    pyes_box_action(2, PYES_SPAN, 0, outputs + 3, low, high, out);
+    CHECK(out[0] == -1.0f && out[1] == 2.0f);
     const int64_t actions[3] = {PYES_CHOICE, PYES_SIGN, PYES_CLIP}, widths[3] = {3, 1, 1};
     const float unbounded[3] = {0.0f, 0.0f, -1.0f}, bounded[3] = {0.0f, 0.0f, 1.0f};
     float mixed[3];

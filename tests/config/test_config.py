@@ -216,7 +216,7 @@ IMPOSSIBLE = [
     ("task.frame_skip", 0, "an integer >= 1 or 'auto'"),
     ("task.frame_skip", 2**64, "an integer >= 1 or 'auto'"),  # the journal has 64 bits
     ("algorithm.population_size", 10**400, "an integer >= 2, or a schedule"),
-    ("task.action", "softmax", "one of 'auto', 'argmax', 'identity', 'clip', 'tanh', 'bins'"),
+    ("task.action", "softmax", "one of 'auto', 'argmax', 'identity', 'clip', 'scale', 'tanh', 'bins'"),
     ("task.hide_observations", [-1], "a list, each item an integer >= 0"),
     ("task.hide_by", "nan", "one of 'remove', 'zero'"),
     ("task.bins", 5, "0 with task.action=auto"),
