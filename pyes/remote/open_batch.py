@@ -11,7 +11,7 @@ from pyes.remote import wire
 from pyes.remote.scheduler import Scheduler
 
 _NO_MEMBERS = np.empty(0, np.int64)
-_MOST_TIMESTEPS = 2**48  # of a member, where its episodes have no limit: the sum over all members is to be a number
+_MOST_TIMESTEPS = 2**48  # of a member, whatever the limit of its task: the sum over all members is to be a number
 
 
 class OpenBatch:

@@ -485,7 +485,7 @@ LIES = {
     "a return": (lambda done, _: replace(done, returns=np.array([np.nan])), "with a return that is not finite"),
     "timesteps": (
         lambda done, _: replace(done, lengths=np.array([2**60], np.uint64)),
-        "with 1152921504606846976 timesteps, expected at most 281474976710656",
+        "with 1152921504606846976 timesteps, expected at most ",
     ),
 }
 

@@ -270,7 +270,7 @@ def test_environment_of_ones_own_draws_nothing():
 def test_factory_gives_the_same_environment_as_the_library(name: str):
     there, library = make(factory=f"native_sources:{name}"), make(library=native_sources.point(), symbol="point")
     for task in (there, library):
-        assert (task.observation_shape, task.max_timesteps, task.observation_space.dtype) == ((2,), None, np.float64)
+        assert (task.observation_shape, task.limited, task.observation_space.dtype) == ((2,), False, np.float64)
     np.testing.assert_array_equal(there.reset(5), library.reset(5))
     for _ in range(10):
         ours, theirs = there.step(np.array([0.5], np.float32)), library.step(np.array([0.5], np.float32))
